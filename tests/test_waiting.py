@@ -172,6 +172,37 @@ def test_sqlstream(name: str) -> None:
         assert told(driver) == []
 
 
+EXPIRING = {
+    "LEFT": "l.v AS a, r.v AS b FROM l OVER w LEFT JOIN r OVER w ON l.k = r.k",
+    "RIGHT": "l.v AS a, r.v AS b FROM l OVER w RIGHT JOIN r OVER w ON l.k = r.k",
+    "FULL": "l.v AS a, r.v AS b FROM l OVER w FULL JOIN r OVER w ON l.k = r.k AND l.v < r.v",
+    "chain": "l.v AS a, r.v AS b FROM l OVER w JOIN r OVER w ON l.k = r.k LEFT JOIN r OVER w AS x ON l.v = x.v",
+}
+
+
+@pytest.mark.parametrize("name", EXPIRING)
+def test_rows_that_wait_for_the_end_of_their_life(name: str) -> None:
+    """What is told of them is what the oracle gives alone for the rows that are there, if no other comes."""
+    text = EXPIRING[name] + " WINDOW w AS (RANGE INTERVAL '9' SECOND PRECEDING)"
+    sql = "SET 'braid.outer.emission' = 'expiry';" + SQLSTREAM.format(text)
+    with Driver("sqlstream", batch=7, buckets=2) as driver:
+        driver.execute(sql)
+        for n, (side, k, v, t) in enumerate(sorted(rows_of(8), key=lambda row: row[3])):
+            driver.write(side, None, {"K": k % 6, "V": v}, t)
+            if n % 20 == 19:
+                driver.read("o")
+                found = told(driver)
+                passed = [one for one in found if not one.reached]
+                assert len(found) <= 2 and len(passed) <= 1
+        assert len(passed) == 1 and passed[0].rows > 0
+        (ahead,) = [0] if not (x := [one.rows for one in found if one.reached]) else x
+        driver.finish()
+        rest = [r.value for r in driver.read("o")]
+        alone = [x for x in rest if x is not None and (x["A"] is None or x["B"] is None or name == "chain")]
+        assert passed[0].rows <= len(alone) <= passed[0].rows + ahead
+        assert told(driver) == []
+
+
 def test_who_holds_it_up_is_told() -> None:
     """A partition that lags, a source without a record; and a state too large to be counted."""
     sql = STREAMS + JOIN.format("LEFT").replace("FROM l LEFT JOIN r", "FROM two AS l LEFT JOIN other AS r")

@@ -34,10 +34,12 @@ from braid.operators.ranges import Crowded, Ints, rows_at
 from braid.operators.watermarks import ABOVE_ALL
 from braid.plan import residuals, sliding
 from braid.plan.sliding import Meeting, Operand, RangeFrame, RowsFrame, SlidingJoin, Tree
+from braid.types import polars_type
 
 DUE, NEW = "_due", "_new"  # when the clock lets a result out; position of the newest record of this batch in it
 HOP, REACHED, PASSED = 0, 1, 2
 AT = "_at"  # the time of a row
+FEW_ROWS = 4096  # of a side, whose pairs are counted at once
 ROWS = ("_i", "_j")  # numbers of the left and of the right rows of a meeting
 Failing = tuple[pl.DataFrame, Expr]  # pairs, and what fails for them
 
@@ -68,18 +70,39 @@ class Sliding:
         return tuple(_operand(i) for i, clock in enumerate(self.clocks) if clock is not None)
 
     def waiting(self, state: State, clocks: Clocks) -> Iterator[Awaited]:
-        """Rows that nothing has met yet, as the clock must come to their instants first."""
+        """Rows that nothing has met yet, as the clock must come to their instants first; and under `expiry` those whose
+        instant, at which they go out alone, is the end of their life. (One that further rows must push out of its
+        window waits for no clock.)"""
         now = clocks.end(self.clock)
-        for i, clock in enumerate(self.clocks):
-            rows = Whole(state, _operand(i)).rows() if clock is not None else None
-            if rows is None:
-                continue
-            passed = isinstance(self.node.operands[i].frame, RowsFrame)
-            enters = self._lives(i, rows.with_columns(pl.lit(None, POS_TYPE).alias(NEW)), now, state)[ENTER]
-            due = enters.fill_null(ABOVE_ALL).to_numpy()
+        kept = [self._kept(i, state) for i in range(len(self.clocks))]
+        lives = [self._lives(i, rows, now, state) for i, rows in enumerate(kept)]
+        for rows, clock, operand in zip(lives, self.clocks, self.node.operands, strict=True):
+            passed, due = isinstance(operand.frame, RowsFrame), rows[ENTER].fill_null(ABOVE_ALL).to_numpy()
             ahead = due[(due >= now) if passed else (due > now)]
-            if len(ahead):
+            if clock is not None and len(ahead):
                 yield Awaited(leaves(self.clock), now, ahead, reached=not passed)
+        if self.node.emission == "expiry" and len(going := self._expiring(lives, now)):
+            yield Awaited(leaves(self.clock), now, going)
+
+    def _kept(self, i: int, state: State) -> pl.DataFrame:
+        rows = Whole(state, _operand(i)).rows()
+        if rows is None:
+            columns = {c.name: polars_type(c.type) for c in self.node.operands[i].input.schema}
+            rows = no_rows({AT: pl.Int64(), place(i): pl.Binary(), **columns})
+        return rows.with_columns(pl.lit(None, POS_TYPE).alias(NEW))
+
+    def _expiring(self, lives: Sequence[pl.DataFrame], now: int) -> Ints:
+        """When rows that are alive, and have met nothing, go out alone."""
+        tree, found = self.node.tree, [np.empty(0, np.int64)]
+        if isinstance(tree, Meeting):
+            left, right = self._sides(tree, lives, NEVER, None, [])
+            for number, rows, other in _preserving(tree, left, right):
+                ends = pl.col(EXPIRES).is_between(now, OPEN, closed="left") & (pl.col(ENTER) <= pl.col(LEAVE))
+                alive = rows.filter(ends & (pl.col(ENTER) < now + (pl.col(DUE) != PASSED).cast(pl.Int64)))
+                for own in alive.iter_slices(FEW_ROWS) if not _is_table(other) else ():
+                    pairs = _pairs(tree, own, right) if number == ROWS[0] else _pairs(tree, left, own)
+                    found.append(self._alone(own, pairs, number, other)[ENTER].to_numpy())
+        return np.concatenate(found)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         before, now = state.manifest.get("clock", NEVER), clocks.end(self.clock)
@@ -229,10 +252,7 @@ class Sliding:
         if isinstance(tree, Operand) or self.node.emission == "istream":
             return self._evaluated(tree, lives, before, most, failures)
         # each result has a row that enters in between, or goes out alone in between
-        n = len(tuple(sliding.operands(tree.left)))
-        left = self._evaluated(tree.left, lives[:n], before, most, failures)
-        right = self._evaluated(tree.right, lives[n:], before, most, failures)
-        left, right = left.with_row_index(ROWS[0]), right.with_row_index(ROWS[1])
+        left, right = self._sides(tree, lives, before, most, failures)
         pairs = _pairs(tree, left, right, before, None if most is None else (before, most), failures)
         found = [pairs.drop(ROWS)]
         for number, rows, other in _preserving(tree, left, right):
@@ -247,6 +267,15 @@ class Sliding:
             found.append(self._alone(own, mine, number, other))
         return pl.concat(found, how="diagonal")
 
+    def _sides(
+        self, tree: Meeting, lives: Sequence[pl.DataFrame], before: int, most: int | None, failures: list[Failing]
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """What meets in a meeting, each side's rows numbered."""
+        n = len(tuple(sliding.operands(tree.left)))
+        left = self._evaluated(tree.left, lives[:n], before, most, failures)
+        right = self._evaluated(tree.right, lives[n:], before, most, failures)
+        return left.with_row_index(ROWS[0]), right.with_row_index(ROWS[1])
+
     def _evaluated(
         self, tree: Tree, lives: Sequence[pl.DataFrame], before: int, most: int | None, failures: list[Failing]
     ) -> pl.DataFrame:
@@ -254,10 +283,7 @@ class Sliding:
         if isinstance(tree, Operand):
             (rows,) = lives
             return rows.drop(AT)
-        n = len(tuple(sliding.operands(tree.left)))
-        left = self._evaluated(tree.left, lives[:n], before, most, failures)
-        right = self._evaluated(tree.right, lives[n:], before, most, failures)
-        left, right = left.with_row_index(ROWS[0]), right.with_row_index(ROWS[1])
+        left, right = self._sides(tree, lives, before, most, failures)
         pairs = _pairs(tree, left, right, NEVER, None if most is None else (before, most), failures)
         alone = [self._alone(rows, pairs, number, other) for number, rows, other in _preserving(tree, left, right)]
         return pl.concat([pairs.drop(ROWS), *alone], how="diagonal")

@@ -77,15 +77,15 @@ def _of_step(plan: Plan, stage: int, step: Any, documents: Documents, runs: Open
     if held > LOOKED:
         yield Waiting(operator.waits_for, held, exact=False)
         return
-    found: dict[tuple[int, ...], list[Awaited]] = {}
+    found: dict[tuple[tuple[int, ...], bool], list[Awaited]] = {}
     clocks: dict[str, Clocks] = {}
     for place, manifest in manifests.items():
         if any(manifest.get(name, {}).get("runs") for name in operator.awaits):
             clocks[place] = Clocks(_NO_STEPS, mine[place]["clocks"])
             state = State(StoredRuns(runs(place), plan.stored), "", dict(manifest))
             for one in operator.waiting(state, clocks[place]):
-                found.setdefault(one.leaves, []).append(one)
-    for leaves, several in found.items():
+                found.setdefault((one.leaves, one.reached), []).append(one)
+    for (leaves, reached), several in found.items():
         due = np.concatenate([one.due for one in several])
         if not len(due):
             continue
@@ -99,7 +99,7 @@ def _of_step(plan: Plan, stage: int, step: Any, documents: Documents, runs: Open
             int(timely.min()) if len(timely) else None,
             int(timely.max()) if len(timely) else None,
             len(due) - len(timely),
-            several[0].reached,
+            reached,
             several[0].moments,
             [
                 _source(plan.leaves[leaf], ranks, [mine[place]["clocks"] for place in clocks])
