@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -107,6 +109,52 @@ def test_a_worker_that_lacks_python_or_braid_is_named(
         or f"error: Python of the worker {address(0)[:-2]}" in said.err
     )
     assert told in said.err.replace("\n", " "), said.err
+
+
+@pytest.mark.cluster
+def test_a_worker_that_comes_later_and_does_not_share_the_store_is_named(three: Cluster, folder: Path) -> None:
+    """The query ends before a batch is seen at which it has worked; without that worker it goes on, and is whole."""
+    place, history = folder / "apart" / "later", world.history(2, 40)
+    place.mkdir(parents=True)
+    store, some = InStore(place / "s"), {t: [p[:20] for p in ps] for t, ps in history.topics.items()}
+    store.write(replace(history, topics=some))
+    (folder / "q.sql").write_text(world.sql(["WINDOWED"]), encoding="utf-8")
+    words = ("run", "q.sql", "--store", place / "s", "--master", three.url, *CONF)
+    three.kill_worker(UNFIT)
+    process = launch(*words, cwd=folder, env=environment(folder))
+    try:
+        until(lambda: any(store.written(["WINDOWED"])["WINDOWED"]) or process.poll() is not None)
+    finally:
+        three.start_worker(UNFIT)
+        three.wait_for(UNFIT)
+    deadline, rest = time.monotonic() + 120, {t: [p[20:] for p in ps] for t, ps in history.topics.items()}
+    store.write(replace(history, topics=rest))
+    while process.poll() is None and time.monotonic() < deadline:
+        TopicStore(place / "s").append_lines("l", [world.line("none", None, 0)], 0)
+        time.sleep(0.5)
+    said = ended(process, 10)
+    assert said.code == 2, said.err
+    told, before = " ".join(said.err.split()), store.written(["WINDOWED"])["WINDOWED"]
+    assert f"the worker {address(UNFIT)} does not see the folder {place / 's'}" in told, said.err
+    assert "this batch is not written" in told, said.err
+    again = ended(launch(*words, "--until-idle", cwd=folder, env=environment(folder)))
+    assert again.code == 1 and "nothing was written" in " ".join(again.err.split()), again.err
+    three.kill_worker(UNFIT)
+    try:
+        again = ended(launch(*words, "--until-idle", cwd=folder, env=environment(folder)))
+    finally:
+        three.start_worker(UNFIT)
+        three.wait_for(UNFIT)
+    assert again.code == 0, again.err
+    for old, new in zip(before, store.written(["WINDOWED"])["WINDOWED"], strict=True):
+        assert new[: len(old)] == old and len(set(new)) == len(new) > len(old)
+
+
+def until(what: Callable[[], bool], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
 
 
 def test_four_kills(three: Cluster, folder: Path) -> None:

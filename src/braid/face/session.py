@@ -240,7 +240,7 @@ class Session(Public):
     def sql(self, sql: str) -> DataFrame:
         """The result of a SELECT as a streaming DataFrame: its columns, `_rowtime` (ms), `_op` ('+', '-') where it is
         not append-only. It has no order; where it goes, and its checkpoint, are the caller's."""
-        from braid.spark.query import result_frame
+        from braid.spark.pipeline import result_frame
 
         query = self._select(sql)
         engine = self._engine

@@ -1,9 +1,10 @@
 """The executors of a cluster before a query starts: that they have come, and can do what its tasks will do.
 
-In: a session, the folders that tasks share with the driver, files that they read. Out: how many tasks run at once; or
-one error that names the worker, what it lacks, and what to do.
-Rule: nothing of the query has been written before. Executors are looked at once a session; one that comes later tells
-its own tale. A worker is unfit where Python failed on it, even if another has done the task then.
+In: a session, what tasks need of a machine. Out: how many tasks run at once; or one error that names the worker, what
+it lacks, and what to do.
+Rule: nothing of the query has been written before. Executors are looked at once a session; one that comes later, behind
+the first batch that it may have worked at, which is not made visible where it is unfit. A worker is unfit where Python
+failed on it, even if another has done the task then.
 """
 
 from __future__ import annotations
@@ -30,6 +31,18 @@ TRIES = 3
 HEAD = 64  # bytes of a file by which it is known
 
 
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What tasks must see as the driver does: folders that they share with it, files that they read."""
+
+    folders: Sequence[str]
+    files: Sequence[str] = ()
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return *self.folders, *self.files
+
+
 @dataclass(slots=True)
 class _Seen:
     """What is known of a session's executors. `fine`: (executor, folder or file)."""
@@ -41,17 +54,25 @@ class _Seen:
 _seen: dict[str, _Seen] = {}  # by application
 
 
-def ready(spark: SparkSession, folders: Sequence[str], note: Callable[[str], None], files: Sequence[str] = ()) -> int:
-    """How many tasks run at once, when all executors are there and see these folders, and files as they lie here."""
+def ready(spark: SparkSession, needs: Needs, note: Callable[[str], None]) -> int:
+    """How many tasks run at once, when all executors are there and see what they must."""
     context = spark.sparkContext
     seen = _seen.setdefault(context.applicationId, _Seen())
     if not seen.settled:
         _await_all(context, note)
         seen.settled = True
-    wanted = {(executor, path) for executor in _executors(context) for path in (*folders, *files)}
-    if not wanted or wanted - seen.fine:
-        seen.fine |= _probed(context, folders, files)
+    there = _executors(context)
+    if not there or _unseen(seen, there, needs):
+        seen.fine |= _probed(context, needs, begun=False)
     return int(context.defaultParallelism)
+
+
+def look(spark: SparkSession, needs: Needs) -> None:
+    """Refuses executors that have come since and are unfit. What only fails, as machines go, is looked at again."""
+    context = spark.sparkContext
+    seen = _seen.setdefault(context.applicationId, _Seen())
+    if _unseen(seen, _executors(context), needs):
+        seen.fine |= _probed(context, needs, begun=True)
 
 
 def asked(spark: SparkSession) -> int | None:
@@ -72,6 +93,10 @@ def _executors(context: Any) -> dict[str, int]:
     found = context._jsc.sc().statusStore().executorList(True)
     all_of_them = [found.apply(i) for i in range(found.size())]
     return {x.id(): x.totalCores() for x in all_of_them if x.id() != "driver"}
+
+
+def _unseen(seen: _Seen, there: Collection[str], needs: Needs) -> bool:
+    return any((executor, path) not in seen.fine for executor in there for path in needs.all)
 
 
 def _expected(context: Any) -> int:
@@ -104,11 +129,12 @@ def _await_all(context: Any, note: Callable[[str], None]) -> None:
 # ------------------------------------------------------------------- probes
 
 
-def _probed(context: Any, folders: Sequence[str], files: Sequence[str]) -> set[tuple[str, str]]:
-    """(executor, folder or file) that were found fine; refuses the first that was not."""
-    why = ""
-    for _ in range(TRIES):
-        with _written(folders) as made, _grouped(context) as group:
+def _probed(context: Any, needs: Needs, begun: bool) -> set[tuple[str, str]]:
+    """(executor, folder or file) that were found fine; refuses the first that was not. `begun`: the query runs, so
+    there is another time to look."""
+    why, files = "", [path for path in needs.files if os.path.isfile(path)]
+    for _ in range(1 if begun else TRIES):
+        with _written(needs.folders) as made, _grouped(context) as group:
             try:
                 count = EACH * max(2, context.defaultParallelism)
                 seeing = _seeing({**made, **{path: (path, _head(path)) for path in files}})
@@ -120,20 +146,22 @@ def _probed(context: Any, folders: Sequence[str], files: Sequence[str]) -> set[t
             if task.error is not None and (unfit := _unfit(task.host, task.error)) is not None:
                 raise unfit
         if missing is not None:
-            return _fine([task for task in tasks if task.error is None], missing, (*folders, *files))
+            return _fine([task for task in tasks if task.error is None], missing, needs, begun)
+    if begun:
+        return set()
     raise BraidError(f"the workers of {context.master} do not work: {why.splitlines()[0]}", "Spark's log has more")
 
 
-def _fine(tasks: Sequence[_Task], missing: Sequence[list[str]], paths: Sequence[str]) -> set[tuple[str, str]]:
+def _fine(tasks: Sequence[_Task], missing: Sequence[list[str]], needs: Needs, begun: bool) -> set[tuple[str, str]]:
     for task in tasks:
         for path in missing[task.index]:
             what = "folder" if os.path.isdir(path) else "file"
             raise BraidError(
                 f"the worker {task.host} does not see the {what} {path} of this machine",
                 "the store, checkpoints, and what --source and --sink name must lie where the driver and all workers"
-                " see them under one path (NFS, a volume); nothing was written",
+                f" see them under one path (NFS, a volume); {'this batch is not' if begun else 'nothing was'} written",
             )
-    return {(task.executor, path) for task in tasks for path in paths}
+    return {(task.executor, path) for task in tasks for path in needs.all}
 
 
 def _head(path: str) -> bytes:

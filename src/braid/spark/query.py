@@ -1,4 +1,4 @@
-"""A running query: source, stages and writer put together as one streaming DataFrame, started, watched and stopped.
+"""A running query: started, watched, made visible batch by batch, and stopped.
 
 In: a physical plan, a store, how to spread it. Out: a `RunningQuery` whose batches appear in its output, each once.
 Rule: the checkpoint is compared before anything starts, and settings of the first start (buckets, tasks, partitions,
@@ -10,7 +10,6 @@ checkpoint, a few times between two batches.
 from __future__ import annotations
 
 import copy
-import functools
 import json
 import os
 import re
@@ -29,26 +28,12 @@ from braid.files.watch import EVERY, Files, FileWatch, Note, read_all, some_file
 from braid.lower.physical import Plan
 from braid.spark import columns, executors, figures, writer
 from braid.spark import job as jobs
-from braid.spark.conf import keep_state, on_one_node, settings_of_a_query
-from braid.spark.dataframes import Registered, packed, result_schema, unpack
+from braid.spark.conf import on_one_node, settings_of_a_query
+from braid.spark.dataframes import Registered
 from braid.spark.died import HINT, advice, of_spark, reason, was_away
-from braid.spark.entry import FORMAT, SCHEMA, BraidSource, StageProcessor
 from braid.spark.group import Group
-from braid.spark.job import (
-    Job,
-    Order,
-    Output,
-    Wishes,
-    exchanges,
-    fused,
-    inputs_of,
-    loose,
-    prepared,
-    stateless,
-    topics_of,
-)
-from braid.spark.stage import in_task
-from braid.spark.writer import MANIFEST, write_batches
+from braid.spark.job import Job, Order, Output, Wishes, exchanges, inputs_of, prepared, topics_of
+from braid.spark.pipeline import collected, read, through, written
 from braid.stage import checkpoint as checkpoints
 from braid.stage import state_file
 from braid.stage.inputs import TopicInput
@@ -65,7 +50,6 @@ Status = Literal["running", "stopped", "failed"]
 RATE_WINDOW = 10.0  # s over which rates are taken
 REMEMBERED = 100  # batches that wait to be taken
 LAST_WORDS = 10.0  # s that a query whose batch has failed may take to end
-MANY = 4  # times as many tasks as cores
 STARTS = 4  # how often a query is started between two batches
 
 
@@ -106,12 +90,19 @@ class _Seen:
 
 
 class RunningQuery:
-    """One started query. `begin` starts it on Spark and gives Spark's handle; see `launch`."""
+    """One started query. `begin` starts it on Spark and gives Spark's handle; see `launch`. `look`: at the machines a
+    batch has run on, before it is made visible."""
 
     def __init__(
-        self, job: Job, text: str, folder: str, begin: Callable[[RunningQuery], Any], note: Note = print
+        self,
+        job: Job,
+        text: str,
+        folder: str,
+        begin: Callable[[RunningQuery], Any],
+        note: Note = print,
+        look: Callable[[], None] = lambda: None,
     ) -> None:
-        self.job, self._note = job, note
+        self.job, self._note, self._look = job, note, look
         self._text, self._folder, self._begin = text, folder, begin
         self._handle: Any = None
         self._starts, self._stopped = 0, False
@@ -377,7 +368,10 @@ class RunningQuery:
             with self._guard:
                 self._timed()  # of the batch before
         began = time.time()
-        rows = collected(manifest)
+        try:
+            rows = collected(manifest)
+        finally:
+            self._look()
         columns.clear(self.job.wire)
         ran = time.time()
         told = [(kind, json.loads(doc)) for kind, doc in rows]
@@ -493,7 +487,8 @@ def start(
     if output is not None and output.kind in result_files.KINDS.values():
         shared.add(os.path.dirname(os.path.abspath(output.target)))
     inputs = () if alone else some_file_of_each(wishes.files)
-    cores = context.defaultParallelism if alone else executors.ready(spark, sorted(shared), note, inputs)
+    seen = executors.Needs(sorted(shared), inputs)
+    cores = context.defaultParallelism if alone else executors.ready(spark, seen, note)
     job, folder, watches = prepared(plan, store, cores, wishes, alone)
     text = jobs.dumps(job)
 
@@ -510,80 +505,15 @@ def start(
             stream = stream.option("checkpointLocation", os.path.join(folder, "spark")).queryName(job.run)
             return (stream.trigger(**trigger) if trigger else stream).start()
 
-    running = RunningQuery(job, text, folder, begin, note)
+    look = () if alone else (lambda: executors.look(spark, seen),)
+    running = RunningQuery(job, text, folder, begin, note, *look)
     running.launch()
     if watches:
         running.follow(watches, up)
     return running
 
 
-def result_frame(
-    spark: SparkSession,
-    plan: Plan,
-    store: str,
-    frames: Mapping[str, Registered],
-    broker: Broker | None = None,
-    begins: Begins = UNASKED,
-    note: Note = print,
-) -> DataFrame:
-    """A query's result as a streaming DataFrame. Who starts it gives the checkpoint; it must be started with the
-    session's number of shuffle partitions. `note` is told where these are far more than cores."""
-    tasks, cores = int(str(spark.conf.get("spark.sql.shuffle.partitions"))), spark.sparkContext.defaultParallelism
-    job = loose(plan, store, tasks, frozenset(frames), broker, begins)
-    if tasks > MANY * cores and not all(stateless(s) for s in plan.stages):
-        note(
-            f"this session has {tasks} shuffle partitions for {cores} cores, and each costs this result half a second a"
-            f" batch: spark.conf.set('spark.sql.shuffle.partitions', {cores}) before session.sql"
-        )
-    text = jobs.dumps(job)
-    keep_state(spark)
-    frame = through(read(spark, job, text, frames), job, text)
-    return frame.mapInArrow(functools.partial(unpack, text, fused(job)), result_schema(plan.query))
-
-
-def read(spark: SparkSession, job: Job, text: str, frames: Mapping[str, Registered]) -> DataFrame:
-    """Blobs of all inputs: one scan for all that Braid reads itself, and each registered DataFrame."""
-    parts = []
-    if len(job.frames) < len(job.plan.leaves):
-        spark.dataSource.register(BraidSource)
-        parts.append(spark.readStream.format(FORMAT).option("job", text).load())
-    for leaf in sorted(job.frames):
-        parts.append(packed(frames[job.plan.leaves[leaf].source.name], leaf, text))
-    return functools.reduce(DataFrame.unionByName, parts)
-
-
-def through(frame: DataFrame, job: Job, text: str) -> DataFrame:
-    """Blobs of the source through all stages but one that the writer runs."""
-    last = fused(job)
-    for stage in job.plan.stages:
-        if stage.number == last:
-            break
-        if job.checkpoint is None and not stateless(stage):
-            processor = StageProcessor(text, stage.number)
-            frame = frame.groupBy("bucket").transformWithState(processor, SCHEMA, "Append", "None")
-            continue
-        if not stateless(stage):
-            frame = frame.repartition(job.tasks, "bucket")
-        frame = frame.mapInArrow(functools.partial(in_task, text, stage.number), SCHEMA)
-    return frame
-
-
-def written(frame: DataFrame, job: Job, text: str) -> DataFrame:
-    """The writer, in the task of the last stage where output partitions line up with buckets."""
-    last = fused(job)
-    if last is not None or job.gathered:
-        frame = frame.repartition(job.tasks, "bucket")
-    return frame.mapInArrow(functools.partial(write_batches, text, last), MANIFEST)
-
-
 # ---------------------------------------------------------------- details
-
-
-def collected(manifest: DataFrame) -> list[tuple[str, str]]:
-    """A batch's few rows, asked of the JVM itself: each `collect` or `toArrow` of PySpark opens a socket, whose path
-    the JVM keeps until it ends, to delete it then."""
-    plan = manifest._jdf.queryExecution().executedPlan()
-    return [(row.getString(0), row.getString(1)) for row in plan.executeCollectPublic()]
 
 
 def _offsets(document: Any) -> dict[str, int] | None:
