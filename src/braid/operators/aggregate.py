@@ -15,7 +15,7 @@ Which functions exist, over what, is told by `expr.aggregates`; here is how each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -281,7 +281,18 @@ class Accumulators:
             made.append(value.cast(polars_type(a.output.type)).alias(a.output.name))
         return made
 
-    def raised(self, after: pl.DataFrame, values: pl.DataFrame, diff: pl.Series) -> pl.Series | None:
+    def failed(
+        self, rows: pl.DataFrame, failed: pl.Series, after: pl.DataFrame, values: pl.DataFrame
+    ) -> Iterator[pl.DataFrame]:
+        """What is told of rows whose arguments failed, or at which a user's aggregate did. `after`: the accumulators
+        behind each row; `values`: its arguments."""
+        raised = self._raised(after, values, rows[DIFF])
+        failed = failed if raised is None else failed | raised.is_not_null()
+        lost = failed_rows(rows, failed, [e for _, e in self.arguments], otherwise=raised)
+        if lost is not None:
+            yield lost
+
+    def _raised(self, after: pl.DataFrame, values: pl.DataFrame, diff: pl.Series) -> pl.Series | None:
         """What is told of rows at which a user's aggregate failed, as its last column says; null for others. `values`:
         the arguments of the rows."""
         own = [(i, a) for i, a in enumerate(self.aggregations) if a.code is not None]
@@ -384,12 +395,7 @@ class GroupBy:
         back = np.empty(rows.height, dtype=np.int64)
         back[line.number] = np.flatnonzero(~groups.start)
         after = rows_at(pl.DataFrame([pl.Series(TIME, groups.maxima(stood.to_numpy())), *running]), back)
-        raised = accumulators.raised(after, values, rows[DIFF])
-        arguments = [e for _, e in accumulators.arguments]
-        failed = failed if raised is None else failed | raised.is_not_null()
-        lost = failed_rows(rows, failed, arguments, otherwise=raised)
-        if lost is not None:
-            drops.append(lost)
+        drops += accumulators.failed(rows, failed, after, values)
         if self.closing is not None:
             held.forget(self.closing.open_from(clocks))
         if self.passing is not None:

@@ -47,7 +47,7 @@ from braid.operators.changes import (
 from braid.operators.clocks import Clocks, Closing
 from braid.operators.in_windows import in_windows
 from braid.operators.lives import Standing, arrivals, timeline
-from braid.operators.pairing import MISSING, all_dropped, dropped_rows, failed_rows, gathered, stacked, without_nulls
+from braid.operators.pairing import MISSING, all_dropped, dropped_rows, gathered, stacked, without_nulls
 from braid.operators.ranges import (
     Flags,
     Ints,
@@ -118,10 +118,8 @@ class Sessions:
             if not rows.height:
                 return Result(self._nothing(rows, keys, accumulators), all_dropped(drops))
         values, failed = evaluated(accumulators, rows)
-        told = failed_rows(rows, failed, [e for _, e in accumulators.arguments])
-        if told is not None:
-            drops.append(told)
         after = _accumulated(made, kept, rows[TIME].to_numpy(), accumulators, values, base + np.arange(rows.height))
+        drops += accumulators.failed(rows, failed, after, values)
         if len(unfit := (why := accumulators.unfit(after)).drop_nulls()):
             drops.append(dropped_rows(rows.filter(why.is_not_null()), "expression", None, message=unfit))
         held.forget(self.closing.open_from(clocks))
