@@ -521,6 +521,36 @@ def test_the_archive_of_a_quick_start_is_taken() -> None:
     assert "[cds" not in Path(re.search(r'"-Dbraid.log=([^"]+)"', options)[1]).read_text()
 
 
+def test_what_the_jvm_is_told_beside_the_users_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of spark-defaults.conf are kept: a class of theirs is found before one of Spark's, an option is last."""
+    from braid.spark import conf
+
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    lines = f"{conf.JAVA_OPTIONS} -Dmine=1\n{conf.CLASS_PATH} /a.jar:/b.jar\n"
+    (tmp_path / "spark-defaults.conf").write_text(lines, encoding="utf-8")
+    told = conf.of_the_jvm({}, "1", "x y.log")
+    assert told[conf.JAVA_OPTIONS].endswith(" -Dmine=1") and '"-Dbraid.log=x y.log"' in told[conf.JAVA_OPTIONS]
+    mine, own, catalyst, *jars = told[conf.CLASS_PATH].split(":")
+    assert (mine, own) == ("/a.jar", "/b.jar") and "spark-catalyst" in catalyst
+    assert all(Path(jar).exists() for jar in (catalyst, *jars)) and len(jars) > 20
+    given = conf.of_the_jvm({conf.CLASS_PATH: "/c.jar", conf.JAVA_OPTIONS: "-Dmine=2"}, "1", "x.log")
+    assert given[conf.CLASS_PATH].startswith("/c.jar:") and given[conf.JAVA_OPTIONS].endswith(" -Dmine=2")
+
+
+@pytest.mark.spark
+def test_a_session_of_ours_has_what_a_query_asks_for() -> None:
+    """It is made without MLlib's extension; what it keeps of its settings is what Spark's own would."""
+    from braid.spark.driver import shared_session
+
+    spark = shared_session()
+    assert spark.sql("SELECT sum(x) AS s FROM VALUES (1), (2) AS t(x)").collect()[0]["s"] == 3
+    assert spark.conf.get("spark.sql.ui.retainedExecutions") == "50"  # a static one
+    assert spark.newSession().conf.get("spark.sql.session.timeZone") in (
+        "UTC",
+        spark.conf.get("spark.sql.session.timeZone"),
+    )
+
+
 def test_doctor(folder: Path) -> None:
     said = braid("doctor")
     assert said.code == 0 and "ok    Java" in said.out and "RocksDBStateStoreProvider" in said.out

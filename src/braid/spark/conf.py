@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
@@ -111,13 +111,42 @@ _LOCAL_IP = "SPARK_LOCAL_IP"  # the address of Spark's web page, if a user asks 
 
 # What the JVM is told beside; log4j2.properties names the file that its log goes to. Its heap begins small and grows
 # with need: what lives there are some 60 MB, and the heap it would take by itself is a share of the machine's memory.
-_JAVA_OPTIONS = ("-XX:+UseSerialGC", "-Xms192m", "-XX:NewSize=96m")
+# So does the room for classes: Spark's fill 120 MB, and each limit on the way there would cost a collection of all.
+_JAVA_OPTIONS = ("-XX:+UseSerialGC", "-Xms192m", "-XX:NewSize=96m", "-XX:MetaspaceSize=192m")
+
+# A class is looked for in one jar of Spark's after the other, of which there are 280, in the order in which the folder
+# lists them: a tenth of a start. So these come first, by how many classes a query loads from each.
+_JARS = (
+    "spark-catalyst_",
+    "scala-library",
+    "spark-core_",
+    "spark-sql_",
+    "spark-sql-api_",
+    "log4j-core",
+    "jackson-databind",
+    "hadoop-client-api",
+    "spark-config_",
+    "janino",
+    "arrow-vector",
+    "hadoop-client-runtime",
+    "spark-network-common_",
+    "netty-common",
+    "ivy",
+    "netty-transport",
+    "jackson-module-scala",
+    "jackson-core",
+    "spark-common-utils_",
+    "log4j-api",
+    "netty-buffer",
+)
+CLASS_PATH = "spark.driver.extraClassPath"
 
 
 TIER = "braid.jvm.tier"  # 4: Java's own choice; 1: its quick compiler alone
 # For a JVM that only carries blobs: the thorough compiler would take a core for minutes and bring next to nothing.
 CARRIER = {TIER: "1"}
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+EXTENDING = ("spark.jars", "spark.jars.packages", "spark.sql.extensions")  # what a user extends a session by
 
 
 def java_command() -> str:
@@ -166,23 +195,46 @@ def session(
     if local:
         wanted["spark.python.unix.domain.socket.dir"] = _helpers.enter_context(socket_folder())
     wanted |= conf or {}
-    config = Path(__file__).with_name("log4j2.properties")
-    tier = wanted.pop(TIER, "4")
-    own = [
-        f"-Dlog4j2.configurationFile={config}",
-        f"-Dbraid.log={log}",
-        f"-XX:TieredStopAtLevel={tier}",
-        *_JAVA_OPTIONS,
-    ]
-    if os.path.exists(archive()):
-        own.append(f"-XX:SharedArchiveFile={archive()}")
-    wanted[JAVA_OPTIONS] = " ".join([*map(quoted, own), wanted.get(JAVA_OPTIONS, "")]).strip()
+    wanted |= of_the_jvm(wanted, wanted.pop(TIER, "4"), log)
     for name, value in wanted.items():
         builder = builder.config(name, value)
     with _told_to(log), _environment(_LOCAL_IP, LOOPBACK if local else None):
+        context = SparkContext.getOrCreate(SparkConf().setMaster(master).setAppName(app).setAll(list(wanted.items())))
+        if not any(context.getConf().contains(name) for name in EXTENDING):
+            _made_plain(context)
         spark = builder.getOrCreate()
     prepare(spark)
     return spark
+
+
+def of_the_jvm(users: Mapping[str, str], tier: str, log: str) -> dict[str, str]:
+    """What its command line gets, beside what the user has for it, here or in spark-defaults.conf."""
+    users = _defaults() | dict(users)
+    config = Path(__file__).with_name("log4j2.properties")
+    options = [f"-Dlog4j2.configurationFile={config}", f"-Dbraid.log={log}", f"-XX:TieredStopAtLevel={tier}"]
+    options += [*_JAVA_OPTIONS, *([f"-XX:SharedArchiveFile={archive()}"] if os.path.exists(archive()) else [])]
+    jars = Path(_find_spark_home(), "jars")
+    first = [str(path) for name in _JARS for path in sorted(jars.glob(f"{name}*.jar"))]
+    return {
+        JAVA_OPTIONS: " ".join([*map(quoted, options), users.get(JAVA_OPTIONS, "")]).strip(),
+        CLASS_PATH: os.pathsep.join([*filter(None, [users.get(CLASS_PATH)]), *first]),
+    }
+
+
+def _made_plain(context: SparkContext) -> None:
+    """Makes the session of the JVM as Spark does, but does not ask each of Spark's jars whether it extends it. MLlib's
+    does, with two functions for vectors, and loads Scala's reflection for them: a tenth of a start."""
+    jvm: Any = context._jvm
+    with contextlib.suppress(Exception):  # in another version it may be made otherwise: PySpark does it then
+        none, nothing = (
+            jvm.scala.Option.empty(),
+            getattr(getattr(jvm, "scala.collection.immutable.Map$"), "MODULE$").empty(),
+        )
+        made, extensions = (
+            jvm.org.apache.spark.sql.classic.SparkSession,
+            jvm.org.apache.spark.sql.SparkSessionExtensions(),
+        )
+        made.setDefaultSession(made(context._jsc.sc(), none, none, extensions, nothing, nothing))
 
 
 def refuse_connect(spark: Any) -> None:
