@@ -691,3 +691,6 @@ def test_java_is_missed_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     java.chmod(0o755)
     with pytest.raises(BraidError, match="Java 8 is too old"):
         conf.java_version()
+    (tmp_path / "release").write_text('IMPLEMENTOR="x"\nJAVA_VERSION="11.0.2"\n')
+    with pytest.raises(BraidError, match="Java 11 is too old"):  # a JDK's own file says it
+        conf.java_version()
