@@ -3,7 +3,7 @@
 In: a real broker, a thread that produces to two topics. Out: the time until a reader of committed records has the row
 that a record made: Braid, exactly once, beside Spark's connector and join.
 Rule: both get the same records at the same pace, one after the other, and poll as fast as they may. Each has a JVM of
-its own, as its users start it (`braid run` has one that only carries, `conf.CARRIER`), and runs twice: the first time
+its own, as its users start it (`braid run` has one that only carries, `jvm.CARRIER`), and runs twice: the first time
 warms up. What comes in the first seconds is left out.
 """
 
@@ -25,7 +25,7 @@ from benchmarks.harness import Sizes, percentile
 from benchmarks.kafka import BRAID, SIDES, SPARK, Bench, Case, opened
 from benchmarks.report import Goal, Report, Table, held_back, of_parts
 from benchmarks.small import EACH, EVERY, watched
-from braid.spark.conf import CARRIER
+from braid.spark.jvm import CARRIER
 from braid.stage.measured import Measured
 
 RECENT = 20  # batches of which the parts are told

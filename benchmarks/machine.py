@@ -48,7 +48,7 @@ def _commit() -> str:
 
 
 def _java() -> str:
-    from braid.spark.conf import java_command
+    from braid.spark.jvm import java_command
 
     shown = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=False)
     lines = (shown.stderr + shown.stdout).splitlines()

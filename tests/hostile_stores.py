@@ -35,7 +35,7 @@ from braid.bind.program import Program
 from braid.errors import BraidError
 from braid.files.watch import Files
 from braid.lower.lower import lower
-from braid.spark import conf
+from braid.spark import conf, jvm
 from braid.spark.job import Wishes, prepared
 from braid.stage import state_file
 from braid.stage.checkpoint import load
@@ -353,7 +353,7 @@ def without_spark() -> Any:
     refused = BraidError(SPARK)
     with (
         mock.patch.object(conf, "session", side_effect=refused),
-        mock.patch.object(conf, "java_version", return_value=17),
+        mock.patch.object(jvm, "java_version", return_value=17),
     ):
         yield
 

@@ -89,9 +89,9 @@ def run(store: str, query: Query, spark: Any, **options: Any) -> Any:
 
 def main(shape: str, seed: str, store: str, *more: str) -> None:
     options = dict(x.split("=", 1) for x in more)
-    from braid.spark import conf
+    from braid.spark import conf, jvm
 
-    spark = conf.session(options.pop("master", "local[2]"), conf.CARRIER | {"spark.driver.memory": "1g"})
+    spark = conf.session(options.pop("master", "local[2]"), jvm.CARRIER | {"spark.driver.memory": "1g"})
     query, _ = case(shape, int(seed), int(options.pop("length", "0")) or None)
     run(store, query, spark, **{name: int(value) for name, value in options.items()})
     print("done", flush=True)

@@ -511,30 +511,30 @@ def test_state_of_a_key_is_gone_after_retention(batch: int | None) -> None:
 @pytest.mark.spark
 def test_the_archive_of_a_quick_start_is_taken() -> None:
     """`make test` makes it; a JVM that did not take it says so in its log."""
-    from braid.spark import conf
+    from braid.spark import jvm
     from braid.spark.driver import shared_session
 
-    if not Path(conf.archive()).exists():
+    if not Path(jvm.archive()).exists():
         pytest.skip("no archive: braid doctor --quick-start")
-    options = shared_session().conf.get(conf.JAVA_OPTIONS)
-    assert f"-XX:SharedArchiveFile={conf.archive()}" in options
+    options = shared_session().conf.get(jvm.JAVA_OPTIONS)
+    assert f"-XX:SharedArchiveFile={jvm.archive()}" in options
     assert "[cds" not in Path(re.search(r'"-Dbraid.log=([^"]+)"', options)[1]).read_text()
 
 
 def test_what_the_jvm_is_told_beside_the_users_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of spark-defaults.conf are kept: a class of theirs is found before one of Spark's, an option is last."""
-    from braid.spark import conf
+    from braid.spark import jvm
 
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    lines = f"{conf.JAVA_OPTIONS} -Dmine=1\n{conf.CLASS_PATH} /a.jar:/b.jar\n"
+    lines = f"{jvm.JAVA_OPTIONS} -Dmine=1\n{jvm.CLASS_PATH} /a.jar:/b.jar\n"
     (tmp_path / "spark-defaults.conf").write_text(lines, encoding="utf-8")
-    told = conf.of_the_jvm({}, "1", "x y.log")
-    assert told[conf.JAVA_OPTIONS].endswith(" -Dmine=1") and '"-Dbraid.log=x y.log"' in told[conf.JAVA_OPTIONS]
-    mine, own, catalyst, *jars = told[conf.CLASS_PATH].split(":")
+    told = jvm.told({}, "1", "x y.log")
+    assert told[jvm.JAVA_OPTIONS].endswith(" -Dmine=1") and '"-Dbraid.log=x y.log"' in told[jvm.JAVA_OPTIONS]
+    mine, own, catalyst, *jars = told[jvm.CLASS_PATH].split(":")
     assert (mine, own) == ("/a.jar", "/b.jar") and "spark-catalyst" in catalyst
     assert all(Path(jar).exists() for jar in (catalyst, *jars)) and len(jars) > 20
-    given = conf.of_the_jvm({conf.CLASS_PATH: "/c.jar", conf.JAVA_OPTIONS: "-Dmine=2"}, "1", "x.log")
-    assert given[conf.CLASS_PATH].startswith("/c.jar:") and given[conf.JAVA_OPTIONS].endswith(" -Dmine=2")
+    given = jvm.told({jvm.CLASS_PATH: "/c.jar", jvm.JAVA_OPTIONS: "-Dmine=2"}, "1", "x.log")
+    assert given[jvm.CLASS_PATH].startswith("/c.jar:") and given[jvm.JAVA_OPTIONS].endswith(" -Dmine=2")
 
 
 @pytest.mark.spark

@@ -28,7 +28,7 @@ from braid.files.watch import Files  # noqa: E402
 from braid.lower.lower import lower  # noqa: E402
 from braid.operators.changes import POS, SUB, in_order  # noqa: E402
 from braid.plan.logical import sources  # noqa: E402
-from braid.spark import columns, conf, died, runs, stage  # noqa: E402
+from braid.spark import columns, conf, died, jvm, runs, stage  # noqa: E402
 from braid.spark import query as queries  # noqa: E402
 from braid.spark.columns import bucket_ids, spark_partition  # noqa: E402
 from braid.spark.driver import SparkBackend, shared_session  # noqa: E402
@@ -683,14 +683,14 @@ Caused by: java.io.EOFException
 def test_java_is_missed_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(BraidError, match="there is no Java") as missing:
-        conf.java_version()
+        jvm.java_version()
     assert "\n" not in missing.value.message and "JDK" in (missing.value.hint or "")
     (tmp_path / "bin").mkdir()
     java = tmp_path / "bin" / "java"
     java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_372\"' >&2\n")
     java.chmod(0o755)
     with pytest.raises(BraidError, match="Java 8 is too old"):
-        conf.java_version()
+        jvm.java_version()
     (tmp_path / "release").write_text('IMPLEMENTOR="x"\nJAVA_VERSION="11.0.2"\n')
     with pytest.raises(BraidError, match="Java 11 is too old"):  # a JDK's own file says it
-        conf.java_version()
+        jvm.java_version()

@@ -8,11 +8,12 @@ Rule: an error a user can cause is one message with what, where and what to writ
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,7 @@ class Braid(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *more: Any, **kwargs: Any) -> Any:
         words = list(sys.argv[1:] if args is None else args)
+        kwargs["obj"] = args is None  # whether the process is the command's own
         verbose = "--verbose" in words  # wherever it stands
         words = [w for w in words if w != "--verbose"]
         kwargs["standalone_mode"] = False
@@ -101,6 +103,23 @@ def main(verbose: bool) -> None:
     """Streaming SQL joins on Spark, with the meaning of the system you know."""
 
 
+@contextlib.contextmanager
+def _spark_begins(master: str, conf: Mapping[str, str]) -> Iterator[None]:
+    """Where the process is the command's own, Spark's JVM begins while this reads its modules and its SQL; it takes
+    longer than both."""
+    if not click.get_current_context().obj:
+        yield
+        return
+    from braid.spark.conf import abandon, begin
+    from braid.spark.jvm import CARRIER
+
+    begin(master, CARRIER | dict(conf))
+    try:
+        yield
+    finally:
+        abandon()
+
+
 # ----------------------------------------------------------------- commands
 
 
@@ -151,18 +170,19 @@ def run(
     Exit code: 0 done, or stopped by Ctrl-C where there was no other end; 130 stopped by Ctrl-C before --until-idle came
     to its end; 1 something to mend in the SQL, the options or the files; 2 a query died; 3 --max-drops was exceeded.
     """
-    from braid.face.begin import begins_of
-    from braid.face.metrics import MaxDrops
-    from braid.face.request import Request
-    from braid.face.run import run_program
-
     sql, dialect = read_sql(file, text, dialect)
     named = {name: pairs(wanted[name], f"--{name.rstrip('s')}") for name in ("sources", "sinks", "conf")}
-    most = None if max_drops is None else MaxDrops.of(max_drops)
-    until_idle = wanted["until_idle"] or wanted["end"]
-    asked = wanted | named | {"until_idle": until_idle, "begins": begins_of(wanted["begins"])}
-    request = Request(sql, dialect, master=master or "local[*]", max_drops=most, folder=folder_of(file), **asked)
-    outcome = run_program(request, err)
+    with _spark_begins(master or "local[*]", named["conf"]):
+        from braid.face.begin import begins_of
+        from braid.face.metrics import MaxDrops
+        from braid.face.request import Request
+        from braid.face.run import run_program
+
+        most = None if max_drops is None else MaxDrops.of(max_drops)
+        until_idle = wanted["until_idle"] or wanted["end"]
+        asked = wanted | named | {"until_idle": until_idle, "begins": begins_of(wanted["begins"])}
+        request = Request(sql, dialect, master=master or "local[*]", max_drops=most, folder=folder_of(file), **asked)
+        outcome = run_program(request, err)
     if outcome.interrupted and request.until_idle:
         raise click.exceptions.Exit(130)
 

@@ -6,7 +6,7 @@ environment. Rule: every problem comes with its remedy. The archive saves time a
 
 from __future__ import annotations
 
-import contextlib
+import glob
 import importlib.metadata
 import json
 import os
@@ -43,7 +43,8 @@ def examine(
     broker: Broker | None = None,
 ) -> bool:
     """Prints the examination. `java_only`: nothing but an error about Java. `broker`: one that is looked at, too."""
-    from braid.spark.conf import LOCAL_SETTINGS, SETTINGS, archive, examined_channels, java_version, on_one_node
+    from braid.spark.conf import LOCAL_SETTINGS, SETTINGS, examined_channels, on_one_node
+    from braid.spark.jvm import archive, java_version
     from braid.spark.private import own_folder
 
     fine = True
@@ -114,17 +115,17 @@ def quick_start() -> str:
     log and starts as before."""
     from braid.bind.program import Program
     from braid.lower.lower import lower
-    from braid.spark import conf
+    from braid.spark import conf, jvm
     from braid.spark.query import start
     from braid.topics import TopicStore
 
-    path = conf.archive()
+    path = jvm.archive()
     if not os.access(os.path.dirname(path), os.W_OK):
         raise BraidError(f"{os.path.dirname(path)} cannot be written to", "install braid in an environment of your own")
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)  # a JVM that starts with one cannot write one
+    for old in glob.glob(os.path.join(glob.escape(os.path.dirname(path)), f"{jvm.ARCHIVES}*.jsa")):
+        os.unlink(old)  # those of other versions go; and a JVM that starts with one cannot write one
     new = f"{path}~{os.getpid()}"
-    spark = conf.session("local[2]", conf.CARRIER | {conf.JAVA_OPTIONS: conf.quoted(f"-XX:ArchiveClassesAtExit={new}")})
+    spark = conf.session("local[2]", jvm.CARRIER | {jvm.JAVA_OPTIONS: jvm.quoted(f"-XX:ArchiveClassesAtExit={new}")})
     try:
         with tempfile.TemporaryDirectory() as folder:
             store, program = TopicStore(folder), Program("ksqldb")

@@ -77,7 +77,7 @@ def run_program(request: Request, err: Console) -> Outcome:
     prepared = prepare(request)
     check_asked(prepared, request)
     if prepared.queries:
-        from braid.spark.conf import java_version
+        from braid.spark.jvm import java_version
 
         java_version()
     store = open_topics(request.store, request.broker)
@@ -134,10 +134,11 @@ def _session(request: Request) -> Iterator[SparkSession]:
     """A session for this run; its JVM goes with it. One that the process has already is taken, and left alone."""
     from braid.spark import conf
     from braid.spark.died import reason
+    from braid.spark.jvm import CARRIER
 
     own = not conf.running()
     try:
-        spark = conf.session(request.master, conf.CARRIER | dict(request.conf))
+        spark = conf.session(request.master, CARRIER | dict(request.conf))
     except BraidError:
         raise
     except Exception as e:

@@ -357,14 +357,14 @@ class Shell:
 
     def _begin(self) -> SparkSession:
         """Takes the store and starts Spark, once."""
-        from braid.spark import conf
+        from braid.spark import conf, jvm
 
         if self._spark is None:
-            conf.java_version()
+            jvm.java_version()
             self._closing.enter_context(StoreLock(self._store.root, note=lambda x: self._err.print(x, markup=False)))
             self._err.print("starting Spark …")
             own = not conf.running()
-            self._spark = conf.session(self._master, conf.CARRIER)
+            self._spark = conf.session(self._master, jvm.CARRIER)
             if own:
                 conf.quiet(self._spark)
                 self._closing.callback(conf.end, self._spark)

@@ -20,19 +20,15 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import pyspark
 from pyspark import SparkConf, SparkContext
-from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from braid.errors import BraidError
-from braid.spark import warm
+from braid.spark import jvm, warm
 from braid.spark.private import own_folder, socket_folder
 
-OLDEST_JAVA = 17
 _helpers = contextlib.ExitStack()  # what lives as long as the session
 
 
@@ -109,90 +105,12 @@ LOCAL_SETTINGS: tuple[Setting, ...] = (
 )
 _LOCAL_IP = "SPARK_LOCAL_IP"  # the address of Spark's web page, if a user asks for it: no setting names it
 
-# What the JVM is told beside; log4j2.properties names the file that its log goes to. Its heap begins small and grows
-# with need: what lives there are some 60 MB, and the heap it would take by itself is a share of the machine's memory.
-# So does the room for classes: Spark's fill 120 MB, and each limit on the way there would cost a collection of all.
-_JAVA_OPTIONS = ("-XX:+UseSerialGC", "-Xms192m", "-XX:NewSize=96m", "-XX:MetaspaceSize=192m")
-
-# A class is looked for in one jar of Spark's after the other, of which there are 280, in the order in which the folder
-# lists them: a tenth of a start. So these come first, by how many classes a query loads from each.
-_JARS = (
-    "spark-catalyst_",
-    "scala-library",
-    "spark-core_",
-    "spark-sql_",
-    "spark-sql-api_",
-    "log4j-core",
-    "jackson-databind",
-    "hadoop-client-api",
-    "spark-config_",
-    "janino",
-    "arrow-vector",
-    "hadoop-client-runtime",
-    "spark-network-common_",
-    "netty-common",
-    "ivy",
-    "netty-transport",
-    "jackson-module-scala",
-    "jackson-core",
-    "spark-common-utils_",
-    "log4j-api",
-    "netty-buffer",
-)
-CLASS_PATH = "spark.driver.extraClassPath"
-
-
-TIER = "braid.jvm.tier"  # 4: Java's own choice; 1: its quick compiler alone
-# For a JVM that only carries blobs: the thorough compiler would take a core for minutes and bring next to nothing.
-CARRIER = {TIER: "1"}
-JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+APP = "braid"
 EXTENDING = ("spark.jars", "spark.jars.packages", "spark.sql.extensions")  # what a user extends a session by
 
 
-def java_command() -> str:
-    """The `java` that Spark would start."""
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        return os.path.join(home, "bin", "java")
-    return "java"
-
-
-def java_version() -> int:
-    """Java's major version; a `BraidError` in one line where it is missing or too old."""
-    command = java_command()
-    how = "install a JDK 17 or 21 (Debian: apt-get install openjdk-17-jre-headless) and set JAVA_HOME"
-    if shutil.which(command) is None:
-        place = f"JAVA_HOME is {os.environ['JAVA_HOME']}, but " if os.environ.get("JAVA_HOME") else ""
-        raise BraidError(f"{place}there is no Java, and Spark needs it", how)
-    found = _VERSION.search(_release(command) or _said(command))
-    if found is None:
-        raise BraidError(f"{command} does not tell its version", how)
-    major = int(found[2]) if found[1] == "1" and found[2] else int(found[1])
-    if major < OLDEST_JAVA:
-        raise BraidError(f"Java {major} is too old, Spark needs {OLDEST_JAVA} or later", how)
-    return major
-
-
-_VERSION = re.compile(r'version ?=? ?"(\d+)(?:\.(\d+))?', re.IGNORECASE)
-
-
-def _release(command: str) -> str:
-    """What a JDK's own file says of its version: starting it to ask takes a tenth of a second."""
-    home = Path(os.path.realpath(shutil.which(command) or "")).parent.parent
-    try:
-        lines = (home / "release").read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return ""
-    return next((line for line in lines if line.startswith("JAVA_VERSION=")), "")
-
-
-def _said(command: str) -> str:
-    shown = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=60, check=False)
-    return shown.stderr + shown.stdout
-
-
 def session(
-    master: str = "local[*]", conf: Mapping[str, str] | None = None, app: str = "braid", log: str | None = None
+    master: str = "local[*]", conf: Mapping[str, str] | None = None, app: str = APP, log: str | None = None
 ) -> SparkSession:
     """A session with the settings above, or the one this process has. `log`: the file for what Spark says."""
     refuse_connect(None)
@@ -200,23 +118,16 @@ def session(
     if active is not None:
         prepare(active)
         return active
-    java_version()
-    log = log or default_log()
-    os.makedirs(os.path.dirname(log), exist_ok=True)
-    local = on_one_node(master)
-    python = _helpers.enter_context(warm.start()) if local else sys.executable
-    os.environ["PYSPARK_DRIVER_PYTHON"] = python
-    os.environ["PYSPARK_PYTHON"] = workers_python(local, conf or {}) or python
+    begun = _taken(master, conf or {}, app, log) or _begun(master, conf or {}, app, log)
+    if begun.forks is not None:
+        begun.forks.begin()
     builder = SparkSession.builder.master(master).appName(app)
-    wanted = {s.key: s.value for s in (*SETTINGS, *(LOCAL_SETTINGS if local else ()))}
-    if local:
-        wanted["spark.python.unix.domain.socket.dir"] = _helpers.enter_context(socket_folder())
-    wanted |= conf or {}
-    wanted |= of_the_jvm(wanted, wanted.pop(TIER, "4"), log)
-    for name, value in wanted.items():
+    for name, value in begun.settings.items():
         builder = builder.config(name, value)
-    with _told_to(log), _environment(_LOCAL_IP, LOOPBACK if local else None):
-        context = SparkContext.getOrCreate(SparkConf().setMaster(master).setAppName(app).setAll(list(wanted.items())))
+    with _told_to(begun.log), _environment(begun.address()):
+        context = SparkContext.getOrCreate(SparkConf().setAll(list(begun.settings.items())))
+        if begun.jvm is not None:
+            context._gateway.proc = begun.jvm.process
         if not any(context.getConf().contains(name) for name in EXTENDING):
             _made_plain(context)
         spark = builder.getOrCreate()
@@ -224,34 +135,79 @@ def session(
     return spark
 
 
-def of_the_jvm(users: Mapping[str, str], tier: str, log: str) -> dict[str, str]:
-    """What its command line gets, beside what the user has for it, here or in spark-defaults.conf."""
-    users = _defaults() | dict(users)
-    config = Path(__file__).with_name("log4j2.properties")
-    options = [f"-Dlog4j2.configurationFile={config}", f"-Dbraid.log={log}", f"-XX:TieredStopAtLevel={tier}"]
-    options += [*_JAVA_OPTIONS, *([f"-XX:SharedArchiveFile={archive()}"] if os.path.exists(archive()) else [])]
-    jars = Path(_find_spark_home(), "jars")
-    first = [str(path) for name in _JARS for path in sorted(jars.glob(f"{name}*.jar"))]
-    return {
-        JAVA_OPTIONS: " ".join([*map(quoted, options), users.get(JAVA_OPTIONS, "")]).strip(),
-        CLASS_PATH: os.pathsep.join([*filter(None, [users.get(CLASS_PATH)]), *first]),
-    }
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A session on its way: what was asked for, its settings, its log, its Python, where that is ours, and its JVM
+    (None: this process has one)."""
+
+    asked: tuple[object, ...]
+    settings: Mapping[str, str]
+    log: str
+    forks: warm.Forks | None
+    jvm: jvm.Launched | None
+
+    def address(self) -> dict[str, str]:
+        return {} if self.jvm is None else self.jvm.address()
+
+
+_early: list[_Begun] = []  # one at most
+
+
+def begin(master: str, conf: Mapping[str, str]) -> None:
+    """Lets the JVM begin of the session that will be asked for in the same words; `abandon` ends it. Where something is
+    wrong, the session says it."""
+    if not running():
+        with contextlib.suppress(BraidError, OSError):
+            _early.append(_begun(master, conf, APP, None))
+
+
+def abandon() -> None:
+    """Ends a JVM that has begun and that no session has taken."""
+    while _early:
+        begun = _early.pop()
+        if begun.jvm is not None:
+            begun.jvm.kill()
+        _helpers.close()
+
+
+def _taken(*asked: object) -> _Begun | None:
+    if _early and _early[0].asked == asked:
+        return _early.pop()
+    abandon()
+    return None
+
+
+def _begun(master: str, conf: Mapping[str, str], app: str, log: str | None) -> _Begun:
+    asked = (master, conf, app, log)
+    jvm.java_version()
+    log = log or default_log()
+    os.makedirs(os.path.dirname(log), exist_ok=True)
+    local = on_one_node(master)
+    forks = _helpers.enter_context(warm.start()) if local else None
+    python = sys.executable if forks is None else forks.program
+    os.environ["PYSPARK_DRIVER_PYTHON"] = python
+    os.environ["PYSPARK_PYTHON"] = workers_python(local, conf) or python
+    wanted = {s.key: s.value for s in (*SETTINGS, *(LOCAL_SETTINGS if local else ()))}
+    if local:
+        wanted["spark.python.unix.domain.socket.dir"] = _helpers.enter_context(socket_folder())
+    wanted |= {"spark.master": master, "spark.app.name": app, **conf}
+    wanted |= jvm.told(wanted, wanted.pop(jvm.TIER, "4"), log)
+    if SparkContext._gateway is not None or jvm.PORT in os.environ:
+        return _Begun(asked, wanted, log, forks, None)
+    own = {_LOCAL_IP: LOOPBACK} if local and _LOCAL_IP not in os.environ else {}
+    return _Begun(asked, wanted, log, forks, jvm.launched(wanted, own, log))
 
 
 def _made_plain(context: SparkContext) -> None:
     """Makes the session of the JVM as Spark does, but does not ask each of Spark's jars whether it extends it. MLlib's
     does, with two functions for vectors, and loads Scala's reflection for them: a tenth of a start."""
-    jvm: Any = context._jvm
+    there: Any = context._jvm
+    sql = there.org.apache.spark.sql
     with contextlib.suppress(Exception):  # in another version it may be made otherwise: PySpark does it then
-        none, nothing = (
-            jvm.scala.Option.empty(),
-            getattr(getattr(jvm, "scala.collection.immutable.Map$"), "MODULE$").empty(),
-        )
-        made, extensions = (
-            jvm.org.apache.spark.sql.classic.SparkSession,
-            jvm.org.apache.spark.sql.SparkSessionExtensions(),
-        )
-        made.setDefaultSession(made(context._jsc.sc(), none, none, extensions, nothing, nothing))
+        none = there.scala.Option.empty()
+        nothing = getattr(getattr(there, "scala.collection.immutable.Map$"), "MODULE$").empty()
+        made = sql.classic.SparkSession(context._jsc.sc(), none, none, sql.SparkSessionExtensions(), nothing, nothing)
+        sql.classic.SparkSession.setDefaultSession(made)
 
 
 def refuse_connect(spark: Any) -> None:
@@ -265,23 +221,13 @@ def refuse_connect(spark: Any) -> None:
 def workers_python(local: bool, conf: Mapping[str, str]) -> str | None:
     """The Python that the user names for tasks. That of the environment is one of this machine's shells: where all
     tasks run here, it would be another one than ours, which has Braid."""
-    named = (_defaults() | dict(conf)).get("spark.pyspark.python")
+    named = (jvm.defaults() | dict(conf)).get("spark.pyspark.python")
     return named or (None if local else os.environ.get("PYSPARK_PYTHON"))
-
-
-def quoted(option: str) -> str:
-    """An option as Spark's launcher reads it: a path may have blanks."""
-    return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def on_one_node(master: str) -> bool:
     """Whether all tasks run on the driver's node."""
     return re.match(r"local(\[|$)", master) is not None
-
-
-def archive() -> str:
-    """Where the classes of a quick start lie, if they were made (`doctor.quick_start`): beside their code."""
-    return os.path.join(sys.prefix, f"braid-spark-{pyspark.__version__}.jsa")
 
 
 def running() -> bool:
@@ -406,21 +352,19 @@ def default_log() -> str:
 
 
 @contextlib.contextmanager
-def _environment(name: str, value: str | None) -> Iterator[None]:
-    """A variable for what is started meanwhile, where there is a value and the user has given none."""
-    if value is None or name in os.environ:
-        yield
-        return
-    os.environ[name] = value
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Variables of this process for a while."""
+    os.environ.update(values)
     try:
         yield
     finally:
-        del os.environ[name]
+        for name in values:
+            del os.environ[name]
 
 
 @contextlib.contextmanager
 def _told_to(path: str) -> Iterator[None]:
-    """What a process started meanwhile inherits as its standard output and error."""
+    """Where what is said on standard output and error goes meanwhile."""
     target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     kept = {1: os.dup(1), 2: os.dup(2)}
     sys.stdout.flush()
@@ -465,7 +409,7 @@ def examined_channels(master: str, conf: Mapping[str, str]) -> Iterator[tuple[st
     if on_one_node(master):
         yield "ok    Spark's ports are open to this machine only", True
         return
-    known = {s.key: s.value for s in SETTINGS} | _defaults() | dict(conf)
+    known = {s.key: s.value for s in SETTINGS} | jvm.defaults() | dict(conf)
     for wanted in WANTED:
         found = next((f"{k}={v}" for k, v in wanted.ways if known.get(k, "").strip().lower() == v), None)
         if found is not None:
@@ -473,14 +417,3 @@ def examined_channels(master: str, conf: Mapping[str, str]) -> Iterator[tuple[st
         else:
             key, value = wanted.ways[0]
             yield f"miss  {master}: {wanted.what}: --conf {key}={value} (docs/security.md)", False
-
-
-def _defaults() -> dict[str, str]:
-    """The settings of spark-defaults.conf: a name, then blanks, `=` or `:`, then the value."""
-    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(_find_spark_home(), "conf")
-    try:
-        lines = Path(folder, "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return {}
-    found = (re.match(r"\s*([^\s=:#!][^\s=:]*)\s*[=:\s]\s*(.*?)\s*$", line) for line in lines)
-    return {m[1]: m[2] for m in found if m}

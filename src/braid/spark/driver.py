@@ -21,7 +21,7 @@ from braid.lower.lower import lower
 from braid.operators.changes import HEADERS, TIME
 from braid.operators.ranges import Hashes
 from braid.plan.logical import Query, Source
-from braid.spark import conf, source
+from braid.spark import conf, jvm, source
 from braid.spark import query as queries
 from braid.spark.job import Order, checkpoint_of
 from braid.stage import checkpoint
@@ -242,4 +242,4 @@ class SparkBackend:
 @functools.cache
 def shared_session() -> SparkSession:
     """One small session for all drivers of this process."""
-    return conf.session("local[2]", conf.CARRIER | {"spark.driver.memory": "1g"}, "braid-driver")
+    return conf.session("local[2]", jvm.CARRIER | {"spark.driver.memory": "1g"}, "braid-driver")

@@ -1,6 +1,6 @@
 """Quick starts for the Python processes of a local session: a process that has imported all forks the others.
 
-In: `start()`. Out: a program that Spark takes for its Python.
+In: `start()`, `begin()`. Out: a program that Spark takes for its Python.
 Rule: what runs is the same, module for module; only the seconds that each process would import for are spent once,
 while the JVM starts. A query has eight such processes, one after the other. Where nobody answers, the program is Python
 itself. No thread pool may start before a fork: see `daemon.py`, whose imports these are.
@@ -55,27 +55,45 @@ os.execv({python!r}, [{python!r}, *words])
 """
 
 
+class Forks:
+    """`program`: what Spark takes for its Python. Who runs it before `begin` waits."""
+
+    def __init__(self, folder: str) -> None:
+        path, program = os.path.join(folder, "socket"), Path(folder) / "python"
+        program.write_text(LAUNCHER.format(python=sys.executable, path=path, forked=DAEMONS + PLANNERS))
+        program.chmod(0o700)
+        self.program = str(program)
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(path)
+        self._listening.listen(64)  # who asks now is served after the imports
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def begin(self) -> None:
+        """Starts the process that forks."""
+        number = self._listening.fileno()
+        env = os.environ | {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
+        words = [sys.executable, "-m", __name__, str(number)]
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=env, pass_fds=[number]
+        )
+        self._listening.close()
+
+    def end(self) -> None:
+        self._listening.close()
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            self._process.wait()
+
+
 @contextlib.contextmanager
-def start() -> Iterator[str]:
-    """The path of the program, for as long as the block lasts."""
+def start() -> Iterator[Forks]:
+    """For as long as the block lasts."""
     with socket_folder() as folder:
-        path = os.path.join(folder, "socket")
-        launcher = Path(folder) / "python"
-        launcher.write_text(LAUNCHER.format(python=sys.executable, path=path, forked=DAEMONS + PLANNERS))
-        launcher.chmod(0o700)
-        at_import = {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
-        with socket.socket(socket.AF_UNIX) as listening:
-            listening.bind(path)
-            listening.listen(64)  # who asks now is served after the imports
-            words = [sys.executable, "-m", __name__, str(listening.fileno())]
-            fds, env = [listening.fileno()], os.environ | at_import
-            process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=env, pass_fds=fds)
-        assert process.stdin is not None
+        forks = Forks(folder)
         try:
-            yield str(launcher)
+            yield forks
         finally:
-            process.stdin.close()
-            process.wait()
+            forks.end()
 
 
 def serve(number: int) -> None:
