@@ -18,7 +18,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import IO, Any
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table
 
@@ -76,24 +76,27 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]], file: IO[s
     widths = [cell_len(name) for name in names]
     some, first = list(islice(texts, AT_ONCE)), True
     while some or first:
-        table = Table(box=None, header_style="bold", pad_edge=False, show_header=first)
-        for name, width in zip(names, widths, strict=True):
-            table.add_column(name, min_width=None if first else width)
-        for row in some:
-            table.add_row(*row)
-        widths = [max(w, *(cell_len(row[i]) for row in some), 0) for i, w in enumerate(widths)]
-        _print(table, file)
-        some, first = list(islice(texts, AT_ONCE)), False
+        wider = [max(w, *(cell_len(row[i]) for row in some), 0) for i, w in enumerate(widths)]
+        if file.isatty():
+            Console(file=file, highlight=False, markup=False).print(_table(names, some, widths, first))
+        else:
+            lines = ([names] if first else []) + some
+            file.writelines(f"{_line(line, wider)}\n" for line in lines)
+        widths, some, first = wider, list(islice(texts, AT_ONCE)), False
 
 
-def _print(table: Table, file: IO[str]) -> None:
-    if file.isatty():
-        Console(file=file, highlight=False, markup=False).print(table)
-        return
-    console = Console(file=file, highlight=False, markup=False, width=WIDE)
-    with console.capture() as made:
-        console.print(table)
-    file.writelines(f"{line.rstrip()}\n" for line in made.get().splitlines())
+def _table(names: Sequence[str], rows: Iterable[Sequence[str]], widths: Sequence[int], first: bool) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False, show_header=first)
+    for name, width in zip(names, widths, strict=True):
+        table.add_column(name, min_width=None if first else width)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _line(texts: Sequence[str], widths: Sequence[int]) -> str:
+    """A row for a program or a file, however wide: what a terminal's table is without its width."""
+    return "  ".join(set_cell_size(text, width) for text, width in zip(texts, widths, strict=True)).rstrip()
 
 
 # ----------------------------------------------------------------------- times
