@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 
+import pytest
+
 from braid.face.tabular import AT_ONCE, print_table
 
 
@@ -31,3 +33,12 @@ def test_none_and_wider_ones_later() -> None:
     print_table(("a", "b"), [(1, 1)] * AT_ONCE + [(10**9, 1)] + [(1, 1)] * AT_ONCE, out)
     lines = out.getvalue().splitlines()
     assert lines[1] == "1  1" and lines[AT_ONCE + 1] == f"{10**9}  1" and lines[-1].split() == ["1", "1"]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_text_is_shown_as_it_is(terminal: bool) -> None:
+    """Neither a name of a picture nor of a style is obeyed."""
+    made = io.StringIO()
+    made.isatty = lambda: terminal  # type: ignore[method-assign]
+    print_table(["a", "b"], [(":smile: [bold]x[/bold]", "日本")], made)
+    assert ":smile: [bold]x[/bold]  日本" in made.getvalue()

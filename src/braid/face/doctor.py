@@ -78,7 +78,7 @@ def examine(
     for s in (*SETTINGS, *(LOCAL_SETTINGS if on_one_node(master) else ())):
         table.add_row(s.key, s.value, s.reason)
     width = None if out.is_terminal else 240
-    Console(file=out.file, highlight=False, markup=False, width=width).print(table)
+    Console(file=out.file, highlight=False, markup=False, emoji=False, width=width).print(table)
     return fine
 
 

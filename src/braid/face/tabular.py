@@ -24,7 +24,7 @@ from rich.table import Table
 
 from braid.errors import BraidError, escaped, printable, printable_lines
 
-WIDE = 4000  # columns of a pipe
+WIDE = 4000  # of a cell
 AT_ONCE = 1000  # rows of a table
 
 
@@ -57,14 +57,14 @@ class Terminal(Console):
     """A console that shows texts and does not obey them."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(highlight=False, soft_wrap=True, **options)
+        super().__init__(highlight=False, emoji=False, soft_wrap=True, **options)
 
     def print(self, *objects: Any, **options: Any) -> None:
         super().print(*(printable_lines(x) if isinstance(x, str) else x for x in objects), **options)
 
 
 def _short(text: str) -> str:
-    """A text no longer than a pipe is wide: laying one out over many lines takes long, and nobody reads it."""
+    """A text no longer than that: laying one out over many lines takes long, and nobody reads it."""
     return text if len(text) <= WIDE else f"{text[: WIDE - 1]}…"
 
 
@@ -78,7 +78,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]], file: IO[s
     while some or first:
         wider = [max(w, *(cell_len(row[i]) for row in some), 0) for i, w in enumerate(widths)]
         if file.isatty():
-            Console(file=file, highlight=False, markup=False).print(_table(names, some, widths, first))
+            Console(file=file, highlight=False, markup=False, emoji=False).print(_table(names, some, widths, first))
         else:
             lines = ([names] if first else []) + some
             file.writelines(f"{_line(line, wider)}\n" for line in lines)
