@@ -195,7 +195,7 @@ def test_rows_that_wait_for_the_end_of_their_life(name: str) -> None:
                 passed = [one for one in found if not one.reached]
                 assert len(found) <= 2 and len(passed) <= 1
         assert len(passed) == 1 and passed[0].rows > 0
-        (ahead,) = [0] if not (x := [one.rows for one in found if one.reached]) else x
+        ahead = sum(one.rows for one in found if one.reached)
         driver.finish()
         rest = [r.value for r in driver.read("o")]
         alone = [x for x in rest if x is not None and (x["A"] is None or x["B"] is None or name == "chain")]

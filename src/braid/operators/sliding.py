@@ -74,14 +74,16 @@ class Sliding:
         instant, at which they go out alone, is the end of their life. (One that further rows must push out of its
         window waits for no clock.)"""
         now = clocks.end(self.clock)
-        kept = [self._kept(i, state) for i in range(len(self.clocks))]
-        lives = [self._lives(i, rows, now, state) for i, rows in enumerate(kept)]
-        for rows, clock, operand in zip(lives, self.clocks, self.node.operands, strict=True):
-            passed, due = isinstance(operand.frame, RowsFrame), rows[ENTER].fill_null(ABOVE_ALL).to_numpy()
+        expires = self.node.emission == "expiry"
+        asked = [i for i, clock in enumerate(self.clocks) if clock is not None or expires]  # a table may be large
+        lives = {i: self._lives(i, self._kept(i, state), now, state) for i in asked}
+        for i, rows in lives.items():
+            passed = isinstance(self.node.operands[i].frame, RowsFrame)
+            due = rows[ENTER].fill_null(ABOVE_ALL).to_numpy()
             ahead = due[(due >= now) if passed else (due > now)]
-            if clock is not None and len(ahead):
+            if self.clocks[i] is not None and len(ahead):
                 yield Awaited(leaves(self.clock), now, ahead, reached=not passed)
-        if self.node.emission == "expiry" and len(going := self._expiring(lives, now)):
+        if expires and len(going := self._expiring(list(lives.values()), now)):
             yield Awaited(leaves(self.clock), now, going)
 
     def _kept(self, i: int, state: State) -> pl.DataFrame:

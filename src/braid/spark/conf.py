@@ -124,11 +124,13 @@ def session(
     builder = SparkSession.builder.master(master).appName(app)
     for name, value in begun.settings.items():
         builder = builder.config(name, value)
-    with _told_to(begun.log), _environment(begun.address()):
+    address = begun.address()
+    with _told_to(begun.log), _environment(address):
         context = SparkContext.getOrCreate(SparkConf().setAll(list(begun.settings.items())))
         if begun.jvm is not None:
             context._gateway.proc = begun.jvm.process
-        if not any(context.getConf().contains(name) for name in EXTENDING):
+        carries = jvm.CARRIER.items() <= (conf or {}).items()
+        if carries and not any(context.getConf().contains(name) for name in EXTENDING):
             _made_plain(context)
         spark = builder.getOrCreate()
     prepare(spark)
@@ -147,7 +149,11 @@ class _Begun:
     jvm: jvm.Launched | None
 
     def address(self) -> dict[str, str]:
-        return {} if self.jvm is None else self.jvm.address()
+        try:
+            return {} if self.jvm is None else self.jvm.address()
+        except ChildProcessError:
+            hint = f"look at --master and --conf; the log is {self.log}"
+            raise BraidError("Spark does not start: its JVM has ended at once", hint) from None
 
 
 _early: list[_Begun] = []  # one at most
@@ -199,8 +205,9 @@ def _begun(master: str, conf: Mapping[str, str], app: str, log: str | None) -> _
 
 
 def _made_plain(context: SparkContext) -> None:
-    """Makes the session of the JVM as Spark does, but does not ask each of Spark's jars whether it extends it. MLlib's
-    does, with two functions for vectors, and loads Scala's reflection for them: a tenth of a start."""
+    """Makes the session of a JVM that only carries blobs as Spark does, but does not ask each of Spark's jars whether
+    it extends it. MLlib's does, by two functions for vectors, and loads Scala's reflection for them: a tenth of a
+    start."""
     there: Any = context._jvm
     sql = there.org.apache.spark.sql
     with contextlib.suppress(Exception):  # in another version it may be made otherwise: PySpark does it then

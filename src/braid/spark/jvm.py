@@ -162,14 +162,14 @@ class Launched:
     folder: str
 
     def address(self) -> dict[str, str]:
-        """What PySpark is told in its environment, when the JVM is there."""
+        """What PySpark is told in its environment, when the JVM is there; ChildProcessError where it has ended."""
         path = Path(self.folder, "told")
         while self.process.poll() is None and not path.exists():
             time.sleep(LOOK)
         try:
             found = path.read_bytes()
         except FileNotFoundError:
-            raise BraidError("Spark's JVM has ended before it was there") from None
+            raise ChildProcessError("the JVM has ended before it was there") from None
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
         size = int.from_bytes(found[4:8], "big")

@@ -99,8 +99,8 @@ class RunningQuery:
         text: str,
         folder: str,
         begin: Callable[[RunningQuery], Any],
+        look: Callable[[], None],
         note: Note = print,
-        look: Callable[[], None] = lambda: None,
     ) -> None:
         self.job, self._note, self._look = job, note, look
         self._text, self._folder, self._begin = text, folder, begin
@@ -487,8 +487,8 @@ def start(
     if output is not None and output.kind in result_files.KINDS.values():
         shared.add(os.path.dirname(os.path.abspath(output.target)))
     inputs = () if alone else some_file_of_each(wishes.files)
-    seen = executors.Needs(sorted(shared), inputs)
-    cores = context.defaultParallelism if alone else executors.ready(spark, seen, note)
+    needs = executors.Needs(sorted(shared), inputs)
+    cores = context.defaultParallelism if alone else executors.ready(spark, needs, note)
     job, folder, watches = prepared(plan, store, cores, wishes, alone)
     text = jobs.dumps(job)
 
@@ -505,8 +505,11 @@ def start(
             stream = stream.option("checkpointLocation", os.path.join(folder, "spark")).queryName(job.run)
             return (stream.trigger(**trigger) if trigger else stream).start()
 
-    look = () if alone else (lambda: executors.look(spark, seen),)
-    running = RunningQuery(job, text, folder, begin, note, *look)
+    def look() -> None:
+        if not alone:
+            executors.look(spark, needs)
+
+    running = RunningQuery(job, text, folder, begin, look, note)
     running.launch()
     if watches:
         running.follow(watches, up)
