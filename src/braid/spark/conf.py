@@ -271,6 +271,7 @@ def end(spark: SparkSession, patience: float = 20.0) -> None:
     gateway = SparkContext._gateway
     process = getattr(gateway, "proc", None)
     with contextlib.suppress(Exception):
+        _stop_accumulators(spark.sparkContext)
         spark.stop()
         gateway.shutdown()
     if process is None:
@@ -286,6 +287,14 @@ def end(spark: SparkSession, patience: float = 20.0) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
     _helpers.close()
+
+
+def _stop_accumulators(context: SparkContext) -> None:
+    """PySpark would wait for this thread of its own, which looks once a second whether it is to end."""
+    server: Any = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        context._accumulatorServer = None
+        threading.Thread(target=server.shutdown, name="end of accumulators", daemon=True).start()
 
 
 def joined(spark: SparkSession | None, conf: Mapping[str, str] | None) -> SparkSession:
