@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from braid import allocator
 from braid.dialects import DIALECTS
 from braid.errors import BraidError, QueryDied, TooManyDrops, printable, printable_lines
 from braid.face.options import (
@@ -48,7 +49,9 @@ class Braid(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *more: Any, **kwargs: Any) -> Any:
         words = list(sys.argv[1:] if args is None else args)
-        kwargs["obj"] = args is None  # whether the process is the command's own
+        if args is None:  # the process is the command's own
+            os.environ.update(allocator.told(os.environ))
+        kwargs["obj"] = args is None
         verbose = "--verbose" in words  # wherever it stands
         words = [w for w in words if w != "--verbose"]
         kwargs["standalone_mode"] = False

@@ -25,6 +25,7 @@ from typing import Any
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from braid import allocator
 from braid.errors import BraidError
 from braid.spark import jvm, warm
 from braid.spark.private import own_folder, socket_folder
@@ -95,6 +96,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("spark.ui.retainedStages", "100", "the same: their stages, each with its tasks", early=True),
     Setting("spark.driver.memory", "2g", "a batch of a million rows", early=True),
     Setting("spark.executorEnv.POLARS_MAX_THREADS", "1", "Spark's tasks are the parallelism", early=True),
+    Setting(
+        f"spark.executorEnv.{allocator.NAME}",
+        allocator.KEPT,
+        "a batch takes the memory that the last one had; by itself Polars gives it back between them",
+        early=True,
+    ),
 )
 
 # Beside these, where all tasks run on one node: nothing of Spark's is to be reached from another machine.

@@ -26,6 +26,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from braid import allocator
 from braid.spark.private import socket_folder
 
 DAEMONS = ("pyspark.daemon", "braid.spark.daemon")
@@ -72,6 +73,7 @@ class Forks:
         """Starts the process that forks."""
         number = self._listening.fileno()
         env = os.environ | {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
+        env |= allocator.told(os.environ)
         words = [sys.executable, "-m", __name__, str(number)]
         self._process = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=env, pass_fds=[number]

@@ -43,7 +43,7 @@ from braid.topics.segments import Extent, Meter, Segment, measure, positions_nam
 POSITIONS = {"seq": pl.Int64, "hops": pl.Int16, "n": pl.Int64}
 ANONYMOUS = "put-"  # staged names of records that belong to no query
 
-_ROWS = 1 << 18  # lines joined to one piece of bytes
+_ROWS = 1 << 14  # lines joined to one piece of bytes: memory that is used again costs no page faults
 _SETTLE = 0.05  # s; a file changed so lately may still be written
 _PATIENCE = 1.0  # s
 _ABANDONED = 3600.0  # s; age of staged files of a `put` that died
