@@ -50,7 +50,7 @@ def records(topic: str, store: Path | str = "s") -> list[dict[str, Any]]:
 
 def on_shared_spark(*words: object, cwd: Path) -> Said:
     """A command in this process and a folder, on the Spark session that tests share."""
-    from braid.spark.driver import shared_session
+    from braid.testing.on_spark import shared_session
 
     shared_session()
     with contextlib.chdir(cwd):

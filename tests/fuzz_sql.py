@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from braid.dialects import dialect_named
+from braid.bind.dialects import dialect_named
 from braid.errors import SqlError
 from braid.sql.parser import parse
 from braid.testing.cases import blocks

@@ -198,7 +198,7 @@ Case = tuple[str, int | None]  # a page, and how many records a micro-batch has
 @pytest.fixture(scope="module")
 def on_spark(request: pytest.FixtureRequest) -> Iterator[dict[Case, Future[Outcome]]]:
     """The outcomes of all Spark cases that were asked for: several pages at a time, in one session."""
-    from braid.spark.driver import shared_session
+    from braid.testing.on_spark import shared_session
 
     items = [i for i in request.session.items if isinstance(i, pytest.Function) and "on_spark" in i.fixturenames]
     wanted = [i.callspec for i in items if i.get_closest_marker("skip") is None]

@@ -512,7 +512,7 @@ def test_state_of_a_key_is_gone_after_retention(batch: int | None) -> None:
 def test_the_archive_of_a_quick_start_is_taken() -> None:
     """`make test` makes it; a JVM that did not take it says so in its log."""
     from braid.spark import jvm
-    from braid.spark.driver import shared_session
+    from braid.testing.on_spark import shared_session
 
     if not Path(jvm.archive()).exists():
         pytest.skip("no archive: braid doctor --quick-start")
@@ -540,7 +540,7 @@ def test_what_the_jvm_is_told_beside_the_users_options(tmp_path: Path, monkeypat
 @pytest.mark.spark
 def test_a_session_of_ours_has_what_a_query_asks_for() -> None:
     """It is made without MLlib's extension; what it keeps of its settings is what Spark's own would."""
-    from braid.spark.driver import shared_session
+    from braid.testing.on_spark import shared_session
 
     spark = shared_session()
     assert spark.sql("SELECT sum(x) AS s FROM VALUES (1), (2) AS t(x)").collect()[0]["s"] == 3

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from braid.bind.bound import SourceDeclared
+from braid.bind.dialects import DIALECTS, dialect_named
 from braid.bind.program import Program
-from braid.dialects import DIALECTS, dialect_named
 from braid.errors import BraidError
 from braid.sql.declare import Declaring, declaration
 from braid.sql.dialects.ksqldb import KSQLDB

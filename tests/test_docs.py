@@ -202,7 +202,7 @@ def test_console(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.spark
 @pytest.mark.parametrize("name", [n for n in OTHERS if has(n, "console", "spark") or has(n, "python", "spark")])
 def test_console_spark(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from braid.spark.driver import shared_session
+    from braid.testing.on_spark import shared_session
 
     shared_session()
     monkeypatch.chdir(tmp_path)

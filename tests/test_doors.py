@@ -321,7 +321,7 @@ def registered(folder: Path, dialect: str, kinds: Sequence[str], count: int) -> 
     """The same rows as DataFrames of a session, sources of several kinds in each query."""
     pytest.importorskip("pyspark")
     import braid as product
-    from braid.spark.driver import shared_session
+    from braid.testing.on_spark import shared_session
 
     spark = shared_session()
     store = TopicStore(folder / "store")

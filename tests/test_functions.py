@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from braid.dialects import DIALECTS
+from braid.bind.dialects import DIALECTS
 from braid.errors import SqlError
 from braid.expr import functions_arrays
 from braid.expr import typing as t

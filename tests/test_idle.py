@@ -83,7 +83,7 @@ def test_documents(store: TopicStore) -> None:
 @pytest.mark.spark
 def test_what_waits_for_a_silent_partition_goes_out(store: TopicStore) -> None:
     from braid.spark import query as queries
-    from braid.spark.driver import shared_session
+    from braid.testing.on_spark import shared_session
 
     write(store, 0, 3, 5_000)
     run = queries.start(shared_session(), lower(asked()), store.root, idle=1.0)

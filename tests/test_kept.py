@@ -11,7 +11,7 @@ import pytest
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
-from braid.spark.driver import shared_session  # noqa: E402
+from braid.testing.on_spark import shared_session  # noqa: E402
 from braid.topics import TopicStore  # noqa: E402
 from spark_help import case, run, write_topics  # noqa: E402
 

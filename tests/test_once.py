@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from braid.bind.dialects import dialect_named
 from braid.bind.program import Program
-from braid.dialects import dialect_named
 from braid.face.once import named
 from braid.topics import TopicStore
 from cli_help import Said, braid

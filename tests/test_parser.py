@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from braid.dialects import dialect_named
+from braid.bind.dialects import dialect_named
 from braid.errors import BraidError, Span, SqlError
 from braid.sql import ast, parser
 from braid.sql.dialects.ksqldb import KSQLDB

@@ -270,7 +270,7 @@ def test_a_prompt_says_what_stands_still(folder: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.spark
 def test_a_query_of_the_prompt_runs_on_spark_and_goes_on_next_time() -> None:
-    from braid.spark.driver import shared_session
+    from braid.testing.on_spark import shared_session
 
     shared_session()
     query = "CREATE STREAM o AS SELECT k, v FROM l WHERE v <> 'no';\n"
@@ -289,7 +289,7 @@ def test_a_query_of_the_prompt_runs_on_spark_and_goes_on_next_time() -> None:
 @pytest.mark.spark
 def test_a_query_that_was_left_running_goes_on_when_it_is_typed_again() -> None:
     """Its statement stands in the catalogue; typed a third time, while it runs, it changes nothing."""
-    from braid.spark.driver import shared_session
+    from braid.testing.on_spark import shared_session
 
     shared_session()
     query = "CREATE STREAM o AS SELECT k, v FROM l;\n"

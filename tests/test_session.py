@@ -26,7 +26,7 @@ import braid  # noqa: E402
 from braid.errors import BraidError, SqlError  # noqa: E402
 from braid.functions import Column as ColumnOf  # noqa: E402
 from braid.functions import deterministic  # noqa: E402
-from braid.spark.driver import shared_session  # noqa: E402
+from braid.testing.on_spark import shared_session  # noqa: E402
 
 ZONE = "spark.sql.session.timeZone"
 BEGAN = datetime(2024, 3, 1, 8, tzinfo=UTC)

@@ -21,7 +21,7 @@ pytest.importorskip("pyspark")
 import braid  # noqa: E402
 from braid.errors import BraidError  # noqa: E402
 from braid.face.cells import Plan, Rows  # noqa: E402
-from braid.spark.driver import shared_session  # noqa: E402
+from braid.testing.on_spark import shared_session  # noqa: E402
 
 ROWS = pl.DataFrame({"k": [1, 2, 1], "v": ["a", None, "c"], "gone": [False, False, False]})
 

@@ -31,12 +31,12 @@ from braid.plan.logical import sources  # noqa: E402
 from braid.spark import columns, conf, died, jvm, runs, stage  # noqa: E402
 from braid.spark import query as queries  # noqa: E402
 from braid.spark.columns import bucket_ids, spark_partition  # noqa: E402
-from braid.spark.driver import SparkBackend, shared_session  # noqa: E402
 from braid.spark.private import own_folder  # noqa: E402
 from braid.stage import run_files  # noqa: E402
 from braid.stage.call_order import Moment, Placed  # noqa: E402
 from braid.stage.emit import merged  # noqa: E402
 from braid.testing.driver import Driver  # noqa: E402
+from braid.testing.on_spark import SparkBackend, shared_session  # noqa: E402
 from braid.topics import TopicStore  # noqa: E402
 from histories import Raw, explicit_events, query, random_history, random_query, source  # noqa: E402
 from law import reference_lines  # noqa: E402

@@ -56,7 +56,7 @@ def test_a_look_at_what_a_query_writes_waits_for_it() -> None:
 
 @pytest.mark.spark
 def test_asserted_when_the_queries_are_done(folder: Path) -> None:
-    from braid.spark.driver import shared_session
+    from braid.testing.on_spark import shared_session
 
     shared_session()
     text = S + ROW.format(n=1) + O + "ASSERT TOPIC O; ASSERT VALUES o (k, w) VALUES (1, {w}); PRINT o FROM BEGINNING;"
@@ -68,7 +68,7 @@ def test_asserted_when_the_queries_are_done(folder: Path) -> None:
 
 @pytest.mark.spark
 def test_a_query_is_paused_resumed_and_terminated() -> None:
-    from braid.spark.driver import shared_session
+    from braid.testing.on_spark import shared_session
 
     shared_session()
     text = S + O + ROW.format(n=1) + "ASSERT VALUES o (k, w) VALUES (1, 2); PAUSE o;\n.queries\n" + ROW.format(n=2)
@@ -87,7 +87,7 @@ def test_a_query_is_paused_resumed_and_terminated() -> None:
 @pytest.mark.spark
 def test_the_same_from_python() -> None:
     import braid as package
-    from braid.spark.driver import shared_session
+    from braid.testing.on_spark import shared_session
 
     with package.connect(store="s", spark=shared_session()) as session:
         (first,) = session.execute(S + O + ROW.format(n=1))
@@ -224,7 +224,7 @@ def test_a_replacement_is_judged_by_what_the_catalogue_holds() -> None:
 @pytest.mark.spark
 def test_a_run_goes_on_with_what_took_the_place_of_its_queries() -> None:
     """From file to file, and at the prompt; what the checkpoint is of can be run again, what it was of cannot."""
-    from braid.spark.driver import shared_session
+    from braid.testing.on_spark import shared_session
 
     shared_session()
 

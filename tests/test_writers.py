@@ -41,7 +41,7 @@ def records(name: str, sql: str, tasks: int) -> tuple[list[tuple[object, ...]], 
 @pytest.mark.spark
 @pytest.mark.parametrize(("name", "sql"), [("risingwave", RISINGWAVE), ("ksqldb", KSQLDB)])
 def test_ranges_follow_each_other(name: str, sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from braid.spark.driver import shared_session
+    from braid.testing.on_spark import shared_session
 
     shared_session()
     monkeypatch.chdir(tmp_path)

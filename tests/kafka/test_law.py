@@ -168,7 +168,7 @@ def written(broker: Broker, query: Query, folder: Path) -> list[list[Line]]:
 def test_law_on_spark(shape: str, seed: int, broker: Broker, tmp_path: Path) -> None:
     """From the broker to the broker; stopped behind a batch, and started again."""
     from braid.spark import query as queries
-    from braid.spark.driver import shared_session
+    from braid.testing.on_spark import shared_session
 
     rng, spark = random.Random(f"kafka spark {shape} {seed}"), shared_session()
     query, history = moved(shape, seed)

@@ -29,8 +29,8 @@ from braid.bind.bound import (
     Shown,
 )
 from braid.bind.catalog import Catalog
+from braid.bind.env import Env
 from braid.bind.expressions import located
-from braid.bind.from_ import Env
 from braid.bind.settings import Settings, changed, shown
 from braid.errors import SqlError, UnknownColumn
 from braid.expr import user

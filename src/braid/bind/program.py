@@ -36,8 +36,8 @@ from braid.bind.bound import (
 )
 from braid.bind.catalog import Catalog
 from braid.bind.commands import Dialect, bind
+from braid.bind.dialects import dialect_named
 from braid.bind.settings import Settings
-from braid.dialects import dialect_named
 from braid.errors import BraidError, Span, SqlError
 from braid.plan.logical import Query
 from braid.plan.upgrade import refusal

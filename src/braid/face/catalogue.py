@@ -15,8 +15,8 @@ from typing import Any
 
 from braid.bind.bound import Declared, TypeMade
 from braid.bind.catalog import Catalog
+from braid.bind.dialects import DIALECTS, dialect_named
 from braid.bind.program import Mode, Program, Standing
-from braid.dialects import DIALECTS, dialect_named
 from braid.errors import BraidError, SqlError
 from braid.expr.user import NONE, Functions
 from braid.face.scripts import scripts_in

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from braid import allocator
-from braid.dialects import DIALECTS
+from braid.bind.dialects import DIALECTS
 from braid.errors import BraidError, QueryDied, TooManyDrops, printable, printable_lines
 from braid.face.options import (
     at_least_once_option,

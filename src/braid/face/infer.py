@@ -17,7 +17,7 @@ from typing import Any
 
 import polars as pl
 
-from braid.dialects import dialect_named
+from braid.bind.dialects import dialect_named
 from braid.errors import BraidError, printable
 from braid.files.parquet import rows_of, schema_of
 from braid.files.text import Options, Text, content, csv_rows, header, shown

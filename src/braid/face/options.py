@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from braid.dialects import DIALECTS
+from braid.bind.dialects import DIALECTS
 from braid.errors import BraidError
 
 Decorated = Callable[..., Any]

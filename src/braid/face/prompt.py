@@ -20,7 +20,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import Lexer
 from prompt_toolkit.styles import Style
 
-from braid.dialects import DIALECTS, dialect_named
+from braid.bind.dialects import DIALECTS, dialect_named
 from braid.expr.aggregates import AGGREGATES
 from braid.expr.functions import by_name
 from braid.face.shell import COMMANDS, Shell, complete

@@ -16,8 +16,8 @@ import shutil
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
+from braid.bind.dialects import DIALECTS
 from braid.bind.program import first_match
-from braid.dialects import DIALECTS
 from braid.errors import BraidError
 from braid.face.catalogue import Catalogue
 from braid.face.show import folders, open_store

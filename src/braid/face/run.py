@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from braid.bind.bound import BatchQuery, Printed, Pull, QueryBound, RowsChanged
+from braid.bind.dialects import dialect_named
 from braid.bind.program import Effect, NewRecords, first_match
-from braid.dialects import dialect_named
 from braid.errors import BraidError, QueryDied, QueryRefused, Span, TooManyDrops, printable_lines
 from braid.face.asserted import Asserted, looks_at
 from braid.face.catalogue import Catalogue

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from braid.bind.bound import BatchAsked, BatchQuery, Declared, Dropped, Pull, QueryBound, RowsChanged, SourceDeclared
+from braid.bind.dialects import dialect_named
 from braid.bind.program import Effect, NewRecords, Program, first_match
-from braid.dialects import dialect_named
 from braid.errors import BraidError, Span, SqlError
 from braid.explain.documents import explain_query, render_text
 from braid.expr import loading

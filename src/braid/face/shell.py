@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.console import Console
 
 from braid.bind.bound import BatchQuery, Printed, Pull, QueryBound
+from braid.bind.dialects import dialect_named
 from braid.bind.program import Program
-from braid.dialects import dialect_named
 from braid.errors import BraidError, QueryDied, Span, printable
 from braid.explain.documents import explain_query, render_text
 from braid.expr.user import NONE, Functions

@@ -23,7 +23,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from braid.dialects import DIALECTS
+from braid.bind.dialects import DIALECTS
 from braid.errors import BraidError, SqlError
 from braid.expr.loading import of_text
 from braid.guess import guess

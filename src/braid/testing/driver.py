@@ -467,7 +467,7 @@ def _backend(runtime: str, batch: int | None, buckets: int | None, store: str | 
 
             return ReferenceBackend()
         case "spark":
-            from braid.spark.driver import SparkBackend
+            from braid.testing.on_spark import SparkBackend
 
             return SparkBackend(batch, buckets, store)
     raise BraidError(f"no runtime {runtime}", "use 'local', 'spark' or 'reference'")

@@ -22,9 +22,9 @@ from braid.bind.bound import (
     SourceDeclared,
     TopicAsserted,
 )
-from braid.bind.from_ import Env
+from braid.bind.env import Env
 from braid.bind.insert import ROWTIME, inserted_values, named_columns, row_of
-from braid.bind.query import declared_named
+from braid.bind.ksqldb.query import declared_named
 from braid.bind.sources import KEY_WORDS, KIND, bind_source
 from braid.errors import SqlError
 from braid.plan.logical import BOUNDS

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from braid.bind.bound import Bound, Printed, Shown
 from braid.bind.commands import Dialect
-from braid.bind.from_ import Env
+from braid.bind.env import Env
 from braid.bind.insert import bind_insert_values
 from braid.bind.ksqldb import asserting, statements
 from braid.bind.ksqldb.pull import bind_pull
-from braid.bind.query import bind_create_as, bind_insert_select, bind_select, declared_named
+from braid.bind.ksqldb.query import bind_create_as, bind_insert_select, bind_select, declared_named
 from braid.bind.sources import bind_source
 from braid.sql import ast
 from braid.sql.dialects.ksqldb import KSQLDB

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from itertools import product
 
 from braid.bind.bound import Declared, Pull
+from braid.bind.env import Env
 from braid.bind.expressions import Rules, bind_predicate
-from braid.bind.from_ import Env, bind_from
-from braid.bind.items import bind_items
+from braid.bind.ksqldb.from_ import bind_from
+from braid.bind.ksqldb.items import bind_items
+from braid.bind.ksqldb.query import clause
 from braid.bind.moments import moments
 from braid.bind.present import Present
-from braid.bind.query import clause
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Call, Cast, Col, Expr, columns
 from braid.plan.logical import Output, Source

@@ -24,9 +24,9 @@ from braid.bind.bound import (
     type_name,
 )
 from braid.bind.commands import Rows, Table, described
-from braid.bind.from_ import Env
+from braid.bind.env import Env
+from braid.bind.ksqldb.query import declared_named
 from braid.bind.properties import check_holds
-from braid.bind.query import declared_named
 from braid.bind.schemas import check_names
 from braid.bind.sources import KIND, declared_column, misread
 from braid.errors import SqlError

@@ -18,12 +18,11 @@ from braid.bind.bound import (
     QueryBound,
 )
 from braid.bind.commands import Dialect, sinks_first
-from braid.bind.from_ import Env
+from braid.bind.env import PUSH, Env, check_cycle
 from braid.bind.insert import widens
 from braid.bind.lenses.facets import Facet, encoding_of, type_name
 from braid.bind.lenses.query import Result, bind_query
 from braid.bind.lenses.topics import bind_create, bind_values, check_topic, described
-from braid.bind.query import PUSH, check_cycle
 from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from braid.bind.bound import Declared, Named
+from braid.bind.env import Env
 from braid.bind.expressions import Aggregations, Rules, bind_expr, bind_predicate, told_at
-from braid.bind.from_ import Env
 from braid.bind.lenses import joins
 from braid.bind.lenses.facets import Facet, format_of, type_name
 from braid.bind.lenses.joins import default_name

@@ -13,7 +13,7 @@ from braid.batch_sql.duck_text import token
 from braid.bind.bound import BatchAsked, Bound, Declared, Dropped, Flushed, Index, Nothing, View
 from braid.bind.catalog import Catalog
 from braid.bind.commands import Dialect, Table
-from braid.bind.from_ import Env
+from braid.bind.env import Env
 from braid.bind.risingwave import batch, tables
 from braid.bind.risingwave.scope import Context
 from braid.errors import SqlError

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from braid.bind.bound import Bound, Dropped, Nothing, SettingChanged
 from braid.bind.commands import Dialect, instead
-from braid.bind.from_ import Env
+from braid.bind.env import Env
 from braid.bind.sqlstream.query import bind_insert_query, bind_pump, bind_select, bind_view
 from braid.bind.sqlstream.sources import bind_relation, bind_rows, declared, drop_first, full_name
 from braid.errors import SqlError

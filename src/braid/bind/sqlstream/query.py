@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from braid.bind.bound import Declared, DeclaredColumn, QueryBound, SourceDeclared
+from braid.bind.env import PUSH, Env, check_cycle
 from braid.bind.expressions import bind_expr, bind_predicate, conjuncts, told_at
-from braid.bind.from_ import Env
 from braid.bind.insert import fits
-from braid.bind.query import PUSH, check_cycle
 from braid.bind.sources import check_topic_name, miswritten, refuse
 from braid.bind.sqlstream.relation import Context, Item, Operand, Result, Tree, bind_relation, built, check, with_where
 from braid.bind.sqlstream.scope import ROWTIME, Scope, rules, unique_names

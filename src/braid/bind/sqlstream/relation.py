@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from braid.bind.env import Env
 from braid.bind.expressions import bind_predicate, conjuncts, sides, told_at
-from braid.bind.from_ import Env
 from braid.bind.names import repeated
 from braid.bind.settings import SqlstreamSettings
 from braid.bind.sqlstream.scope import Entry, Scope, joined, merged, rules, using

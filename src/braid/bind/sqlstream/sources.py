@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from braid.bind.bound import Declared, DeclaredColumn, Inserted, InsertedRow, SourceDeclared
-from braid.bind.from_ import Env
+from braid.bind.env import Env
 from braid.bind.insert import inserted_values, named_columns, no_column
 from braid.bind.sources import KIND, check_topic_name, misread, refuse
 from braid.bind.sqlstream.scope import rules

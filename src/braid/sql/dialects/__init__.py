@@ -1,1 +1,1 @@
-"""The words of each dialect. Which there are: `braid.dialects`."""
+"""The words of each dialect. Which there are: `braid.bind.dialects`."""

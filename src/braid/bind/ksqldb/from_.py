@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeGuard
 
-from braid.bind.catalog import Catalog
+from braid.bind.env import Env
 from braid.bind.expressions import Rules, aggregates, bind_expr, bind_predicate, conjuncts, names, told_at
-from braid.bind.joined_windows import check_keeps_key, check_windows, same_window
-from braid.bind.names import Entry, Scope, synthetic_key_name
-from braid.bind.settings import Settings
+from braid.bind.ksqldb.joined_windows import check_keeps_key, check_windows, same_window
+from braid.bind.ksqldb.scope import Entry, Scope, synthetic_key_name
 from braid.bind.sources import check_key_type
 from braid.errors import SqlError
 from braid.expr import casts, typing
@@ -50,20 +49,6 @@ SUPPORTED: dict[tuple[Kind, Kind], tuple[How, ...]] = {
 }
 # With the sides swapped INNER stays INNER and RIGHT becomes LEFT.
 SWAPPED: dict[How, Literal["INNER JOIN", "LEFT JOIN"]] = {"inner": "INNER JOIN", "right": "LEFT JOIN"}
-
-
-@dataclass(frozen=True, slots=True)
-class Env:
-    """What binding a statement needs to know. `text` is the whole script: hints quote it. `prefix` begins the plan
-    names of what is bound in the place of a name."""
-
-    catalog: Catalog
-    settings: Settings
-    text: str
-    prefix: str = ""
-
-    def quote(self, e: ast.Expr) -> str:
-        return " ".join(self.text[e.span.start : e.span.end].split())
 
 
 @dataclass(frozen=True, slots=True)

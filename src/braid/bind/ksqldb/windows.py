@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from braid.bind.bound import Windowing
-from braid.bind.from_ import DAY
+from braid.bind.ksqldb.from_ import DAY
 from braid.errors import Span, SqlError
 from braid.expr import user
 from braid.expr.nodes import Col, Expr

@@ -8,7 +8,7 @@ has the left side's window. What has windows keeps its key. (docs/rules/ksqldb.m
 from __future__ import annotations
 
 from braid.bind.bound import Windowing
-from braid.bind.names import Entry
+from braid.bind.ksqldb.scope import Entry
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Col, Expr

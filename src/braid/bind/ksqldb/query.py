@@ -11,16 +11,17 @@ from dataclasses import dataclass, replace
 
 from braid.bind import properties, schemas
 from braid.bind.bound import Declared, DeclaredColumn, Nothing, QueryBound, Windowing
-from braid.bind.catalog import Catalog
-from braid.bind.exploding import exploded
+from braid.bind.env import PUSH, Env, check_cycle
 from braid.bind.expressions import Rules, bind_expr, bind_predicate, children, names, told_at
-from braid.bind.from_ import Env, From, bind_from
 from braid.bind.insert import check_insertable, matched
-from braid.bind.items import Grouping, Item, bind_grouping, bind_items, is_copy
+from braid.bind.ksqldb.exploding import exploded
+from braid.bind.ksqldb.from_ import From, bind_from
+from braid.bind.ksqldb.items import Grouping, Item, bind_grouping, bind_items, is_copy
+from braid.bind.ksqldb.scope import Entry, Namer
+from braid.bind.ksqldb.windows import OF_GROUPS, bind_window
 from braid.bind.moments import moments
-from braid.bind.names import RESERVED, Entry, Namer, free_name
+from braid.bind.names import RESERVED, free_name
 from braid.bind.sources import KIND, check_key_type, check_topic_name, existing, miswritten
-from braid.bind.windows import OF_GROUPS, bind_window
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr
 from braid.guess import meant
@@ -30,9 +31,6 @@ from braid.plan.names import level_of
 from braid.records.facet import Encoding
 from braid.sql import ast
 from braid.types import Scalar
-
-PUSH = "query"  # the name under which the rows of a push query are read
-
 
 EAGER = (
     "the outer join has no GRACE PERIOD: a row is padded as soon as it finds no match, so IS NULL also passes rows "
@@ -231,15 +229,6 @@ def _wrong_kind(s: ast.CreateAs, result: Result) -> SqlError:
         return SqlError("the SELECT gives a stream; a table needs GROUP BY", s.name_span, hint)
     what = "GROUP BY" if s.query.group_by else f"a SELECT over table {result.first.name}"
     return SqlError(f"{what} gives a table", s.name_span, f"write CREATE TABLE {s.name} AS SELECT …")
-
-
-def check_cycle(node: Node, sink: Sink, catalog: Catalog, span: Span) -> None:
-    """A query that reads, directly or through others, what it writes would never end."""
-    for source in sources(node):
-        path = catalog.path(sink.topic, source.topic)
-        if path is not None:
-            way = " -> ".join((*path, sink.topic))
-            raise SqlError(f"the query would read what it writes: topic {way}", span, "write to another topic")
 
 
 # --------------------------------------------------------------------- result

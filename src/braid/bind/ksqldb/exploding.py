@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from braid.bind.expressions import Rules, Whole, bind_expr, calls, told_at
-from braid.bind.names import Scope
+from braid.bind.ksqldb.scope import Scope
 from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Col, Expr

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from braid.bind.expressions import Aggregations, Rules, Whole, aggregates, bind_expr, told_at
-from braid.bind.names import Namer, Scope, repeated
+from braid.bind.ksqldb.scope import Namer, Scope
+from braid.bind.ksqldb.windows import Windowed
+from braid.bind.names import repeated
 from braid.bind.settings import Settings
 from braid.bind.sources import check_key_type
-from braid.bind.windows import Windowed
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.aggregates import is_flat, is_of_times, shaped
