@@ -71,16 +71,16 @@ def on_spark(
 ) -> Run:
     """Braid until its input is read. Sources read the files of their name in `data`, or the topics of `store` or of a
     `broker`; results go to the topic `output`, or nowhere."""
-    from braid.spark.job import Output
     from braid.spark.query import start
+    from braid.spark.wishes import Output, Wishes
 
     kind = "kafka" if broker else "topic"
     sink = Output(kind, output, sizes.cores) if output else Output("none", "", sizes.cores)
-    running = start(
-        spark, plan, str(store or folder / "store"), files=files_of(plan, data) if data else None, output=sink,
-        checkpoint=str(folder / "checkpoint"), tasks=sizes.cores, limit=limit or sizes.batch,
-        trigger={"availableNow": True}, broker=broker,
+    wishes = Wishes(
+        files=files_of(plan, data) if data else {}, output=sink, checkpoint=str(folder / "checkpoint"),
+        tasks=sizes.cores, limit=limit or sizes.batch, trigger={"availableNow": True}, broker=broker,
     )  # fmt: skip
+    running = start(spark, plan, str(store or folder / "store"), wishes)
     running.await_termination()
     return run_of(running)
 

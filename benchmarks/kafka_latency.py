@@ -71,12 +71,12 @@ def _case(address: str, partitions: int) -> Case:
 
 
 def _braid(bench: Bench, case: Case, output: str, folder: Path, seconds: float) -> list[float]:
-    from braid.spark.job import Output
     from braid.spark.query import start
+    from braid.spark.wishes import Output, Wishes
 
     plan, cores = plan_of(case.sql.format(**case.topics)), bench.sizes.cores
     running = start(
-        bench.spark, plan, str(folder), output=Output("kafka", output, cores), tasks=cores, broker=bench.broker
+        bench.spark, plan, str(folder), Wishes(output=Output("kafka", output, cores), tasks=cores, broker=bench.broker)
     )
     try:
         made = _live(bench.address, case, output, cores, seconds, lambda m: m.timestamp()[1])

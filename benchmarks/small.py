@@ -94,14 +94,14 @@ def _latency(spark: Any, folder: Path, sizes: Sizes, report: Report) -> None:
 
 
 def _braid(spark: Any, folder: Path, seconds: float, sizes: Sizes) -> list[float]:
-    from braid.spark.job import Output
     from braid.spark.query import start
+    from braid.spark.wishes import Output, Wishes
 
     topics = TopicStore(folder)
     for name, partitions in (("l", 1), ("r", 1), ("o", sizes.cores)):
         topics.create(name, partitions)
     output = Output("topic", "o", sizes.cores)
-    running = start(spark, plan_of(TOPICS_SQL), str(folder), output=output, tasks=sizes.cores)
+    running = start(spark, plan_of(TOPICS_SQL), str(folder), Wishes(output=output, tasks=sizes.cores))
     done = [0] * sizes.cores
 
     def results() -> Iterator[str]:

@@ -78,14 +78,15 @@ def _write(folder: Path, name: str, number: int, rows: int, keys: int, begin: in
 
 def _timed(spark: Any, plan: Plan, size: int, folder: Path, sizes: Sizes) -> tuple[tuple[str, ...], float]:
     """Builds state of `size` rows, then runs the small batches."""
-    from braid.spark.job import Output
     from braid.spark.query import start
+    from braid.spark.wishes import Output, Wishes
 
     def go(limit: int) -> Any:
-        running = start(
-            spark, plan, str(folder / "store"), files=files_of(plan, folder), output=Output("none", "", sizes.cores),
-            checkpoint=str(folder / "checkpoint"), tasks=sizes.cores, limit=limit, trigger={"availableNow": True},
+        wishes = Wishes(
+            files=files_of(plan, folder), output=Output("none", "", sizes.cores), tasks=sizes.cores, limit=limit,
+            checkpoint=str(folder / "checkpoint"), trigger={"availableNow": True},
         )  # fmt: skip
+        running = start(spark, plan, str(folder / "store"), wishes)
         running.await_termination()
         return running
 

@@ -28,7 +28,9 @@ from braid.bind.program import Program
 from braid.lower.lower import lower
 from braid.spark import columns, figures, source, stage, writer
 from braid.spark.columns import Blob, spark_partition
-from braid.spark.job import Job, Wishes, dumps, loads, prepared
+from braid.spark.job import Job, dumps, loads
+from braid.spark.preparing import prepared
+from braid.spark.wishes import Wishes
 from braid.stage import state_file
 from crash import world
 from crash.places import InStore
@@ -55,7 +57,7 @@ def main(name: str, seed: int) -> Iterator[str]:
         for e in Program("ksqldb").statements(world.SOURCES.replace("@", "") + QUERIES[name])
         if e.query is not None
     )
-    wishes = Wishes(None, None, None, None, TASKS, 100, {}, frozenset(), None)
+    wishes = Wishes(tasks=TASKS, limit=100)
     job, folder, _ = prepared(lower(query), "s", TASKS, wishes)
     text = dumps(job)
     planner, at = source.Planner(text), source.Planner(text).beginning()

@@ -30,7 +30,8 @@ from braid.operators.arrangement import MemoryRuns
 from braid.plan.keyed import CombiningJoin
 from braid.plan.logical import Filter, Node, Query
 from braid.spark import columns, source, stage, writer
-from braid.spark.job import Job, Output, ranks_of, sources_of, spread
+from braid.spark.job import Job, ranks_of, sources_of, spread
+from braid.spark.wishes import Output
 from braid.stage.bucket import BucketState
 from braid.stage.decode import decode
 from braid.stage.ingest import Chunk

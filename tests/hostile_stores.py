@@ -36,7 +36,8 @@ from braid.errors import BraidError
 from braid.files.watch import Files
 from braid.lower.lower import lower
 from braid.spark import conf, jvm
-from braid.spark.job import Wishes, prepared
+from braid.spark.preparing import prepared
+from braid.spark.wishes import Wishes
 from braid.stage import state_file
 from braid.stage.checkpoint import load
 from braid.stage.run_files import FileRuns
@@ -107,7 +108,7 @@ def real_store(folder: Path) -> None:
     (query,) = (e.query for e in Program("ksqldb").statements(SQL) if e.query is not None)
     (filed,) = (e.query for e in Program("ksqldb").statements(FILES) if e.query is not None)
     (folder / "f.csv").write_text("k,v,t\n1,a,5\n2,b,6\n")
-    wishes = Wishes(None, None, None, None, None, None, {}, frozenset(), None)
+    wishes = Wishes()
     prepared(lower(filed), store.root, 2, replace(wishes, files={"F": Files(str(folder / "f.csv"))}))
     job, found, *_ = prepared(lower(query), str(folder / "s"), 2, wishes)
     known, checkpoint = load(found), Path(found)

@@ -81,8 +81,9 @@ def in_one_batch(query: Query, history: History, outputs: int, buckets: int) -> 
 def run(store: str, query: Query, spark: Any, **options: Any) -> Any:
     """Runs a query on Spark until what is there now has been processed."""
     from braid.spark import query as queries
+    from braid.spark.wishes import Wishes
 
-    running = queries.start(spark, lower(query), store, trigger={"availableNow": True}, **options)
+    running = queries.start(spark, lower(query), store, Wishes(trigger={"availableNow": True}, **options))
     running.await_termination()
     return running
 

@@ -19,8 +19,10 @@ from braid.bind.program import Program
 from braid.lower.lower import lower
 from braid.operators.clocks import IDLE
 from braid.plan.logical import Query
-from braid.spark.job import Wishes, dumps, prepared
+from braid.spark.job import dumps
+from braid.spark.preparing import prepared
 from braid.spark.source import Planner, _chunks, loads
+from braid.spark.wishes import Reading, Wishes
 from braid.stage.ingest import ingested
 from braid.topics.store import TopicStore
 
@@ -51,7 +53,7 @@ def store(tmp_path: Path) -> TopicStore:
     return made
 
 
-WISHES = Wishes(None, None, None, None, None, None, {}, frozenset(), None)
+WISHES = Wishes()
 
 
 def test_documents(store: TopicStore) -> None:
@@ -76,7 +78,7 @@ def test_documents(store: TopicStore) -> None:
     write(store, 1, 4, 6_000)  # one wakes
     fourth = again.latest(third)
     assert (fourth["idle"], fourth["silent"]) == ([], ["1/0", "1/1", "0/0"])
-    never = Planner(dumps(replace(job, idle=None)))
+    never = Planner(dumps(replace(job, reading=Reading())))
     assert "silent" not in never.latest(third)
 
 
@@ -86,7 +88,7 @@ def test_what_waits_for_a_silent_partition_goes_out(store: TopicStore) -> None:
     from braid.testing.on_spark import shared_session
 
     write(store, 0, 3, 5_000)
-    run = queries.start(shared_session(), lower(asked()), store.root, idle=1.0)
+    run = queries.start(shared_session(), lower(asked()), store.root, Wishes(idle=1.0))
     try:
         deadline = time.monotonic() + 200
         while sum(store.end_offsets("O")) < 2 and time.monotonic() < deadline and run.status() == "running":

@@ -10,8 +10,10 @@ import pytest
 from braid.bind.program import Program
 from braid.errors import BraidError
 from braid.lower.lower import lower
-from braid.spark.job import Wishes, dumps, prepared
+from braid.spark.job import dumps
+from braid.spark.preparing import prepared
 from braid.spark.source import Planner
+from braid.spark.wishes import Wishes
 from braid.stage.inputs import TopicInput
 from braid.topics.store import TopicStore
 
@@ -20,7 +22,7 @@ CREATE STREAM l (k INT KEY, t BIGINT) WITH (kafka_topic='l', value_format='JSON'
 CREATE STREAM o AS SELECT * FROM l;
 """
 LIMIT = 10_000
-WISHES = Wishes(None, None, None, None, None, LIMIT, {}, frozenset(), None)
+WISHES = Wishes(limit=LIMIT)
 
 
 @pytest.mark.heavy

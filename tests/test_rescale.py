@@ -14,12 +14,14 @@ from braid.errors import BraidError
 from braid.lower.lower import lower
 from braid.spark.columns import spark_partition
 from braid.spark.conf import workers_python
-from braid.spark.job import Output, Wishes, check_tasks, loose, prepared, ranks_of, sources_of
+from braid.spark.job import ranks_of, sources_of
+from braid.spark.preparing import check_tasks, loose, prepared
+from braid.spark.wishes import Output, Wishes
 from braid.topics import TopicStore
 from histories import query, source, stream_stream
 
 PLAN = lower(query(stream_stream(source("A"), source("B"))))
-NO_WISHES = Wishes(None, None, None, None, None, None, {}, frozenset(), None)
+NO_WISHES = Wishes()
 
 
 @pytest.fixture
@@ -63,7 +65,7 @@ def test_more_cores_change_nothing(store: TopicStore) -> None:
 
 def test_a_query_started_anew_takes_the_cores_that_there_are(store: TopicStore) -> None:
     prepared(PLAN, store.root, 1, NO_WISHES)
-    anew = Wishes(str(Path(store.root) / "anew"), None, None, None, None, None, {}, frozenset(), None)
+    anew = Wishes(checkpoint=str(Path(store.root) / "anew"))
     made, _, _ = prepared(PLAN, store.root, 7, anew)
     assert made.output.partitions == 2 and made.tasks == 7 and made.buckets == 14
 

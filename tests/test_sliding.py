@@ -37,7 +37,8 @@ from braid.plan.sliding import (
 )
 from braid.reference import End, Event, Record, Reference
 from braid.reference.sliding_steps import life
-from braid.spark.job import dumps, loose
+from braid.spark.job import dumps
+from braid.spark.preparing import loose
 from braid.spark.source import Planner
 from braid.testing.driver import Driver
 from braid.topics import TopicStore

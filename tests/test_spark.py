@@ -32,6 +32,7 @@ from braid.spark import columns, conf, died, jvm, runs, stage  # noqa: E402
 from braid.spark import query as queries  # noqa: E402
 from braid.spark.columns import bucket_ids, spark_partition  # noqa: E402
 from braid.spark.private import own_folder  # noqa: E402
+from braid.spark.wishes import Wishes  # noqa: E402
 from braid.stage import run_files  # noqa: E402
 from braid.stage.call_order import Moment, Placed  # noqa: E402
 from braid.stage.emit import merged  # noqa: E402
@@ -169,13 +170,13 @@ def test_a_stopped_query_goes_on_where_it_was(spark: Any, tmp_path: Path) -> Non
     store = TopicStore(tmp_path)
     write_topics(store, asked, history)
     plan = lower(asked)
-    first = queries.start(spark, plan, str(tmp_path), limit=15, buckets=2, partitions=1)
+    first = queries.start(spark, plan, str(tmp_path), Wishes(limit=15, buckets=2, partitions=1))
     deadline = time.monotonic() + 120
     while first.progress().batch < 0 and time.monotonic() < deadline:
         time.sleep(0.01)
     first.stop()
     assert first.status() == "stopped"
-    second = queries.start(spark, plan, str(tmp_path), limit=20)
+    second = queries.start(spark, plan, str(tmp_path), Wishes(limit=20))
     assert second.job.run == first.job.run and second.job.buckets == 2
     assert second.progress().state_rows > 0, "what is kept is known before the first batch"
     second.await_idle()
@@ -187,7 +188,7 @@ def test_a_stopped_query_goes_on_where_it_was(spark: Any, tmp_path: Path) -> Non
     named = json.dumps(second.state())
     assert len([f for f in kept if f'"{f.stem}"' in named]) > 2
     with pytest.raises(BraidError, match="buckets"):
-        queries.start(spark, plan, str(tmp_path), buckets=4)
+        queries.start(spark, plan, str(tmp_path), Wishes(buckets=4))
     other = lower(query(next(iter(sources(asked.root)))))
     with pytest.raises(BraidError, match="was made by another query"):
         queries.start(spark, other, str(tmp_path))
@@ -199,7 +200,7 @@ def test_what_a_killed_driver_leaves_before_the_first_batch_is_no_hindrance(spar
     store, plan = TopicStore(tmp_path), lower(asked)
     for name, partitions in history.topics.items():
         store.create(name, len(partitions))
-    queries.start(spark, plan, str(tmp_path), partitions=1).stop()
+    queries.start(spark, plan, str(tmp_path), Wishes(partitions=1)).stop()
     left = tmp_path / "checkpoints" / "OUT" / "spark" / "offsets" / ".0.crc.tmp"
     left.parent.mkdir(exist_ok=True)
     left.write_text("half")
@@ -259,7 +260,7 @@ def test_folders_of_files_as_output(spark: Any, tmp_path: Path, kind: str) -> No
     store = TopicStore(tmp_path)
     store.create("a", 1)
     store.append("a", [{"key": i, "value": {"V": "x", "N": i}, "timestamp": i} for i in range(5)])
-    from braid.spark.job import Output
+    from braid.spark.wishes import Output
 
     folder = tmp_path / "result"
     run(str(tmp_path), query(source("A", "a")), spark, output=Output(kind, str(folder), 1))
@@ -270,7 +271,7 @@ def test_folders_of_files_as_output(spark: Any, tmp_path: Path, kind: str) -> No
 
 
 def test_no_output_counts_its_rows(spark: Any, tmp_path: Path) -> None:
-    from braid.spark.job import Output
+    from braid.spark.wishes import Output
 
     store = TopicStore(tmp_path)
     store.create("a", 1)

@@ -1,6 +1,8 @@
 """How the source is built, beside the contracts of `make lint`."""
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import grimp
@@ -25,3 +27,21 @@ def test_no_hint_says_to_delete_a_checkpoint() -> None:
     """Who did so got every result once more into the output: a query begins anew by `braid reset`."""
     texts = {p.name: re.sub(r"[\"\s]+", " ", p.read_text(encoding="utf-8")) for p in SOURCE.rglob("*.py")}
     assert [name for name, text in texts.items() if "delete the checkpoint" in text] == []
+
+
+DOOR = "face/session.py: connect"  # each of its parameters is a word of its user
+
+
+def functions() -> Iterator[tuple[str, int, int]]:
+    """Each function's place, its lines and its parameters."""
+    for p in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(p.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and node.end_lineno is not None:
+                a = node.args
+                names = [x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg) if x is not None]
+                place = f"{p.relative_to(SOURCE)}: {node.name}"
+                yield place, node.end_lineno - node.lineno + 1, len([n for n in names if n not in ("self", "cls")])
+
+
+def test_functions_are_short_and_take_few_things() -> None:
+    assert [x for x in functions() if (x[1] > 65 or x[2] > 9) and x[0] != DOOR] == []

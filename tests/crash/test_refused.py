@@ -23,7 +23,8 @@ from braid.errors import BraidError
 from braid.lower.lower import lower
 from braid.operators.arrangement import MemoryRuns
 from braid.plan.canonical import canonical
-from braid.spark.job import Wishes, prepared
+from braid.spark.preparing import prepared
+from braid.spark.wishes import Wishes
 from braid.stage import state_file
 from braid.stage.bucket import BucketState
 from braid.stage.checkpoint import FORMAT, Document, last_batch, load
@@ -35,7 +36,7 @@ from crash.places import InStore
 NAMES = ("WINDOWED",)
 SQL = world.sql(NAMES)
 QUERY = next(e.query for e in Program("ksqldb").statements(SQL) if e.query is not None)
-NO_WISHES = Wishes(None, None, None, None, None, None, {}, frozenset(), None)
+NO_WISHES = Wishes()
 CHECKPOINT = Path("s/checkpoints/WINDOWED")
 
 

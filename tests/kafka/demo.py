@@ -34,6 +34,7 @@ from braid.face.catalogue import written_as
 from braid.face.metrics import summary_lines
 from braid.face.request import Request
 from braid.face.run import run_program
+from braid.spark.wishes import Asked
 from braid.topics.broker import broker_of
 from braid.topics.interface import Topics, open_topics
 from braid.topics.reading import records_of
@@ -100,7 +101,9 @@ def _run(folder: Path, stack: ExitStack, out: Console, err: Console) -> None:
     sql = demo_sql().replace("value_format = 'JSON'", "value_format = 'AVRO'")
     at.sql.write_text(sql)
     address = broker_of(at.kafka, None, at.registry, dead_letters=DEAD)
-    outcome = run_program(Request(sql, "ksqldb", str(at.store), until_idle=True, tell=False, broker=address), err)
+    outcome = run_program(
+        Request(sql, "ksqldb", str(at.store), until_idle=True, tell=False, asked=Asked(broker=address)), err
+    )
     if outcome.interrupted:
         out.print("stopped")
         return

@@ -24,6 +24,7 @@ from confluent_kafka import Producer
 from braid.lower.lower import lower
 from braid.plan.logical import Node, Query, Source, sources
 from braid.records.wire import kafka_partition, to_bytes
+from braid.spark.wishes import Wishes
 from braid.stage.call_order import Ranks, partition_ranks
 from braid.stage.cut import Cut, beginning, part_name, plan_batch
 from braid.stage.emit import wires_of
@@ -177,7 +178,7 @@ def test_law_on_spark(shape: str, seed: int, broker: Broker, tmp_path: Path) -> 
     outputs = 2 if all(key is not None for key, *_ in want) else 1
     clients.make_topic(broker.address, query.sink.topic, outputs)  # not compacted
     options: dict[str, Any] = {"broker": Address(broker.address), "limit": 15, "partitions": outputs, "buckets": 4}
-    first = queries.start(spark, lower(query), str(tmp_path), **options)
+    first = queries.start(spark, lower(query), str(tmp_path), Wishes(**options))
     until(lambda: first.progress().batch >= 0 or first.status() != "running")
     first.stop()
     run(str(tmp_path), query, spark, **options)

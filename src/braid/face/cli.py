@@ -139,7 +139,9 @@ def _spark_begins(master: str, conf: Mapping[str, str]) -> Iterator[None]:
     metavar="[TOPIC:]WHERE",
     help="Where a query that starts begins: earliest, latest, a time; of a TOPIC also 0=15,1=20. [default: earliest]",
 )
-@click.option("--end", is_flag=True, help="As --until-idle, and no more will come: what waits for a time goes out.")
+@click.option(
+    "--end", "close", is_flag=True, help="As --until-idle, and no more will come: what waits for a time goes out."
+)
 @click.option(
     "--idle",
     type=click.FloatRange(min=0.1),
@@ -147,7 +149,9 @@ def _spark_begins(master: str, conf: Mapping[str, str]) -> Iterator[None]:
     help="Of a run that stays up: a partition without records for so long does not hold the clock. [default: never]",
 )
 @click.option("--conf", "conf", multiple=True, metavar="K=V", help="Spark setting; may be given more than once.")
-@click.option("--batch-rows", type=click.IntRange(min=1), help="At most so many records a batch. [default: 1000000]")
+@click.option(
+    "--batch-rows", "limit", type=click.IntRange(min=1), help="At most so many records a batch. [default: 1000000]"
+)
 @click.option("--tasks", type=click.IntRange(min=1), help="Tasks a stage of a query that starts; it keeps its number.")
 @click.option("--metrics", metavar="FILE|-", help="Append a JSON line a batch: where time goes (docs/metrics.md).")
 @click.option("--metrics-port", metavar="[HOST:]PORT", help="Serve them to Prometheus. [default host: 127.0.0.1]")
@@ -180,11 +184,13 @@ def run(
         from braid.face.metrics import MaxDrops
         from braid.face.request import Request
         from braid.face.run import run_program
+        from braid.spark.wishes import Asked
 
         most = None if max_drops is None else MaxDrops.of(max_drops)
-        until_idle = wanted["until_idle"] or wanted["end"]
-        asked = wanted | named | {"until_idle": until_idle, "begins": begins_of(wanted["begins"])}
-        request = Request(sql, dialect, master=master or "local[*]", max_drops=most, folder=folder_of(file), **asked)
+        wanted |= named | {"begins": begins_of(wanted["begins"])}
+        wanted["until_idle"] |= wanted["close"]
+        asked, where = Asked.taken(wanted), master or "local[*]"
+        request = Request(sql, dialect, asked=asked, master=where, max_drops=most, folder=folder_of(file), **wanted)
         outcome = run_program(request, err)
     if outcome.interrupted and request.until_idle:
         raise click.exceptions.Exit(130)
@@ -253,10 +259,11 @@ def check(file: str | None, text: str | None, dialect: str | None, **wanted: Any
     """
     from braid.face.deployment import checked
     from braid.face.request import Request
+    from braid.spark.wishes import Asked
 
     sql, dialect = read_sql(file, text, dialect)
-    asked = wanted | {name: pairs(wanted[name], f"--{name.rstrip('s')}") for name in ("sources", "sinks")}
-    if not checked(Request(sql, dialect, folder=folder_of(file), **asked), err):
+    wanted |= {name: pairs(wanted[name], f"--{name.rstrip('s')}") for name in ("sources", "sinks")}
+    if not checked(Request(sql, dialect, asked=Asked.taken(wanted), folder=folder_of(file), **wanted), err):
         raise click.exceptions.Exit(1)
 
 
@@ -331,27 +338,16 @@ def topics(store: str, broker: Broker | None) -> None:
 @click.option("--latest", is_flag=True, help="The last record of each key: the table as it stands.")
 @store_option
 @kafka_options
-def cat(
-    topic: str,
-    follow: bool,
-    form: str,
-    limit: int | None,
-    tail: int | None,
-    key: str | None,
-    since: str | None,
-    latest: bool,
-    store: str,
-    broker: Broker | None,
-) -> None:
+def cat(topic: str, form: str, since: str | None, store: str, broker: Broker | None, **which: Any) -> None:
     """Print the records of a topic."""
     from braid.face import tabular
     from braid.face.show import Wanted, print_topic
 
     begin = None if since is None else tabular.time_option("--from", since)
     try:
-        print_topic(store, topic, Wanted(key, begin, latest, tail, limit, follow), form, broker)
+        print_topic(store, topic, Wanted(since=begin, **which), form, broker)
     except KeyboardInterrupt:
-        if not follow:
+        if not which["follow"]:
             raise
 
 

@@ -36,7 +36,7 @@ class Outlook:
 
 def checked(request: Request, err: Console) -> bool:
     """Tells it all; whether a run would take the file."""
-    program = over(request.store, request.dialect, request.broker, request.functions, request.folder)
+    program = over(request.store, request.dialect, request.asked.broker, request.functions, request.folder)
     problems, read = check_program(request.sql, program)
     for problem in problems:
         err.print(problem.render(), style="red", markup=False)
@@ -55,7 +55,7 @@ def checked(request: Request, err: Console) -> bool:
 
 def outlooks(request: Request) -> Iterator[Outlook]:
     """Of the queries of a file, in the order in which they start."""
-    prepared, store = prepare(request), open_topics(request.store, request.broker)
+    prepared, store = prepare(request), open_topics(request.store, request.asked.broker)
     for query in prepared.queries:
         if query.name not in prepared.push:
             try:

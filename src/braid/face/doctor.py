@@ -117,6 +117,7 @@ def quick_start() -> str:
     from braid.lower.lower import lower
     from braid.spark import conf, jvm
     from braid.spark.query import start
+    from braid.spark.wishes import Wishes
     from braid.topics import TopicStore
 
     path = jvm.archive()
@@ -134,7 +135,7 @@ def quick_start() -> str:
                 store.create(topic, 2)
                 lines = [json.dumps({"key": k, "value": {"V": "x"}, "timestamp": k}) for k in range(4)]
                 store.append_lines(topic, lines)
-            running = [start(spark, lower(q), folder, trigger={"availableNow": True}) for q in queries]
+            running = [start(spark, lower(q), folder, Wishes(trigger={"availableNow": True})) for q in queries]
             for query in running:
                 query.await_termination()
     finally:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 from weakref import WeakValueDictionary
 
 from braid.batch_sql.snapshots import Written
@@ -25,6 +25,7 @@ from braid.face.metrics import warned
 from braid.face.pulls import StorePulls
 from braid.lower.lower import lower
 from braid.plan.logical import Query, sources
+from braid.spark.wishes import NOTHING, Wishes
 from braid.stage import checkpoint as checkpoints
 from braid.stage.inputs import Opened
 from braid.topics.begin import UNASKED, Begins
@@ -86,8 +87,8 @@ class Engine:
             raise BraidError(f"{name} runs in another session of this process", hint)
         return here is not None and here.status() == "running"
 
-    def start(self, query: Query, **wishes: Any) -> RunningQuery:
-        """A query, from its checkpoint if it has one; as it is if it runs. `wishes`: of `spark.query.start`."""
+    def start(self, query: Query, wishes: Wishes = NOTHING) -> RunningQuery:
+        """A query, from its checkpoint if it has one; as it is if it runs. Broker and beginning are the engine's."""
         from braid.spark.query import start
 
         if self.runs(query.name):
@@ -97,9 +98,7 @@ class Engine:
             self._spark(),
             lower(query),
             self.store.root,
-            broker=self.broker,
-            begins=replace(self.begins, whole=self.begins.whole | written),
-            **wishes,
+            replace(wishes, broker=self.broker, begins=replace(self.begins, whole=self.begins.whole | written)),
         )
         self._told[query.name] = _Told()
         self.running[query.name] = _of_process[self.store.root, query.name] = made

@@ -36,10 +36,9 @@ from braid.files.listing import look, matches
 from braid.files.watch import Files, watched
 from braid.lower.lower import lower
 from braid.plan.logical import Node, Query, Source, StreamStreamJoin, in_topological_order, sources
+from braid.spark.wishes import Asked
 from braid.stage import checkpoint
 from braid.stage.inputs import Input
-from braid.topics.begin import UNASKED, Begins
-from braid.topics.broker import Broker
 from braid.topics.files import check_name
 from braid.topics.interface import Topics
 
@@ -87,34 +86,27 @@ class SourceFiles:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What `braid run` was asked for. `sources`, `sinks`: declared name -> path (or `console`). `batch_rows`: at most
-    so many records a batch. `end` asks for `until_idle`, too. `broker`: where the topics lie, if not in the store.
-    `begins`: where queries that start begin to read. `folder`: of scripts."""
+    """What `braid run` was asked for. `asked`: of each of its queries; its `close` asks for `until_idle`, too.
+    `sources`, `sinks`: declared name -> path (or `console`). `folder`: of scripts."""
 
     sql: str
     dialect: str
     store: str
     sources: Mapping[str, str] = field(default_factory=dict)
     sinks: Mapping[str, str] = field(default_factory=dict)
+    asked: Asked = field(default_factory=Asked)
     master: str = "local[*]"
     checkpoint: str | None = None
     until_idle: bool = False
-    end: bool = False  # as until_idle, and all sources are closed behind what they have
     conf: Mapping[str, str] = field(default_factory=dict)
     quiet: bool = False  # no progress
     fail_fast: bool = False  # a query that fails ends the others
-    batch_rows: int | None = None
-    tasks: int | None = None  # of a stage; None: what the checkpoint or the default says
     tell: bool = True  # what the statements announce, and the summary
-    overwrite: bool = False  # folders of --sink that hold results of other runs are replaced
     metrics: str | None = None  # a file of JSON lines, `-` for stdout
     metrics_port: str | None = None
     max_drops: MaxDrops | None = None
-    broker: Broker | None = None
-    begins: Begins = UNASKED
     functions: Functions = NONE
     folder: str | None = None
-    idle: float | None = None  # s after which a partition without records holds no clock
     old_statements: Literal["done", "do"] | None = None  # what those are that 0.1.0 may have done (`once.py`)
 
 
@@ -132,7 +124,7 @@ class Prepared:
 
 def prepare(request: Request) -> Prepared:
     """Parses, binds and checks all statements."""
-    program = over(request.store, request.dialect, request.broker, request.functions, request.folder)
+    program = over(request.store, request.dialect, request.asked.broker, request.functions, request.folder)
     effects = tuple(program.statements(request.sql))
     for option, names in (("--source", request.sources), ("--sink", request.sinks)):
         for name in names:
@@ -147,7 +139,7 @@ def prepare(request: Request) -> Prepared:
         look(pattern, empty=True)
     for query in queries:
         _check_times(query.root, request.sources)
-    check_read(request.begins, {s.topic for q in queries for s in sources(q.root)})
+    check_read(request.asked.begins, {s.topic for q in queries for s in sources(q.root)})
     _check_sinks(queries, request)
     order = in_topological_order(queries, lambda q: {s.topic for s in sources(q.root)}, lambda q: q.sink.topic)
     replaced: dict[str, Query] = {}
@@ -293,7 +285,7 @@ def compared(
     last = checkpoint.last_batch(folder, found) if found is not None else None
     if target:
         run = str(found.settings.get("run")) if found is not None else None
-        result_files.check(target, run, last is not None, request.overwrite)
+        result_files.check(target, run, last is not None, request.asked.overwrite)
     return found, last
 
 
@@ -305,7 +297,7 @@ def check_files(query: Query, folder: str, prepared: Prepared, request: Request)
 
 def check_broker(prepared: Prepared, request: Request, store: Topics) -> None:
     """Refuses what a broker does not let the queries do."""
-    if request.broker is None:
+    if request.asked.broker is None:
         return
     from braid.topics import access
 

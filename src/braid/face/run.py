@@ -47,6 +47,7 @@ from braid.face.request import (
 )
 from braid.face.tabular import print_table
 from braid.plan.logical import Query
+from braid.spark.wishes import Output, Wishes
 from braid.topics import whereabouts
 from braid.topics.broker import delivery
 from braid.topics.interface import open_topics
@@ -55,7 +56,6 @@ from braid.topics.lock import StoreLock
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from braid.spark.job import Output
     from braid.spark.query import Progress, RunningQuery
     from braid.stage.waiting import Waiting
 
@@ -80,7 +80,7 @@ def run_program(request: Request, err: Console) -> Outcome:
         from braid.spark.jvm import java_version
 
         java_version()
-    store = open_topics(request.store, request.broker)
+    store = open_topics(request.store, request.asked.broker)
     if os.path.exists(store.root) and not os.path.isdir(store.root):
         raise BraidError(f"{request.store} is a file", "--store takes a folder")
     with (
@@ -107,8 +107,8 @@ def run_program(request: Request, err: Console) -> Outcome:
                 lock.add_pid(jvm)
             return begun
 
-        begins = replace(request.begins, whole=frozenset(q.sink.topic for q in prepared.queries))
-        engine = Engine(store, spark, broker=request.broker, begins=begins)
+        begins = replace(request.asked.begins, whole=frozenset(q.sink.topic for q in prepared.queries))
+        engine = Engine(store, spark, broker=request.asked.broker, begins=begins)
         world = _World(engine, prepared, request, err, parsed)
         program = Catalogue(store, request.dialect, request.functions).program("file")
         for effect in prepared.effects:
@@ -120,8 +120,8 @@ def run_program(request: Request, err: Console) -> Outcome:
             return Outcome({})
         for name, batch in resumed.items():
             err.print(f"note: {name} goes on after batch {batch} of its checkpoint", markup=False)
-        if request.broker is not None and not request.quiet:
-            err.print(f"results go to Kafka {delivery(request.broker)}", markup=False)
+        if request.asked.broker is not None and not request.quiet:
+            err.print(f"results go to Kafka {delivery(request.asked.broker)}", markup=False)
         spark()
         outcome = _Run(request, prepared, engine, err, scratch, metrics).go()
         for look in world.waiting:
@@ -331,26 +331,20 @@ class _Run:
         old = self.prepared.replaced.get(query.name)
         if old is not None and not push:
             self.engine.upgrade(old, query, self._folder(query))
-        return self.engine.start(
-            query,
+        wishes = Wishes.of(
+            self.request.asked,
             checkpoint=os.path.join(self.scratch, query.name) if push else self._folder(query),
             files=source_files(self.prepared, self.request).of(query),
             output=self._output(query, push),
-            limit=self.request.batch_rows,
-            tasks=self.request.tasks,
-            overwrite=self.request.overwrite,
-            close=self.request.end,
-            idle=self.request.idle,
             note=lambda text: self.err.print(f"note: {text}", markup=False),
             trigger={"availableNow": True} if self.request.until_idle else None,
         )
+        return self.engine.start(query, wishes)
 
     def _folder(self, query: Query) -> str:
         return checkpoint_of(query, self.request, self.engine.store)
 
     def _output(self, query: Query, push: bool) -> Output | None:
-        from braid.spark.job import Output
-
         if push:
             return Output("console", "", 1)
         sink = first_match(query.sink.name, self.request.sinks)

@@ -38,6 +38,7 @@ from braid.face.pulls import StorePulls
 from braid.face.show import folders
 from braid.lower.lower import lower
 from braid.plan.logical import Kind, Query, Source, Timestamp, sources
+from braid.spark.wishes import Wishes
 from braid.sql.declare import Declaring, declaration, nearest
 from braid.stage.inputs import Opened, Readable
 from braid.topics.begin import UNASKED, Begins
@@ -131,11 +132,7 @@ class Session(Public):
 
         if kind not in ("stream", "table"):
             raise BraidError(f"kind={kind!r} is neither a stream nor a table", "write kind='stream' or kind='table'")
-        named = {"name": name, "key": key, "time": time, "partition": partition, "offset": offset, "deleted": deleted}
-        for option, value in named.items():
-            if not isinstance(value, str) and (option == "name" or value is not None):
-                what = "a text" if option == "name" else "the name of one column"
-                raise BraidError(f"{option}={value!r}: it takes {what}", f"register('t', df, {option}='…')")
+        _check_texts(name=name, key=key, time=time, partition=partition, offset=offset, deleted=deleted)
         frame, rows = streaming(self._spark, df, os.path.join(self.store, "frames", check_name(name)))
         declared = self._program.find(name)
         if declared is not None and declared.name not in self._registered and is_kafka(frame):
@@ -368,7 +365,7 @@ class _World(EngineWorld):
     def start_query(self, query: Query) -> None:
         session = self._session
         _refuse_frame(query.sink.topic)
-        running = self.engine.start(query, frames=session._frames(query), note=warn)
+        running = self.engine.start(query, Wishes(frames=session._frames(query), note=warn))
         handle = session._handles.get(query.name)
         if handle is None or handle._running is not running:
             handle = session._handles[query.name] = Handle(running, self.engine)
@@ -383,6 +380,14 @@ class _World(EngineWorld):
 
     def show(self, header: Sequence[str], rows: Shown) -> None:
         self.rows = Rows(header, rows)
+
+
+def _check_texts(**options: Any) -> None:
+    """Refuses what is no text where a name belongs."""
+    for option, value in options.items():
+        if not isinstance(value, str) and (option == "name" or value is not None):
+            what = "a text" if option == "name" else "the name of one column"
+            raise BraidError(f"{option}={value!r}: it takes {what}", f"register('t', df, {option}='…')")
 
 
 def _refuse_frame(topic: str) -> None:

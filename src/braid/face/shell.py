@@ -46,6 +46,7 @@ from braid.lower.lower import lower
 from braid.plan.logical import Query, Sink, Source
 from braid.plan.logical import sources as read_by
 from braid.records.facet import Encoding
+from braid.spark.wishes import Wishes
 from braid.sql.tokens import Lexer, TokenKind
 from braid.stage.call_order import Ranks, partition_ranks
 from braid.stage.cut import LIMIT, Cut, beginning, part_name, plan_batch
@@ -352,7 +353,7 @@ class Shell:
         if self.engine.runs(query.name):
             self._err.print(f"{query.name} is running already", markup=False)
             return
-        self.engine.start(query, files=self.files.of(query), note=self.note)
+        self.engine.start(query, Wishes(files=self.files.of(query), note=self.note))
         self._err.print(f"{query.name} is running", markup=False)
 
     def _begin(self) -> SparkSession:

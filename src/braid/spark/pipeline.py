@@ -17,7 +17,8 @@ from braid.spark import job as jobs
 from braid.spark.conf import keep_state
 from braid.spark.dataframes import Registered, packed, result_schema, unpack
 from braid.spark.entry import FORMAT, SCHEMA, BraidSource, StageProcessor
-from braid.spark.job import Job, fused, loose, stateless
+from braid.spark.job import Job, fused, stateless
+from braid.spark.preparing import loose
 from braid.spark.stage import in_task
 from braid.spark.writer import MANIFEST, write_batches
 from braid.topics.begin import UNASKED, Begins

@@ -17,23 +17,24 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 
 from braid.errors import BraidError
 from braid.files import results as result_files
-from braid.files.watch import EVERY, Files, FileWatch, Note, read_all, some_file_of_each
+from braid.files.watch import EVERY, FileWatch, Note, read_all, some_file_of_each
 from braid.lower.physical import Plan
 from braid.spark import columns, executors, figures, writer
 from braid.spark import job as jobs
 from braid.spark.conf import on_one_node, settings_of_a_query
-from braid.spark.dataframes import Registered
 from braid.spark.died import HINT, advice, of_spark, reason, was_away
 from braid.spark.group import Group
-from braid.spark.job import Job, Order, Output, Wishes, exchanges, inputs_of, prepared, topics_of
+from braid.spark.job import Job, exchanges, inputs_of, topics_of
 from braid.spark.pipeline import collected, read, through, written
+from braid.spark.preparing import prepared
+from braid.spark.wishes import NOTHING, Wishes
 from braid.stage import checkpoint as checkpoints
 from braid.stage import state_file
 from braid.stage.inputs import TopicInput
@@ -41,8 +42,7 @@ from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, add_up, 
 from braid.stage.run_files import FileRuns
 from braid.stage.waiting import Waiting, waiting
 from braid.topics import access, clean_staging
-from braid.topics.begin import UNASKED, Begins
-from braid.topics.broker import PATIENCE, Broker, BrokerAway, patiently
+from braid.topics.broker import PATIENCE, BrokerAway, patiently
 from braid.topics.drops import clean_drops, read_drops
 
 Status = Literal["running", "stopped", "failed"]
@@ -432,63 +432,19 @@ class RunningQuery:
             raise BraidError(f"query {self.name} runs with {scans} scans and {found} exchanges\n{shown}")
 
 
-def start(
-    spark: SparkSession,
-    plan: Plan,
-    store: str,
-    *,
-    checkpoint: str | None = None,
-    output: Output | None = None,
-    partitions: int | None = None,
-    buckets: int | None = None,
-    tasks: int | None = None,
-    limit: int | None = None,
-    files: Mapping[str, Files] | None = None,
-    frames: Mapping[str, Registered] | None = None,
-    order: Order | None = None,
-    trigger: Mapping[str, Any] | None = None,
-    overwrite: bool = False,
-    close: bool = False,
-    note: Note = print,
-    broker: Broker | None = None,
-    begins: Begins = UNASKED,
-    idle: float | None = None,
-) -> RunningQuery:
-    """Starts a query, or goes on from its checkpoint. `partitions`, `buckets`, `tasks`: see `Job`; by default the
-    output's partitions are those of its topic, the declared ones, or those of the left source. `overwrite`: a folder
-    of another run's results is replaced. `close`: when all that is there has been read, nothing will follow. `note` is
-    told what a user should know of files. `broker`: where the topics lie, if not in the store. `begins`: where
-    a query that starts begins to read. `idle`: see `Job`. Without a `trigger` that ends by itself more files may
-    come."""
-    named, up = frozenset(frames or ()), not trigger
-    wishes = Wishes(
-        checkpoint,
-        output,
-        partitions,
-        buckets,
-        executors.asked(spark) if tasks is None else tasks,
-        limit,
-        files or {},
-        named,
-        order,
-        overwrite,
-        up,
-        close,
-        note,
-        broker,
-        begins,
-        idle,
-    )
+def start(spark: SparkSession, plan: Plan, store: str, wishes: Wishes = NOTHING) -> RunningQuery:
+    """Starts a query, or goes on from its checkpoint."""
+    wishes = replace(wishes, tasks=wishes.tasks or executors.asked(spark))
     context = spark.sparkContext
-    if broker is not None:
+    if wishes.broker is not None:
         access.check_speculation(context.getConf().get("spark.speculation", None))
     alone = on_one_node(context.master)
-    shared = {os.path.abspath(x) for x in (store, os.path.dirname(os.path.abspath(checkpoint or store)))}
-    if output is not None and output.kind in result_files.KINDS.values():
-        shared.add(os.path.dirname(os.path.abspath(output.target)))
+    shared = {os.path.abspath(x) for x in (store, os.path.dirname(os.path.abspath(wishes.checkpoint or store)))}
+    if wishes.output is not None and wishes.output.kind in result_files.KINDS.values():
+        shared.add(os.path.dirname(os.path.abspath(wishes.output.target)))
     inputs = () if alone else some_file_of_each(wishes.files)
     needs = executors.Needs(sorted(shared), inputs)
-    cores = context.defaultParallelism if alone else executors.ready(spark, needs, note)
+    cores = context.defaultParallelism if alone else executors.ready(spark, needs, wishes.note)
     job, folder, watches = prepared(plan, store, cores, wishes, alone)
     text = jobs.dumps(job)
 
@@ -500,19 +456,19 @@ def start(
         clean_drops(job.store, job.name)
         columns.clear_abandoned(job.wire)
         with settings_of_a_query(spark, job.tasks):
-            frame = written(through(read(spark, job, text, frames or {}), job, text), job, text)
+            frame = written(through(read(spark, job, text, wishes.frames), job, text), job, text)
             stream = frame.writeStream.foreachBatch(running.publish)
             stream = stream.option("checkpointLocation", os.path.join(folder, "spark")).queryName(job.run)
-            return (stream.trigger(**trigger) if trigger else stream).start()
+            return (stream.trigger(**wishes.trigger) if wishes.trigger else stream).start()
 
     def look() -> None:
         if not alone:
             executors.look(spark, needs)
 
-    running = RunningQuery(job, text, folder, begin, look, note)
+    running = RunningQuery(job, text, folder, begin, look, wishes.note)
     running.launch()
     if watches:
-        running.follow(watches, up)
+        running.follow(watches, wishes.up)
     return running
 
 

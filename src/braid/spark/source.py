@@ -273,7 +273,7 @@ class Planner:
                 return found is not None or not self._comes
 
             _wait(there, [self._files[leaf] for leaf in self._comes], until)
-        if job.idle is not None and job.order is None and self._limits is None:
+        if job.reading.idle is not None and job.order is None and self._limits is None:
             found = self._with_silent(job, start, found)
         if found is None:
             return start
@@ -294,21 +294,21 @@ class Planner:
                 self._cut(job, start)
 
         ends = {f"{leaf}/{p}": end for leaf, x in self._inputs.items() for p, end in enumerate(x.limits)}
-        if sum(end - start["next"].get(place, 0) for place, end in ends.items()) > job.limit:
+        if sum(end - start["next"].get(place, 0) for place, end in ends.items()) > job.reading.limit:
             self._ahead = threading.Thread(target=go, name="times", daemon=True)
             self._ahead.start()
 
     def _with_silent(self, job: Job, start: Document, found: Document | None) -> Document | None:
         """The next batch, with the partitions that fall idle behind it: all of them has been read, and for so long
         nothing came. Those that were idle before, and still are, stay so."""
-        assert job.idle is not None
+        assert job.reading.idle is not None
         now, upto = time.monotonic(), start["next"] | ({} if found is None else found["next"])
         silent = [x for x in start.get("silent", []) if upto[x] == start["next"][x]]
         due = []
         for place, offset in upto.items():
             if self._seen.get(place, (-1, now))[0] != offset:
                 self._seen[place] = offset, now
-            elif now - self._seen[place][1] >= job.idle and place not in silent:
+            elif now - self._seen[place][1] >= job.reading.idle and place not in silent:
                 due.append(place)
         ends = {leaf: x.ends() for leaf, x in inputs_of(self._text).items()} if due else {}
         fallen = [x for x in due for leaf, p in [map(int, x.split("/"))] if ends[leaf][p] == upto[x]]
@@ -342,7 +342,9 @@ class Planner:
         if start.get("early"):
             begin["early"] = start["early"]
         inputs = sorted(self._inputs.items())
-        found = plan_batch(inputs, begin, job.limit, _at_first(job, start), job.ranks, job.close, self._comes)
+        found = plan_batch(
+            inputs, begin, job.reading.limit, _at_first(job, start), job.ranks, job.reading.close, self._comes
+        )
         return None if found is None else {**found}
 
     def committed(self, end: Document) -> None:

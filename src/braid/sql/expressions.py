@@ -250,6 +250,11 @@ def primary(c: Cursor) -> ast.Expr:
         case _:
             raise c.unexpected("an expression")
     c.height = c.height or 1
+    return _followed(c, expr, start)
+
+
+def _followed(c: Cursor, expr: ast.Expr, start: int) -> ast.Expr:
+    """A value with what stands behind it."""
     while True:
         if c.accept_symbol("->"):
             if c.at_symbol("*"):

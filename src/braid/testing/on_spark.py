@@ -23,7 +23,8 @@ from braid.operators.ranges import Hashes
 from braid.plan.logical import Query, Source
 from braid.spark import conf, jvm, source
 from braid.spark import query as queries
-from braid.spark.job import Order, checkpoint_of
+from braid.spark.job import checkpoint_of
+from braid.spark.wishes import Order, Wishes
 from braid.stage import checkpoint
 from braid.stage.call_order import Moment, Placed, bounds_of, window_of
 from braid.stage.kept import Published, key_of, named
@@ -138,10 +139,12 @@ class SparkBackend:
             shared_session(),
             running.plan,
             self.store.root,
-            partitions=outputs,
-            buckets=-(-self._buckets // outputs) * outputs,
-            tasks=1,  # so that one task sees the order of all output
-            order=Order(running.gate, self._marks, running.hops, self._batch, running.since),
+            Wishes(
+                partitions=outputs,
+                buckets=-(-self._buckets // outputs) * outputs,
+                tasks=1,  # so that one task sees the order of all output
+                order=Order(running.gate, self._marks, running.hops, self._batch, running.since),
+            ),
         )
 
     def stop(self, query: str) -> None:

@@ -1,0 +1,363 @@
+"""Before a query starts: what is there, what was recorded, what was asked for, and the job that follows.
+
+In: a plan, a store, wishes. Out: a `Job`, the folder of its checkpoint, and whoever looks for more files.
+Rule: what the first start chose (how the query is spread) holds for ever; a wish that differs from it is refused, never
+taken silently. Nothing is written before all is compared, and the document of the checkpoint is compared before Spark
+opens anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import uuid4
+
+import pyspark
+
+from braid.errors import BraidError, QueryRefused, anew
+from braid.files import results as result_files
+from braid.files.watch import FileWatch, watched
+from braid.lower.lower import lower
+from braid.lower.physical import Plan
+from braid.plan.canonical import canonical, wording
+from braid.spark.columns import bucket_ids
+from braid.spark.job import Job, checkpoint_of, ranks_of, sources_of, spread, stateless
+from braid.spark.letters import Letters
+from braid.spark.private import own_folder
+from braid.spark.wishes import Output, Wishes
+from braid.stage import checkpoint
+from braid.stage.checkpoint import Document
+from braid.topics import access, check_name, whereabouts
+from braid.topics.begin import UNASKED, Begins, Where, offsets_of
+from braid.topics.broker import Broker
+from braid.topics.files import members, whole
+from braid.topics.interface import Topics, open_topics
+
+AT_LEAST_ONCE = "at least once"
+BUCKETS = 4  # of a stage with state, at least
+
+
+def prepared(
+    plan: Plan, store: str, cores: int, wishes: Wishes, one_node: bool = False
+) -> tuple[Job, str, list[FileWatch]]:
+    """The job, its checkpoint recorded or compared, and whoever looks for more files; the sink's topic is there
+    afterwards. `one_node`: all tasks run on the driver's."""
+    there = _known(plan, store, wishes)
+    plan = there.lowered(plan)
+    goes_on = there.known is not None and checkpoint.last_batch(there.folder, there.known) is not None
+    watches = {x.source.name: x for x in watched(plan, wishes.files, there.folder, wishes.up, wishes.note)}
+    for watch in watches.values():
+        watch.check()
+    spread_out = _spread(plan, there, watches, cores, one_node, goes_on)
+    kept = _compared(plan, there, spread_out, watches)
+    plan = replace(plan, numbers=dict(kept.numbers))
+    return _opened(plan, there, spread_out, kept, watches, one_node), there.folder, list(watches.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _There:
+    """A query before it starts: what was asked, where its topics and its checkpoint lie, what the checkpoint says
+    (`known`; None: it is new), and its sink in the checkpoint's words."""
+
+    wishes: Wishes
+    topics: Topics
+    name: str
+    folder: str
+    sink: str
+    known: Document | None
+
+    def lowered(self, plan: Plan) -> Plan:
+        """The plan as it runs here: one that has begun goes on as it began."""
+        known, output = self.known, self.wishes.output
+        elsewhere = output is not None and output.kind not in ("topic", "kafka")
+        if elsewhere or (known is not None and checkpoint.KEEPS not in known.settings):  # or it began without
+            plan = plan.unkept()
+        if plan.in_place and known is not None and checkpoint.IN_PLACE not in known.settings:
+            plan = lower(plan.query, apart=True)
+        return plan
+
+
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """How a query is spread: `partitions` of its leaves, tasks, buckets; `run`: this life of its checkpoint."""
+
+    output: Output
+    run: str
+    partitions: Sequence[int]
+    tasks: int
+    buckets: int
+
+    def ids(self, plan: Plan, outputs: int, buckets: int, tasks: int) -> tuple[int, ...]:
+        """Spark's keys of all buckets and partitions, in one row."""
+        ids, out_ids, _ = spread(plan, outputs, buckets, tasks, self.output.kind == "kafka")
+        return tuple(i for row in (*ids, out_ids) for i in row)
+
+
+def _known(plan: Plan, store: str, wishes: Wishes) -> _There:
+    """What there is; refused where the checkpoint is of another query, or of other topics."""
+    topics = open_topics(store, wishes.broker)
+    name = check_name(plan.query.name, "query")
+    folder = wishes.checkpoint or checkpoint_of(topics.root, name)
+    sink = result_files.described(wishes.output.kind, wishes.output.target) if wishes.output else "topic"
+    known = checkpoint.check_plan(folder, plan.query, sink, store=topics.root)
+    if wishes.broker is not None:
+        others = {*wishes.files, *wishes.frames}
+        reads = (x.source.topic for x in plan.leaves if x.source.name not in others)
+        access.check(topics, name, reads, None if wishes.output else plan.query.sink.topic)
+    if known is not None and ("topics" in known.settings) != (wishes.broker is not None):
+        way = "with --kafka" if wishes.broker is None else "without --kafka"
+        raise BraidError(f"the query {name} has run {way}: its checkpoint knows other topics", f"run it {way} again")
+    if known is not None and wishes.broker is not None:
+        _check_delivery(name, known, wishes.broker)
+    return _There(wishes, topics, name, folder, sink, known)
+
+
+def _spread(
+    plan: Plan, there: _There, watches: Mapping[str, FileWatch], cores: int, one_node: bool, goes_on: bool
+) -> _Spread:
+    """How it is to be spread, by what was asked for, else by the cores."""
+    wishes, topics, known = there.wishes, there.topics, there.known
+    frames = _frames(plan, wishes.frames)
+    partitions = [
+        0 if x.number in frames else 1 if x.source.name in watches else topics.partitions(x.source.topic)
+        for x in plan.leaves
+    ]
+    if known is not None and wishes.broker is not None:  # those that were added since come behind all others
+        then = Counter(topic for topic, _ in known.sources)
+        partitions = [min(n, then[x.source.topic]) for n, x in zip(partitions, plan.leaves, strict=True)]
+    output = wishes.output or _topic(plan, topics, wishes.partitions, known.outputs if known else partitions[0] or 1)
+    run = str(known.settings.get("run")) if known else f"{there.name}-{int(time.time()):08x}{uuid4().hex[:6]}"
+    if output.kind in result_files.KINDS.values():
+        result_files.check(output.target, run, goes_on, wishes.overwrite)
+    few = _keepless(plan) or output.kind == "kafka"
+    tasks = wishes.tasks or (min(cores, output.partitions) if few else cores)
+    if wishes.broker is not None and wishes.broker.exactly_once:
+        check_tasks(tasks, output)
+    buckets = wishes.buckets or _buckets(plan, output.partitions, tasks)
+    if known is None and wishes.tasks is None and not one_node:
+        what = f"{there.name} has {tasks} tasks a stage from now on ({cores} run at once)"
+        wishes.note(f"{what}; --tasks sets another number")
+    return _Spread(output, run, partitions, tasks, buckets)
+
+
+def _compared(plan: Plan, there: _There, made: _Spread, watches: Mapping[str, FileWatch]) -> Document:
+    """What the checkpoint holds from now on: recorded at the first start, compared at all others."""
+    name, folder, output = there.name, there.folder, made.output
+    document = Document(
+        query=name,
+        plan=canonical(plan.query),
+        sql=wording(plan.query),
+        settings=_settings(plan, there, made.run, watches),
+        buckets=made.buckets,
+        outputs=output.partitions,
+        shuffle=made.tasks,
+        bucket_ids=made.ids(plan, output.partitions, made.buckets, made.tasks),
+        sources=sources_of(plan, made.partitions),
+        spark=pyspark.__version__,
+        files=tuple(sorted(watches)),
+        store=whereabouts.identity(there.topics.root, folder),
+    )
+    kept = checkpoint.open_or_create(folder, document, there.wishes.named())
+    if kept.outputs != output.partitions:
+        has = f"the topic {output.target} has {output.partitions} partitions, and had {kept.outputs} when {name} began"
+        hint = f"a query writes into as many as there were, else keys would change theirs; {anew(folder)}"
+        raise QueryRefused(has, hint)
+    if kept.bucket_ids != made.ids(plan, kept.outputs, kept.buckets, kept.shuffle):
+        raise BraidError(f"{folder} spreads its state otherwise than this version of braid", "use the older one again")
+    return kept
+
+
+def _settings(plan: Plan, there: _There, run: str, watches: Mapping[str, FileWatch]) -> dict[str, Any]:
+    """Whatever else gives the query its meaning."""
+    wishes, topics, known = there.wishes, there.topics, there.known
+    settings = {"dialect": plan.query.dialect, "run": run, "order": wishes.order is not None, "sink": there.sink}
+    if plan.query.sink.keeps:
+        settings[checkpoint.KEEPS] = True
+    if plan.in_place:
+        settings[checkpoint.IN_PLACE] = True
+    others = {*watches, *wishes.frames}
+    where = _where(plan, others, wishes.begins)
+    if known is not None:
+        _check_where(there.name, known, where, wishes.begins)
+        settings |= {x: known.settings[x] for x in ("begin", "from") if x in known.settings}
+    elif wishes.broker is not None or where:
+        settings |= {"begin": _begin(plan, topics, others, where)} | ({"from": where} if where else {})
+    if wishes.broker is not None:
+        settings |= {"topics": _topics(plan, topics, others, known)}
+        settings |= {} if wishes.broker.exactly_once else {"delivery": AT_LEAST_ONCE}
+    return settings
+
+
+def _opened(
+    plan: Plan, there: _There, made: _Spread, kept: Document, watches: Mapping[str, FileWatch], one_node: bool
+) -> Job:
+    """The job. From here on the sink's topic is there, and files are read."""
+    wishes, topics, output = there.wishes, there.topics, made.output
+    if output.kind in ("topic", "kafka") and not topics.exists(output.target):
+        topics.create(output.target, output.partitions, plan.query.sink.kind == "table")
+    if wishes.broker is not None and output.kind == "kafka":
+        takes = access.takes(wishes.broker, output.target)
+        output = replace(output, takes=takes, letters=_letters(topics, wishes.broker))
+    for watch in watches.values():
+        watch.begin()
+    frames = _frames(plan, wishes.frames)
+    return _job(
+        plan,
+        topics.root,
+        made.run,
+        output,
+        kept.buckets,
+        kept.shuffle,
+        ranks=ranks_of(plan, made.partitions, kept.sources, len(frames)),
+        fingerprint=kept.fingerprint,
+        checkpoint=os.path.abspath(there.folder),
+        wire=own_folder(os.path.join("wire", made.run)) if one_node else None,
+        reading=wishes.reading,
+        files={x.number: watches[x.source.name].read_as(x.source) for x in plan.leaves if x.source.name in watches},
+        frames=frames,
+        order=wishes.order,
+        broker=wishes.broker,
+        topics=kept.settings.get("topics", {}),
+        begin={x: whole(n, "an offset") for x, n in members(kept.settings.get("begin", {})).items()},
+    )
+
+
+def loose(
+    plan: Plan,
+    store: str,
+    tasks: int,
+    names: Collection[str],
+    broker: Broker | None = None,
+    begins: Begins = UNASKED,
+) -> Job:
+    """A job whose checkpoint is the user's: nothing is recorded but in Spark's own."""
+    topics = open_topics(store, broker)
+    if broker is not None:
+        access.check(topics, plan.query.name, (), None)
+    frames = _frames(plan, names)
+    partitions = [0 if x.number in frames else topics.partitions(x.source.topic) for x in plan.leaves]
+    run = f"{plan.query.name}-{uuid4().hex[:12]}"
+    buckets = 1 if _keepless(plan) else max(BUCKETS, tasks)  # not recorded: another number loses what is kept
+    return _job(
+        plan,
+        topics.root,
+        run,
+        Output("frame", "", 1),
+        buckets,
+        tasks,
+        ranks=ranks_of(plan, partitions, sources_of(plan, partitions), grows=False),
+        fingerprint=hashlib.sha256(canonical(plan.query).encode()).hexdigest()[:16],
+        cache=own_folder(os.path.join("state", run)),
+        frames=frames,
+        broker=broker,
+        topics=_topics(plan, topics, names, None) if broker is not None else {},
+        begin=_begin(plan, topics, names, _where(plan, names, begins)),
+    )
+
+
+def _letters(topics: Topics, broker: Broker) -> Letters | None:
+    """The topic of dead letters, which is there afterwards."""
+    name = broker.dead_letters
+    if name is None:
+        return None
+    if not topics.exists(name):
+        topics.create(name)
+    return Letters(name, topics.partitions(name), access.takes(broker, name, letters=True))
+
+
+def _check_delivery(name: str, known: Document, broker: Broker) -> None:
+    """A query keeps its delivery: the markers of one that wrote without transactions are not where it is."""
+    if ("delivery" in known.settings) == broker.exactly_once:
+        way = "with --at-least-once" if broker.exactly_once else "without --at-least-once"
+        raise BraidError(f"the query {name} has run {way}", f"run it {way} again, or braid reset {name} before it")
+
+
+def _topics(plan: Plan, topics: Topics, files: Collection[str], known: Document | None) -> dict[str, str]:
+    """What tells the topics that are read from later ones of their names; another one is refused."""
+    read = {x.source.topic for x in plan.leaves if x.source.name not in files}
+    now = {name: topics.identity(name) for name in sorted(read)}
+    then = now if known is None else members(known.settings["topics"])
+    for name in now.keys() & then.keys():
+        if now[name] != then[name]:
+            raise BraidError(
+                f"the topic {name} was deleted and made anew since the query {plan.query.name} read it",
+                f"braid reset {plan.query.name} lets the query begin again with the topic that is there",
+            )
+    return now
+
+
+def _where(plan: Plan, files: Collection[str], begins: Begins) -> dict[str, Where]:
+    """Where the leaves begin that do not begin at what is there first."""
+    wanted = {
+        str(x.number): begins.of(x.source.topic, x.source.kind == "stream", x.source.begin)
+        for x in plan.leaves
+        if x.source.name not in files
+    }
+    return {leaf: where for leaf, where in wanted.items() if where != "earliest"}
+
+
+def _check_where(name: str, known: Document, where: Mapping[str, Where], begins: Begins) -> None:
+    """A query that has begun somewhere does not begin elsewhere."""
+    asked = begins.streams is not None or begins.topics
+    if asked and json.loads(json.dumps(where)) != known.settings.get("from", {}):
+        raise BraidError(f"the query {name} has begun elsewhere", f"leave --from out, or braid reset {name} before it")
+
+
+def _begin(plan: Plan, topics: Topics, files: Collection[str], where: Mapping[str, Where]) -> dict[str, int]:
+    """The offset at which each partition is begun. Leaves over one topic begin at the same."""
+    found: dict[tuple[str, Where], list[int]] = {}
+    for leaf in plan.leaves:
+        which = leaf.source.topic, where.get(str(leaf.number), "earliest")
+        if leaf.source.name not in files and which not in found:
+            found[which] = offsets_of(topics, *which)
+    return {
+        f"{leaf.number}/{p}": offset
+        for leaf in plan.leaves
+        if leaf.source.name not in files
+        for p, offset in enumerate(found[leaf.source.topic, where.get(str(leaf.number), "earliest")])
+    }
+
+
+def _job(plan: Plan, store: str, run: str, output: Output, buckets: int, tasks: int, **more: Any) -> Job:
+    ids, out_ids, gathered = spread(plan, output.partitions, buckets, tasks, output.kind == "kafka")
+    name, ranged = plan.query.name, -(-tasks // output.partitions) * output.partitions
+    range_ids = bucket_ids(ranged, ranged, tasks) if gathered and output.kind == "topic" else ()
+    return Job(plan, name, run, store, output, buckets, tasks, ids, out_ids, gathered, range_ids=range_ids, **more)
+
+
+def _frames(plan: Plan, names: Collection[str]) -> frozenset[int]:
+    return frozenset(leaf.number for leaf in plan.leaves if leaf.source.name in names)
+
+
+def _topic(plan: Plan, topics: Topics, wanted: int | None, source: int) -> Output:
+    """The sink's topic as it is, or will be: with the partitions asked for, declared, or of the left source."""
+    sink = plan.query.sink
+    there = topics.exists(sink.topic)
+    have = topics.partitions(sink.topic) if there else wanted or sink.partitions or source
+    if wanted is not None and have != wanted:
+        raise BraidError(f"the topic {sink.topic} has {have} partitions, not {wanted}", "partitions are for ever")
+    return Output("topic" if topics.dense else "kafka", sink.topic, have)
+
+
+def check_tasks(tasks: int, output: Output) -> None:
+    """Refuses more tasks than a topic in Kafka has partitions: the marker of each stands at a partition of its own."""
+    if output.kind == "kafka" and tasks > output.partitions:
+        has = f"{output.target} in Kafka has {output.partitions} partition{'s' * (output.partitions != 1)}"
+        hint = f"--tasks {output.partitions} at most, or a topic with more partitions"
+        raise BraidError(f"{tasks} tasks a stage were asked for, but {has}", hint)
+
+
+def _keepless(plan: Plan) -> bool:
+    """Whether no stage keeps anything, so that none but the writer's has rows by bucket."""
+    return all(stateless(s) for s in plan.stages)
+
+
+def _buckets(plan: Plan, outputs: int, tasks: int) -> int:
+    """Two a task, so that odd numbers share out, and a multiple of the sink's partitions."""
+    return outputs if _keepless(plan) else outputs * -(-max(BUCKETS, 2 * tasks) // outputs)
