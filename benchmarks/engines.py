@@ -71,11 +71,14 @@ def on_spark(
 ) -> Run:
     """Braid until its input is read. Sources read the files of their name in `data`, or the topics of `store` or of a
     `broker`; results go to the topic `output`, or nowhere."""
+    from braid.sinks.kafka import KafkaSink
+    from braid.sinks.nothing import NoSink
+    from braid.sinks.topic import TopicSink
     from braid.spark.query import start
-    from braid.spark.wishes import Output, Wishes
+    from braid.spark.wishes import Wishes
 
-    kind = "kafka" if broker else "topic"
-    sink = Output(kind, output, sizes.cores) if output else Output("none", "", sizes.cores)
+    to = KafkaSink if broker else TopicSink
+    sink = to(output, sizes.cores) if output else NoSink(partitions=sizes.cores)
     wishes = Wishes(
         files=files_of(plan, data) if data else {}, output=sink, checkpoint=str(folder / "checkpoint"),
         tasks=sizes.cores, limit=limit or sizes.batch, trigger={"availableNow": True}, broker=broker,

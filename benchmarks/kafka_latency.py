@@ -71,12 +71,13 @@ def _case(address: str, partitions: int) -> Case:
 
 
 def _braid(bench: Bench, case: Case, output: str, folder: Path, seconds: float) -> list[float]:
+    from braid.sinks.kafka import KafkaSink
     from braid.spark.query import start
-    from braid.spark.wishes import Output, Wishes
+    from braid.spark.wishes import Wishes
 
     plan, cores = plan_of(case.sql.format(**case.topics)), bench.sizes.cores
     running = start(
-        bench.spark, plan, str(folder), Wishes(output=Output("kafka", output, cores), tasks=cores, broker=bench.broker)
+        bench.spark, plan, str(folder), Wishes(output=KafkaSink(output, cores), tasks=cores, broker=bench.broker)
     )
     try:
         made = _live(bench.address, case, output, cores, seconds, lambda m: m.timestamp()[1])

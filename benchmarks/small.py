@@ -94,13 +94,14 @@ def _latency(spark: Any, folder: Path, sizes: Sizes, report: Report) -> None:
 
 
 def _braid(spark: Any, folder: Path, seconds: float, sizes: Sizes) -> list[float]:
+    from braid.sinks.topic import TopicSink
     from braid.spark.query import start
-    from braid.spark.wishes import Output, Wishes
+    from braid.spark.wishes import Wishes
 
     topics = TopicStore(folder)
     for name, partitions in (("l", 1), ("r", 1), ("o", sizes.cores)):
         topics.create(name, partitions)
-    output = Output("topic", "o", sizes.cores)
+    output = TopicSink("o", sizes.cores)
     running = start(spark, plan_of(TOPICS_SQL), str(folder), Wishes(output=output, tasks=sizes.cores))
     done = [0] * sizes.cores
 

@@ -78,12 +78,13 @@ def _write(folder: Path, name: str, number: int, rows: int, keys: int, begin: in
 
 def _timed(spark: Any, plan: Plan, size: int, folder: Path, sizes: Sizes) -> tuple[tuple[str, ...], float]:
     """Builds state of `size` rows, then runs the small batches."""
+    from braid.sinks.nothing import NoSink
     from braid.spark.query import start
-    from braid.spark.wishes import Output, Wishes
+    from braid.spark.wishes import Wishes
 
     def go(limit: int) -> Any:
         wishes = Wishes(
-            files=files_of(plan, folder), output=Output("none", "", sizes.cores), tasks=sizes.cores, limit=limit,
+            files=files_of(plan, folder), output=NoSink(partitions=sizes.cores), tasks=sizes.cores, limit=limit,
             checkpoint=str(folder / "checkpoint"), trigger={"availableNow": True},
         )  # fmt: skip
         running = start(spark, plan, str(folder / "store"), wishes)

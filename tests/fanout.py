@@ -29,9 +29,9 @@ from braid.operators import matches, pairing
 from braid.operators.arrangement import MemoryRuns
 from braid.plan.keyed import CombiningJoin
 from braid.plan.logical import Filter, Node, Query
+from braid.sinks.topic import TopicSink
 from braid.spark import columns, source, stage, writer
 from braid.spark.job import Job, ranks_of, sources_of, spread
-from braid.spark.wishes import Output
 from braid.stage.bucket import BucketState
 from braid.stage.decode import decode
 from braid.stage.ingest import Chunk
@@ -105,7 +105,7 @@ def job_of(made: Query, store: TopicStore) -> Job:
     store.create("out")
     ids, out_ids, gathered = spread(plan, 1, 1, 1)
     ranks = ranks_of(plan, topics, sources_of(plan, topics))
-    out = Output("topic", "out", 1)
+    out = TopicSink("out", 1, store.root)
     return Job(plan, "OUT", "run", store.root, out, 1, 1, ids, out_ids, gathered, ranks, "")
 
 

@@ -12,11 +12,13 @@ pytest.importorskip("pyspark")
 
 from braid.errors import BraidError
 from braid.lower.lower import lower
+from braid.sinks.kafka import KafkaSink
+from braid.sinks.topic import TopicSink
 from braid.spark.columns import spark_partition
 from braid.spark.conf import workers_python
 from braid.spark.job import ranks_of, sources_of
-from braid.spark.preparing import check_tasks, loose, prepared
-from braid.spark.wishes import Output, Wishes
+from braid.spark.preparing import loose, prepared
+from braid.spark.wishes import Wishes
 from braid.topics import TopicStore
 from histories import query, source, stream_stream
 
@@ -102,10 +104,10 @@ def test_no_number_of_tasks_is_said_where_it_was_asked_for(store: TopicStore) ->
 
 def test_more_tasks_than_partitions_in_kafka_are_refused() -> None:
     """Each has its marker at one of them: a batch ended with a topic that was not there."""
-    check_tasks(2, Output("kafka", "o", 2))
-    check_tasks(3, Output("topic", "o", 2))
+    KafkaSink("o", 2).check_tasks(2)
+    TopicSink("o", 2).check_tasks(3)
     with pytest.raises(BraidError, match="3 tasks a stage were asked for, but o in Kafka has 2 partitions"):
-        check_tasks(3, Output("kafka", "o", 2))
+        KafkaSink("o", 2).check_tasks(3)
 
 
 @pytest.mark.parametrize(("tasks", "buckets"), [(1, 4), (4, 4), (8, 8), (200, 200)])

@@ -28,6 +28,8 @@ from braid.files.watch import Files  # noqa: E402
 from braid.lower.lower import lower  # noqa: E402
 from braid.operators.changes import POS, SUB, in_order  # noqa: E402
 from braid.plan.logical import sources  # noqa: E402
+from braid.sinks.files import FileSink  # noqa: E402
+from braid.sinks.nothing import NoSink  # noqa: E402
 from braid.spark import columns, conf, died, jvm, runs, stage  # noqa: E402
 from braid.spark import query as queries  # noqa: E402
 from braid.spark.columns import bucket_ids, spark_partition  # noqa: E402
@@ -260,10 +262,8 @@ def test_folders_of_files_as_output(spark: Any, tmp_path: Path, kind: str) -> No
     store = TopicStore(tmp_path)
     store.create("a", 1)
     store.append("a", [{"key": i, "value": {"V": "x", "N": i}, "timestamp": i} for i in range(5)])
-    from braid.spark.wishes import Output
-
     folder = tmp_path / "result"
-    run(str(tmp_path), query(source("A", "a")), spark, output=Output(kind, str(folder), 1))
+    run(str(tmp_path), query(source("A", "a")), spark, output=FileSink(str(folder), 1, kind))
     files = list(folder.glob("part-*"))
     read = {"json": pl.read_ndjson, "csv": pl.read_csv, "parquet": pl.read_parquet}[kind]
     (file,) = files
@@ -271,12 +271,10 @@ def test_folders_of_files_as_output(spark: Any, tmp_path: Path, kind: str) -> No
 
 
 def test_no_output_counts_its_rows(spark: Any, tmp_path: Path) -> None:
-    from braid.spark.wishes import Output
-
     store = TopicStore(tmp_path)
     store.create("a", 1)
     store.append("a", [{"key": i, "value": {"V": "x", "N": i}, "timestamp": i} for i in range(5)])
-    done = run(str(tmp_path), query(source("A", "a")), spark, output=Output("none", "", 1))
+    done = run(str(tmp_path), query(source("A", "a")), spark, output=NoSink())
     assert done.progress().rows_out == 5
     assert store.names() == ["a"]
 

@@ -45,3 +45,10 @@ def functions() -> Iterator[tuple[str, int, int]]:
 
 def test_functions_are_short_and_take_few_things() -> None:
     assert [x for x in functions() if (x[1] > 65 or x[2] > 9) and x[0] != DOOR] == []
+
+
+def test_only_the_broker_s_own_files_ask_whether_it_is_one() -> None:
+    """Who writes or reads topics, or fills a sink, cannot tell which it is."""
+    asked = re.compile(r"isinstance\([^)]*KafkaTopics\)|output\.kind|isinstance\([^)]*Sink\)")
+    places = (p for p in SOURCE.rglob("*.py") if asked.search(p.read_text(encoding="utf-8")))
+    assert sorted(str(p.relative_to(SOURCE)) for p in places) == ["sinks/kafka.py", "topics/access.py"]

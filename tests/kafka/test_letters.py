@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from braid.errors import BraidError
-from braid.spark.letters import LETTER, Letters, letters_of
+from braid.sinks.letters import LETTER, Letters, letters_of
 from braid.topics import access
 from braid.topics.access import Takes
 from braid.topics.broker import Broker as Address

@@ -64,11 +64,9 @@ from braid.stage import begun
 from braid.stage.call_order import Placed
 from braid.stage.decode import key_of
 from braid.stage.inputs import Opened
-from braid.topics import traces
 from braid.topics.drops import publish_drops, stage_drops
 from braid.topics.files import check_name
 from braid.topics.interface import Topics
-from braid.topics.kafka import KafkaTopics
 
 
 class StoreTables:
@@ -408,10 +406,7 @@ class StoreWorld:
         known = begun.of(checkpoint, self.store.root)
         if known is not None:
             begun.mark(known)
-            if isinstance(self.store, KafkaTopics):
-                traces.remove(self.store.broker, name, known.run, known.tasks)
-            elif known.writes is not None:
-                self.delete_topic(known.writes)
+            self.store.forget(name, known.run, known.tasks, known.writes)
         shutil.rmtree(os.path.join(self.store.root, "drops", name), ignore_errors=True)
         begun.remove(checkpoint)
 

@@ -30,12 +30,12 @@ from braid.face.asserted import looks_at
 from braid.face.begin import check_read
 from braid.face.catalogue import over
 from braid.face.metrics import MaxDrops
-from braid.files import results as result_files
 from braid.files.input import needs_time, open_files
 from braid.files.listing import look, matches
 from braid.files.watch import Files, watched
 from braid.lower.lower import lower
 from braid.plan.logical import Node, Query, Source, StreamStreamJoin, in_topological_order, sources
+from braid.sinks.named import sink_of
 from braid.spark.wishes import Asked
 from braid.stage import checkpoint
 from braid.stage.inputs import Input
@@ -199,23 +199,18 @@ def _check_sinks(queries: Sequence[Query], request: Request) -> None:
             raise BraidError(
                 f"--sink {name}: {reader.name} reads it, so it must go to a topic", f"leave --sink {name}=… out"
             )
-        if target != "console":
-            folder = os.path.abspath(target)
+        to = sink_of(target)
+        if (folder := to.folder) is not None:
             if folder in folders:
                 raise BraidError(f"--sink {name} and --sink {folders[folder]} name one folder", "give each its own")
             folders[folder] = name
-            part = os.path.join(folder, result_files.part_name(0, 0, result_files.kind_of(target)))
-            source = next((x for x in request.sources if matches(request.sources[x], part)), None)
+            part = to.written_to()
+            source = next((x for x in request.sources if part and matches(request.sources[x], part)), None)
             if source is not None:
                 raise BraidError(
                     f"--sink {name}: --source {source} would read what is written to {target}",
                     "write it to a folder that the pattern of the source does not take in",
                 )
-
-
-def target_of(sink: str) -> tuple[str, str]:
-    """What a --sink names: the kind of output, and its folder."""
-    return ("console", "") if sink == "console" else (result_files.kind_of(sink), os.path.abspath(sink))
 
 
 def _check_times(node: Node, bound: Mapping[str, str]) -> None:
@@ -279,13 +274,13 @@ def compared(
     """What a checkpoint has recorded, and its last batch, where the query goes on from it; refused where it does not,
     or the folder of its --sink is not its own. `sink`: where results go that have none."""
     name = first_match(query.sink.name, request.sinks)
-    kind, target = target_of(request.sinks[name]) if name is not None else (sink, "")
-    to = result_files.described(kind, target)
-    found = checkpoint.check_plan(folder, query, to, prepared.replaced.get(query.name), store.root)
+    to = sink_of(request.sinks[name]) if name is not None else None
+    described = sink if to is None else to.described()
+    found = checkpoint.check_plan(folder, query, described, prepared.replaced.get(query.name), store.root)
     last = checkpoint.last_batch(folder, found) if found is not None else None
-    if target:
+    if to is not None:
         run = str(found.settings.get("run")) if found is not None else None
-        result_files.check(target, run, last is not None, request.asked.overwrite)
+        to.check(run, last is not None, request.asked.overwrite)
     return found, last
 
 

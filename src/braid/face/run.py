@@ -43,11 +43,13 @@ from braid.face.request import (
     checkpoint_of,
     prepare,
     source_files,
-    target_of,
 )
 from braid.face.tabular import print_table
 from braid.plan.logical import Query
-from braid.spark.wishes import Output, Wishes
+from braid.sinks.console import ConsoleSink
+from braid.sinks.interface import Sink
+from braid.sinks.named import sink_of
+from braid.spark.wishes import Wishes
 from braid.topics import whereabouts
 from braid.topics.broker import delivery
 from braid.topics.interface import open_topics
@@ -344,14 +346,13 @@ class _Run:
     def _folder(self, query: Query) -> str:
         return checkpoint_of(query, self.request, self.engine.store)
 
-    def _output(self, query: Query, push: bool) -> Output | None:
+    def _output(self, query: Query, push: bool) -> Sink | None:
         if push:
-            return Output("console", "", 1)
+            return ConsoleSink()
         sink = first_match(query.sink.name, self.request.sinks)
         if sink is None:
             return None
-        kind, target = target_of(self.request.sinks[sink])
-        return Output(kind, target, 1)
+        return sink_of(self.request.sinks[sink])
 
     def _each_in_turn(self) -> None:
         for query in self.prepared.queries:

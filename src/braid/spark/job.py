@@ -17,13 +17,14 @@ from dataclasses import dataclass, field
 from braid.files.input import FileInput
 from braid.lower.physical import Plan, Stage
 from braid.operators.filter import Filter
+from braid.sinks.interface import Sink
 from braid.spark.columns import bucket_ids
-from braid.spark.wishes import Order, Output, Reading
+from braid.spark.wishes import Order, Reading
 from braid.stage.call_order import Ranks, partition_ranks
 from braid.stage.inputs import Input, TopicInput
-from braid.topics import TopicStore
 from braid.topics.broker import Broker
 from braid.topics.interface import Topics, open_topics
+from braid.topics.store import store_of
 
 OF_A_FRAME = 1 << 10  # partitions of one registered DataFrame, at most: part of a position
 
@@ -45,7 +46,7 @@ class Job:
     name: str
     run: str
     store: str
-    output: Output
+    output: Sink
     buckets: int
     tasks: int
     ids: tuple[tuple[int, ...], ...]
@@ -165,12 +166,6 @@ def loads(text: str) -> Job:
     job = pickle.loads(base64.b64decode(text))
     assert isinstance(job, Job)
     return job
-
-
-@functools.lru_cache(maxsize=64)
-def store_of(root: str) -> TopicStore:
-    """A store as this process sees it, with its view of the commits."""
-    return TopicStore(root)
 
 
 def topics_of(job: Job) -> Topics:

@@ -21,16 +21,18 @@ from uuid import uuid4
 import pyspark
 
 from braid.errors import BraidError, QueryRefused, anew
-from braid.files import results as result_files
 from braid.files.watch import FileWatch, watched
 from braid.lower.lower import lower
 from braid.lower.physical import Plan
 from braid.plan.canonical import canonical, wording
+from braid.sinks.interface import Sink
+from braid.sinks.kafka import KafkaSink
+from braid.sinks.nothing import NoSink
+from braid.sinks.topic import TopicSink
 from braid.spark.columns import bucket_ids
 from braid.spark.job import Job, checkpoint_of, ranks_of, sources_of, spread, stateless
-from braid.spark.letters import Letters
 from braid.spark.private import own_folder
-from braid.spark.wishes import Output, Wishes
+from braid.spark.wishes import Wishes
 from braid.stage import checkpoint
 from braid.stage.checkpoint import Document
 from braid.topics import access, check_name, whereabouts
@@ -75,7 +77,7 @@ class _There:
     def lowered(self, plan: Plan) -> Plan:
         """The plan as it runs here: one that has begun goes on as it began."""
         known, output = self.known, self.wishes.output
-        elsewhere = output is not None and output.kind not in ("topic", "kafka")
+        elsewhere = output is not None and not output.is_topic
         if elsewhere or (known is not None and checkpoint.KEEPS not in known.settings):  # or it began without
             plan = plan.unkept()
         if plan.in_place and known is not None and checkpoint.IN_PLACE not in known.settings:
@@ -87,7 +89,7 @@ class _There:
 class _Spread:
     """How a query is spread: `partitions` of its leaves, tasks, buckets; `run`: this life of its checkpoint."""
 
-    output: Output
+    output: Sink
     run: str
     partitions: Sequence[int]
     tasks: int
@@ -95,7 +97,7 @@ class _Spread:
 
     def ids(self, plan: Plan, outputs: int, buckets: int, tasks: int) -> tuple[int, ...]:
         """Spark's keys of all buckets and partitions, in one row."""
-        ids, out_ids, _ = spread(plan, outputs, buckets, tasks, self.output.kind == "kafka")
+        ids, out_ids, _ = spread(plan, outputs, buckets, tasks, self.output.by_bytes)
         return tuple(i for row in (*ids, out_ids) for i in row)
 
 
@@ -104,7 +106,7 @@ def _known(plan: Plan, store: str, wishes: Wishes) -> _There:
     topics = open_topics(store, wishes.broker)
     name = check_name(plan.query.name, "query")
     folder = wishes.checkpoint or checkpoint_of(topics.root, name)
-    sink = result_files.described(wishes.output.kind, wishes.output.target) if wishes.output else "topic"
+    sink = wishes.output.described() if wishes.output else "topic"
     known = checkpoint.check_plan(folder, plan.query, sink, store=topics.root)
     if wishes.broker is not None:
         others = {*wishes.files, *wishes.frames}
@@ -133,12 +135,11 @@ def _spread(
         partitions = [min(n, then[x.source.topic]) for n, x in zip(partitions, plan.leaves, strict=True)]
     output = wishes.output or _topic(plan, topics, wishes.partitions, known.outputs if known else partitions[0] or 1)
     run = str(known.settings.get("run")) if known else f"{there.name}-{int(time.time()):08x}{uuid4().hex[:6]}"
-    if output.kind in result_files.KINDS.values():
-        result_files.check(output.target, run, goes_on, wishes.overwrite)
-    few = _keepless(plan) or output.kind == "kafka"
+    output.check(run if known else None, goes_on, wishes.overwrite)
+    few = _keepless(plan) or output.by_bytes
     tasks = wishes.tasks or (min(cores, output.partitions) if few else cores)
     if wishes.broker is not None and wishes.broker.exactly_once:
-        check_tasks(tasks, output)
+        output.check_tasks(tasks)
     buckets = wishes.buckets or _buckets(plan, output.partitions, tasks)
     if known is None and wishes.tasks is None and not one_node:
         what = f"{there.name} has {tasks} tasks a stage from now on ({cores} run at once)"
@@ -198,12 +199,8 @@ def _opened(
     plan: Plan, there: _There, made: _Spread, kept: Document, watches: Mapping[str, FileWatch], one_node: bool
 ) -> Job:
     """The job. From here on the sink's topic is there, and files are read."""
-    wishes, topics, output = there.wishes, there.topics, made.output
-    if output.kind in ("topic", "kafka") and not topics.exists(output.target):
-        topics.create(output.target, output.partitions, plan.query.sink.kind == "table")
-    if wishes.broker is not None and output.kind == "kafka":
-        takes = access.takes(wishes.broker, output.target)
-        output = replace(output, takes=takes, letters=_letters(topics, wishes.broker))
+    wishes, topics, read = there.wishes, there.topics, kept.settings.get("topics", {})
+    output = made.output.opened(topics, plan.query.sink.kind == "table", read)
     for watch in watches.values():
         watch.begin()
     frames = _frames(plan, wishes.frames)
@@ -223,7 +220,7 @@ def _opened(
         frames=frames,
         order=wishes.order,
         broker=wishes.broker,
-        topics=kept.settings.get("topics", {}),
+        topics=read,
         begin={x: whole(n, "an offset") for x, n in members(kept.settings.get("begin", {})).items()},
     )
 
@@ -248,7 +245,7 @@ def loose(
         plan,
         topics.root,
         run,
-        Output("frame", "", 1),
+        NoSink(),
         buckets,
         tasks,
         ranks=ranks_of(plan, partitions, sources_of(plan, partitions), grows=False),
@@ -259,16 +256,6 @@ def loose(
         topics=_topics(plan, topics, names, None) if broker is not None else {},
         begin=_begin(plan, topics, names, _where(plan, names, begins)),
     )
-
-
-def _letters(topics: Topics, broker: Broker) -> Letters | None:
-    """The topic of dead letters, which is there afterwards."""
-    name = broker.dead_letters
-    if name is None:
-        return None
-    if not topics.exists(name):
-        topics.create(name)
-    return Letters(name, topics.partitions(name), access.takes(broker, name, letters=True))
 
 
 def _check_delivery(name: str, known: Document, broker: Broker) -> None:
@@ -324,10 +311,10 @@ def _begin(plan: Plan, topics: Topics, files: Collection[str], where: Mapping[st
     }
 
 
-def _job(plan: Plan, store: str, run: str, output: Output, buckets: int, tasks: int, **more: Any) -> Job:
-    ids, out_ids, gathered = spread(plan, output.partitions, buckets, tasks, output.kind == "kafka")
+def _job(plan: Plan, store: str, run: str, output: Sink, buckets: int, tasks: int, **more: Any) -> Job:
+    ids, out_ids, gathered = spread(plan, output.partitions, buckets, tasks, output.by_bytes)
     name, ranged = plan.query.name, -(-tasks // output.partitions) * output.partitions
-    range_ids = bucket_ids(ranged, ranged, tasks) if gathered and output.kind == "topic" else ()
+    range_ids = bucket_ids(ranged, ranged, tasks) if gathered and output.ranged else ()
     return Job(plan, name, run, store, output, buckets, tasks, ids, out_ids, gathered, range_ids=range_ids, **more)
 
 
@@ -335,22 +322,14 @@ def _frames(plan: Plan, names: Collection[str]) -> frozenset[int]:
     return frozenset(leaf.number for leaf in plan.leaves if leaf.source.name in names)
 
 
-def _topic(plan: Plan, topics: Topics, wanted: int | None, source: int) -> Output:
+def _topic(plan: Plan, topics: Topics, wanted: int | None, source: int) -> Sink:
     """The sink's topic as it is, or will be: with the partitions asked for, declared, or of the left source."""
     sink = plan.query.sink
     there = topics.exists(sink.topic)
     have = topics.partitions(sink.topic) if there else wanted or sink.partitions or source
     if wanted is not None and have != wanted:
         raise BraidError(f"the topic {sink.topic} has {have} partitions, not {wanted}", "partitions are for ever")
-    return Output("topic" if topics.dense else "kafka", sink.topic, have)
-
-
-def check_tasks(tasks: int, output: Output) -> None:
-    """Refuses more tasks than a topic in Kafka has partitions: the marker of each stands at a partition of its own."""
-    if output.kind == "kafka" and tasks > output.partitions:
-        has = f"{output.target} in Kafka has {output.partitions} partition{'s' * (output.partitions != 1)}"
-        hint = f"--tasks {output.partitions} at most, or a topic with more partitions"
-        raise BraidError(f"{tasks} tasks a stage were asked for, but {has}", hint)
+    return TopicSink(sink.topic, have) if topics.dense else KafkaSink(sink.topic, have)
 
 
 def _keepless(plan: Plan) -> bool:

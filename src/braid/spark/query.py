@@ -23,7 +23,6 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame, SparkSession
 
 from braid.errors import BraidError
-from braid.files import results as result_files
 from braid.files.watch import EVERY, FileWatch, Note, read_all, some_file_of_each
 from braid.lower.physical import Plan
 from braid.spark import columns, executors, figures, writer
@@ -31,7 +30,7 @@ from braid.spark import job as jobs
 from braid.spark.conf import on_one_node, settings_of_a_query
 from braid.spark.died import HINT, advice, of_spark, reason, was_away
 from braid.spark.group import Group
-from braid.spark.job import Job, exchanges, inputs_of, topics_of
+from braid.spark.job import Job, exchanges, inputs_of
 from braid.spark.pipeline import collected, read, through, written
 from braid.spark.preparing import prepared
 from braid.spark.wishes import NOTHING, Wishes
@@ -41,7 +40,7 @@ from braid.stage.inputs import TopicInput
 from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, add_up, measured
 from braid.stage.run_files import FileRuns
 from braid.stage.waiting import Waiting, waiting
-from braid.topics import access, clean_staging
+from braid.topics import access
 from braid.topics.broker import PATIENCE, BrokerAway, patiently
 from braid.topics.drops import clean_drops, read_drops
 
@@ -254,8 +253,7 @@ class RunningQuery:
         return {f"{leaf}/{p}": end for leaf, found in ends.items() for p, end in enumerate(found)}
 
     def _settle(self) -> None:
-        if self.job.output.kind == "kafka":
-            topics_of(self.job).settle(self.job.output.target)
+        self.job.output.settle()
 
     def exception(self) -> BraidError | None:
         """Why the query died."""
@@ -440,8 +438,8 @@ def start(spark: SparkSession, plan: Plan, store: str, wishes: Wishes = NOTHING)
         access.check_speculation(context.getConf().get("spark.speculation", None))
     alone = on_one_node(context.master)
     shared = {os.path.abspath(x) for x in (store, os.path.dirname(os.path.abspath(wishes.checkpoint or store)))}
-    if wishes.output is not None and wishes.output.kind in result_files.KINDS.values():
-        shared.add(os.path.dirname(os.path.abspath(wishes.output.target)))
+    if wishes.output is not None and wishes.output.folder is not None:
+        shared.add(os.path.dirname(wishes.output.folder))
     inputs = () if alone else some_file_of_each(wishes.files)
     needs = executors.Needs(sorted(shared), inputs)
     cores = context.defaultParallelism if alone else executors.ready(spark, needs, wishes.note)
@@ -449,10 +447,7 @@ def start(spark: SparkSession, plan: Plan, store: str, wishes: Wishes = NOTHING)
     text = jobs.dumps(job)
 
     def begin(running: RunningQuery) -> Any:
-        if job.output.kind == "topic":
-            clean_staging(jobs.store_of(job.store).topic(job.output.target), job.run)
-        elif job.output.kind not in ("kafka", "console", "none"):
-            result_files.claim(job.output.target, job.run)
+        job.output.claim(job.run)
         clean_drops(job.store, job.name)
         columns.clear_abandoned(job.wire)
         with settings_of_a_query(spark, job.tasks):

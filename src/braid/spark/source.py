@@ -36,7 +36,7 @@ from braid.lower.physical import Leaf
 from braid.operators.changes import NEVER
 from braid.spark import columns, figures
 from braid.spark.columns import Blob
-from braid.spark.job import Job, inputs_of, loads, store_of
+from braid.spark.job import Job, inputs_of, loads
 from braid.stage import measured
 from braid.stage.call_order import (
     Moment,
@@ -56,6 +56,7 @@ from braid.stage.measured import SOURCE, Piece
 from braid.stage.wire import derived, slim_steps, split
 from braid.timing import spent
 from braid.topics.broker import patiently
+from braid.topics.store import store_of
 
 
 @dataclass(slots=True)

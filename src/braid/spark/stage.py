@@ -29,17 +29,16 @@ from braid.operators.changes import HASH, POS, POS_TYPE, SUB
 from braid.operators.pairing import piece_rows, pieces
 from braid.spark import columns, figures
 from braid.spark.columns import Blob
-from braid.spark.job import Job, fused, loads, stateless, topics_of
+from braid.spark.job import Job, fused, loads, stateless
 from braid.spark.runs import MapState, StoreRuns
 from braid.stage import state_file
 from braid.stage.bucket import BucketState, Keepless, Outcome, in_turn, run_stage, whole_epochs
-from braid.stage.emit import merged, partition_of, projected, wire_keys
+from braid.stage.emit import merged, projected
 from braid.stage.kept import Keeper, keeper
 from braid.stage.measured import Piece
 from braid.stage.run_files import FileRuns, run_prefix
 from braid.stage.wire import Exchanging, full, full_steps, parted, split
 from braid.timing import spent
-from braid.topics.transactions import untaken
 
 FEW = 4  # pieces of a bucket that are opened at once
 SPILL = 64 << 20  # packed bytes
@@ -407,10 +406,9 @@ def _for_writers(
     those of each."""
     if not rows.height:
         return
-    if job.output.kind == "kafka" and job.output.partitions > 1:
+    if job.output.by_bytes and job.output.partitions > 1:
         count = job.output.partitions
-        keys = wire_keys(job.plan.query.sink, rows, topics_of(job).registry)
-        for partition, part in parted(rows, partition_of(keys, rows, count), count):
+        for partition, part in parted(rows, job.output.partition_of(rows, job.plan.query.sink), count):
             yield bucket * count + partition, job.out_ids[partition], part
         return
     if bounds is None:
@@ -450,8 +448,7 @@ def _rows_out(
     """The stage's rows as blobs, piece by piece; what is lost on the way is told to `outcome`. `bounds`: of the ranges
     that writers write."""
     if stage.exchange is None:
-        key, takes = job.after(stage, bucket), job.output.takes
-        why = None if takes is None else functools.partial(untaken, early=takes.early)
+        key, why = job.after(stage, bucket), job.output.untaken()
         for piece, frame in enumerate(_in_parts(outcome.frames)):
             with spent("project"):
                 out, lost = projected(job.plan, frame, why)

@@ -17,9 +17,8 @@ from braid.topics.begin import UNASKED, Begins
 from braid.topics.broker import Broker
 
 if TYPE_CHECKING:
+    from braid.sinks.interface import Sink
     from braid.spark.dataframes import Registered
-    from braid.spark.letters import Letters
-    from braid.topics.access import Takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +32,6 @@ class Order:
     hops: int
     size: int | None
     since: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """The sink: a topic of the store (`topic`) or of a broker (`kafka`), a folder of files, the console, or nothing
-    (`none`). `takes`: what records the topic of a broker takes; `letters`: where drops go, too."""
-
-    kind: str
-    target: str
-    partitions: int
-    takes: Takes | None = None
-    letters: Letters | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +71,7 @@ class Wishes(Asked):
     `note` is told what a user should know."""
 
     checkpoint: str | None = None
-    output: Output | None = None
+    output: Sink | None = None
     partitions: int | None = None
     buckets: int | None = None
     files: Mapping[str, Files] = field(default_factory=dict)

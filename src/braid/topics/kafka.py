@@ -58,7 +58,7 @@ from braid.topics.envelope import RAW
 from braid.topics.files import check_name, store_root
 from braid.topics.registries import opened
 from braid.topics.store import frame_of
-from braid.topics.traces import once
+from braid.topics.traces import once, remove
 from braid.topics.transactions import writing
 from braid.types import is_time
 
@@ -211,6 +211,9 @@ class KafkaTopics:
         ends = self.end_offsets(name)
         found = self._offsets(name, "for_timestamp", time)
         return [end if at < 0 else min(at, end) for at, end in zip(found, ends, strict=True)]
+
+    def forget(self, query: str, run: str, tasks: int, writes: str | None) -> None:
+        remove(self.broker, query, run, tasks)
 
     def settle(self, name: str) -> None:
         """A broker says that a transaction is committed a little before its records can be read. One that has gone away

@@ -12,6 +12,7 @@ import os
 import shutil
 import threading
 from collections.abc import Container, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -146,6 +147,10 @@ class TopicStore:
         topic = self.topic(name)
         commit.adopt(topic)
         return topic.ends()
+
+    def forget(self, query: str, run: str, tasks: int, writes: str | None) -> None:
+        if writes is not None and self.exists(writes):
+            self.delete(writes)
 
     def settle(self, name: str) -> None:
         """All that was written can be read."""
@@ -301,3 +306,9 @@ def json_of(x: Any) -> str | None:
     except UnicodeEncodeError:
         return json.dumps(x, separators=(",", ":"), allow_nan=False)
     return text
+
+
+@lru_cache(maxsize=64)
+def store_of(root: str) -> TopicStore:
+    """A store as this process sees it, with its view of the commits."""
+    return TopicStore(root)

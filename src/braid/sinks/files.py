@@ -1,0 +1,95 @@
+"""A folder of files: CSV, JSON lines or Parquet, by the end of its name.
+
+In: rows in order. Out: one file a task and batch: columns of key and value by name, `_rowtime`, and `_op` where rows
+can be taken back.
+Rule: files are written in a hidden folder, and get their names when the batch is published (`files/results.py`). A
+folder belongs to one run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+import polars as pl
+
+from braid.files import results
+from braid.files.values import csv_field, json_lines
+from braid.sinks.interface import Batch, Part, Sink
+from braid.sinks.rows import named
+from braid.stage.wire import bucket_of
+from braid.types import Column, Scalar
+
+
+@dataclass(frozen=True)
+class FileSink(Sink):
+    """`format`: `csv`, `json` or `parquet`."""
+
+    format: str = "json"
+
+    @staticmethod
+    def of(text: str) -> FileSink:
+        return FileSink(os.path.abspath(text), 1, results.kind_of(text))
+
+    def described(self) -> str:
+        return results.described(self.format, self.target)
+
+    @property
+    def folder(self) -> str:
+        return self.target
+
+    def written_to(self) -> str:
+        return os.path.join(self.target, results.part_name(0, 0, self.format))
+
+    def check(self, run: str | None, goes_on: bool, overwrite: bool) -> None:
+        results.check(self.target, run, goes_on, overwrite)
+
+    def claim(self, run: str) -> None:
+        results.claim(self.target, run)
+
+    def task(self, part: Part) -> _Outputs:
+        return _Outputs(self, part)
+
+    def publish(self, batch: Batch, staged: Sequence[str]) -> None:
+        results.publish(self.target, batch.run, batch.number, [json.loads(doc)["file"] for doc in staged])
+
+
+class _Outputs:
+    def __init__(self, sink: FileSink, part: Part) -> None:
+        self._sink, self._part = sink, part
+        self._frames: list[pl.DataFrame] = []
+        self._number = -1
+
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> None:
+        if self._number < 0 and frame.height:
+            self._number = int(bucket_of(frame.head(1), self._sink.partitions)[0])
+        self._frames.append(named(self._part.columns, frame))
+
+    def close(self, drops: pl.DataFrame) -> Iterator[str]:
+        frame, columns = pl.concat(self._frames), self._part.columns
+        folder = os.path.join(self._sink.target, results.STAGING)
+        os.makedirs(folder, exist_ok=True)
+        final = results.part_name(self._part.batch.number, self._number, self._sink.format)
+        name = f"{final}~{uuid4().hex[:8]}"  # of this attempt only
+        types = {o.name: o.expr.type for o in (*columns.key, *columns.values)}
+        types |= {"_rowtime": Scalar.BIGINT, "_op": Scalar.VARCHAR}
+        made = [Column(n, types[n]) for n in frame.columns]
+        _written(frame, made, self._sink.format, os.path.join(folder, name))
+        yield json.dumps({"rows": frame.height, "file": name})
+
+    def abort(self) -> None:
+        self._frames.clear()
+
+
+def _written(frame: pl.DataFrame, columns: Sequence[Column], format: str, path: str) -> None:
+    match format:
+        case "csv":
+            pl.DataFrame([csv_field(frame[c.name], c.type).alias(c.name) for c in columns]).write_csv(path)
+        case "parquet":
+            frame.write_parquet(path)
+        case _:
+            with open(path, "w", encoding="utf-8") as f:
+                f.writelines(f"{line}\n" for line in json_lines(frame, columns).to_list())

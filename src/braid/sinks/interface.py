@@ -1,0 +1,119 @@
+"""A sink, as whoever runs a query sees it.
+
+In: a query that starts, rows of its batches, what tasks have written of a batch. Out: rows that can be seen elsewhere.
+Rule: a sink is a value that travels to every task. It is given who writes (the query, its run, the batch, the digest of
+what the batch reads) and never looks at a checkpoint. A batch is seen whole or not at all, and once: what a task that
+is done again or was given up leaves behind is never seen, and publishing a batch again changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import polars as pl
+
+from braid.plan import logical
+from braid.topics.interface import Topics
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Who writes. `run`: one life of the query's checkpoint; `digest`: of the offsets that the batch reads."""
+
+    query: str
+    run: str
+    number: int
+    digest: Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one task writes of a batch. `columns`: the sink of the plan, whose columns the rows have."""
+
+    batch: Batch
+    task: int
+    columns: logical.Sink
+
+
+class Outputs(Protocol):
+    """What a task writes of a batch: frames of typed rows, in order; `places`: those of an explicit order; `at`: the
+    number of the range of positions, of those that tasks share. It gives rows that cannot be written, as drops."""
+
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> pl.DataFrame | None: ...
+
+    def close(self, drops: pl.DataFrame) -> Iterator[str]:
+        """What was written, as documents for `Sink.publish`. `drops`: those of the batch, with their places."""
+        ...
+
+    def abort(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Sink:
+    """`target`: the topic, the folder; `partitions`: of the output, each written in order.
+
+    `is_topic`: others may read the topic, and ask for the rows that stand. `by_bytes`: a row's partition follows from
+    the bytes of its key, not from its bucket; then `partition_of` tells it. `ranged`: several tasks may write a
+    partition, each a range of positions. `always`: a batch without rows is written, too.
+    """
+
+    target: str = ""
+    partitions: int = 1
+
+    is_topic: ClassVar[bool] = False
+    by_bytes: ClassVar[bool] = False
+    ranged: ClassVar[bool] = False
+    always: ClassVar[bool] = False
+
+    # ---------------------------------------------------------- before a start
+
+    def described(self) -> str:
+        """Where results go, as a checkpoint records it."""
+        return "topic"
+
+    @property
+    def folder(self) -> str | None:
+        """The folder that it fills, which all workers must see."""
+        return None
+
+    def written_to(self) -> str | None:
+        """A file that it may write: no source may read it."""
+        return None
+
+    def check(self, run: str | None, goes_on: bool, overwrite: bool) -> None:
+        """Refuses what is not this run's (None: one that begins now) to write. `goes_on`: it has written before."""
+
+    def check_tasks(self, tasks: int) -> None:
+        """Refuses more tasks than can mark, exactly once, what they have written."""
+
+    def opened(self, topics: Topics, table: bool, read: Mapping[str, str]) -> Sink:
+        """The same, ready to be written: what it fills is there. `table`: rows are changes of one. `read`: the topics
+        that the query reads, with their identities."""
+        return self
+
+    # -------------------------------------------------------------- at a start
+
+    def claim(self, run: str) -> None:
+        """Makes it this run's, and clears away what dead tasks of it have left."""
+
+    # ---------------------------------------------------------------- in tasks
+
+    def partition_of(self, rows: pl.DataFrame, columns: logical.Sink) -> pl.Series:
+        raise NotImplementedError
+
+    def untaken(self) -> Callable[[pl.Series], pl.Series] | None:
+        """What tells of times why a record with them is not taken, where it is not."""
+        return None
+
+    def task(self, part: Part) -> Outputs:
+        raise NotImplementedError
+
+    # -------------------------------------------------------------- each batch
+
+    def publish(self, batch: Batch, staged: Sequence[str]) -> None:
+        """What tasks have written becomes visible: the driver's part."""
+
+    def settle(self) -> None:
+        """Waits, but not for long, until all that was written can be read."""

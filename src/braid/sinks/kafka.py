@@ -1,0 +1,154 @@
+"""A topic of a broker.
+
+In: rows in order, drops. Out: records of the result's topic; rows that the topic does not take, as drops; letters.
+Rule: whether a topic takes a record follows from the record's own bytes, uncompressed, and costs no other record. A
+task's records and its marker are one transaction; when all tasks have committed, the driver has nothing left to do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import polars as pl
+
+from braid.errors import BraidError
+from braid.plan import logical
+from braid.records.wire import to_bytes, with_windows
+from braid.sinks.interface import Part, Sink
+from braid.sinks.letters import Letters, letters_of
+from braid.stage import emit
+from braid.stage.drops import drops_of, too_large
+from braid.timing import spent
+from braid.topics import access
+from braid.topics.access import Takes
+from braid.topics.broker import Broker
+from braid.topics.interface import Topics
+from braid.topics.kafka import KafkaTopics
+from braid.topics.transactions import sizes_of, untaken, writing
+
+NO_KEY = "null key"
+
+
+@dataclass(frozen=True)
+class KafkaSink(Sink):
+    """`takes`: what records the topic takes; `letters`: where drops go, too; `read`: the topics that the query reads,
+    with their identities."""
+
+    broker: Broker | None = None
+    root: str = ""
+    takes: Takes | None = None
+    letters: Letters | None = None
+    read: Mapping[str, str] = field(default_factory=dict)
+
+    is_topic = True
+    by_bytes = True
+    always = True  # a batch without rows is marked, too
+
+    def check_tasks(self, tasks: int) -> None:
+        """The marker of each task stands at a partition of its own."""
+        if tasks > self.partitions:
+            has = f"{self.target} in Kafka has {self.partitions} partition{'s' * (self.partitions != 1)}"
+            hint = f"--tasks {self.partitions} at most, or a topic with more partitions"
+            raise BraidError(f"{tasks} tasks a stage were asked for, but {has}", hint)
+
+    def opened(self, topics: Topics, table: bool, read: Mapping[str, str]) -> KafkaSink:
+        assert isinstance(topics, KafkaTopics)
+        broker = topics.broker
+        if not topics.exists(self.target):
+            topics.create(self.target, self.partitions, table)
+        takes, letters = access.takes(broker, self.target), _letters(topics, broker)
+        return replace(self, broker=broker, root=topics.root, takes=takes, letters=letters, read=read)
+
+    @property
+    def topics(self) -> KafkaTopics:
+        assert self.broker is not None
+        return KafkaTopics(self.root, self.broker, self.read)
+
+    def partition_of(self, rows: pl.DataFrame, columns: logical.Sink) -> pl.Series:
+        keys = emit.wire_keys(columns, rows, self.topics.registry)
+        return emit.partition_of(keys, rows, self.partitions)
+
+    def untaken(self) -> Callable[[pl.Series], pl.Series] | None:
+        return None if self.takes is None else partial(untaken, early=self.takes.early)
+
+    def task(self, part: Part) -> _Outputs:
+        return _Outputs(self, part)
+
+    def settle(self) -> None:
+        self.topics.settle(self.target)
+
+
+def _letters(topics: Topics, broker: Broker) -> Letters | None:
+    """The topic of dead letters, which is there afterwards."""
+    name = broker.dead_letters
+    if name is None:
+        return None
+    if not topics.exists(name):
+        topics.create(name)
+    return Letters(name, topics.partitions(name), access.takes(broker, name, letters=True))
+
+
+class _Outputs:
+    """One transaction, committed when the task is done."""
+
+    def __init__(self, sink: KafkaSink, part: Part) -> None:
+        assert sink.broker is not None and sink.takes is not None
+        self._sink, self._part, self._takes = sink, part, sink.takes
+        self._how, self._topic = emit.wires_of(part.columns), sink.target
+        sizes = {self._topic: self._takes.largest}
+        if sink.letters is not None:
+            sizes[sink.letters.topic] = sink.letters.takes.largest
+        of = part.batch
+        self._writing = writing(sink.broker, sizes, of.run, part.task, of.number, of.digest())
+
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> pl.DataFrame | None:
+        if not frame.height:
+            return None
+        count = self._sink.partitions
+        with spent("encode"):
+            records = emit.written(self._part.columns, frame, count, self._sink.topics.registry)
+            keys, values = to_bytes(records["key"], self._how.key), to_bytes(records["value"], self._how.value)
+            parts = emit.partition_of(keys, frame, count)
+            made = pl.DataFrame(
+                {
+                    "partition": parts,
+                    "key": with_windows(keys, records["window"], self._how.window),
+                    "value": values,
+                    "time": records["timestamp"],
+                    "headers": records["headers"],
+                }
+            )
+            sizes = sizes_of(made)
+            keyless = made["key"].is_null() & self._takes.keyed
+            large = (sizes > self._takes.largest) & ~keyless
+        lost = [
+            *self._without_key(frame.filter(keyless)),
+            *self._too_large(frame.filter(large), records["key"].filter(large), sizes.filter(large)),
+        ]
+        good = made.filter(~(keyless | large)) if lost else made
+        self._writing.write(self._topic, *good.get_columns())
+        return pl.concat(lost) if lost else None
+
+    def _without_key(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        if rows.height:
+            why = f"{self._topic} is compacted: it takes no record without a key"
+            names = {f"v{i}": o.name for i, o in enumerate(self._part.columns.values)}
+            yield drops_of(rows.rename(names), NO_KEY, "write", (), pl.repeat(why, rows.height, eager=True))
+
+    def _too_large(self, rows: pl.DataFrame, keys: pl.Series, sizes: pl.Series) -> Iterator[pl.DataFrame]:
+        if rows.height:
+            yield too_large(rows, keys, sizes, f"{self._topic} takes {self._takes.largest} (max.message.bytes)")
+
+    def close(self, drops: pl.DataFrame) -> Iterator[str]:
+        to, sink = self._sink.letters, self._sink
+        if to is not None and drops.height and not self._writing.done:
+            made = letters_of(to, self._part.batch.query, sink.topics, [*sink.read], drops)
+            self._writing.write(to.topic, *made.get_columns())
+        self._writing.commit()
+        yield json.dumps({"rows": self._writing.count})
+
+    def abort(self) -> None:
+        self._writing.abort()

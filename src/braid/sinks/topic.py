@@ -1,0 +1,88 @@
+"""A topic of the store.
+
+In: rows in order. Out: staged segments, one for each partition and range of positions; the driver commits them at once.
+Rule: what was staged counts once it is in a commit of the topic, which names query and batch (`topics/commit.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from braid.sinks.interface import Batch, Part, Sink
+from braid.stage.drops import too_large
+from braid.stage.emit import written
+from braid.timing import spent
+from braid.topics import Staged, StageWriter, clean_staging, format_envelope, publish
+from braid.topics.files import LONGEST
+from braid.topics.interface import Topics
+from braid.topics.store import store_of
+
+
+@dataclass(frozen=True)
+class TopicSink(Sink):
+    """`root`: of the store."""
+
+    root: str = ""
+
+    is_topic = True
+    ranged = True
+
+    def opened(self, topics: Topics, table: bool, read: Mapping[str, str]) -> TopicSink:
+        if not topics.exists(self.target):
+            topics.create(self.target, self.partitions, table)
+        return replace(self, root=topics.root)
+
+    def claim(self, run: str) -> None:
+        clean_staging(store_of(self.root).topic(self.target), run)
+
+    def task(self, part: Part) -> _Outputs:
+        return _Outputs(self, part)
+
+    def publish(self, batch: Batch, staged: Sequence[str]) -> None:
+        topic = store_of(self.root).topic(self.target)
+        publish(topic, batch.run, batch.number, [Staged.from_json(doc) for doc in staged])
+
+
+class _Outputs:
+    """Staged segments of a topic, one per output partition and range."""
+
+    def __init__(self, sink: TopicSink, part: Part) -> None:
+        self._sink, self._part = sink, part
+        self._writers: dict[tuple[int, int], StageWriter] = {}
+
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> pl.DataFrame | None:
+        with spent("encode"):
+            records = written(self._part.columns, frame, self._sink.partitions)
+            lines = format_envelope(*(records[c] for c in ("key", "value", "timestamp", "headers", "window")))
+            sizes = lines.str.len_bytes() + 1
+            large, lost = sizes > LONGEST, None
+        if large.any():
+            holds = f"a topic of the store takes {LONGEST}"
+            lost = too_large(frame.filter(large), records["key"].filter(large), sizes.filter(large), holds)
+            records, lines = records.filter(~large), lines.filter(~large)
+            places = None if places is None else places.filter(~large)
+        made = pl.DataFrame({"partition": records["partition"], "line": lines, "timestamp": records["timestamp"]})
+        if places is not None:
+            made = made.hstack(places)
+        parts = made.partition_by("partition", as_dict=True, maintain_order=True)
+        for (partition,), part in parts.items():
+            positions = part.select(places.columns) if places is not None else None
+            self._writer(int(partition), at).write(part["line"], part["timestamp"], positions)
+        return lost
+
+    def _writer(self, partition: int, at: int) -> StageWriter:
+        if (partition, at) not in self._writers:
+            topic, batch = store_of(self._sink.root).topic(self._sink.target), self._part.batch
+            self._writers[partition, at] = StageWriter(topic, batch.run, batch.number, partition, piece=at)
+        return self._writers[partition, at]
+
+    def close(self, drops: pl.DataFrame) -> Iterator[str]:
+        for _, writer in sorted(self._writers.items()):
+            yield writer.close().to_json()
+
+    def abort(self) -> None:
+        for writer in self._writers.values():
+            writer.abort()
