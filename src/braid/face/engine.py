@@ -93,7 +93,7 @@ class Engine:
 
         if self.runs(query.name):
             return self.running[query.name]
-        written = frozenset(r.job.output.target for r in self.running.values())
+        written = frozenset(r.job.output.target for r in self.running.values() if r.job.output.is_topic)
         made = start(
             self._spark(),
             lower(query),

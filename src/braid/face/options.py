@@ -113,14 +113,14 @@ def folder_of(file: str | None) -> str:
 def files_options(command: Decorated) -> Decorated:
     """`--source`, `--sink`, `--overwrite` and `--checkpoint`: what is not a topic of the store, or lies elsewhere."""
     command = click.option(
-        "--overwrite", is_flag=True, help="Replace what another run has left in the folder of a --sink."
+        "--overwrite", is_flag=True, help="Replace what another run has left in a --sink."
     )(command)
     command = click.option(
         "--sink",
         "sinks",
         multiple=True,
-        metavar="NAME=PATH|console",
-        help="Write a result to a folder of files (its name ends in .csv, .parquet or .jsonl), or print it here.",
+        metavar="NAME=PATH|console|postgres:…",
+        help="Write a result to a folder of files (.csv, .parquet or .jsonl), a table of PostgreSQL, or print it here.",
     )(command)
     command = click.option(
         "--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]"

@@ -280,7 +280,7 @@ def compared(
     last = checkpoint.last_batch(folder, found) if found is not None else None
     if to is not None:
         run = str(found.settings.get("run")) if found is not None else None
-        to.check(run, last is not None, request.asked.overwrite)
+        to.check(query.sink, run, last is not None, request.asked.overwrite)
     return found, last
 
 

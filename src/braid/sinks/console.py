@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from braid.plan import logical
 from braid.sinks.interface import Batch, Part, Sink
 from braid.sinks.rows import shown
 
@@ -24,7 +25,7 @@ class ConsoleSink(Sink):
     def task(self, part: Part) -> _Outputs:
         return _Outputs(part)
 
-    def publish(self, batch: Batch, staged: Sequence[str]) -> None:
+    def publish(self, batch: Batch, columns: logical.Sink, staged: Sequence[str]) -> None:
         for doc in staged:
             print(json.loads(doc)["text"], flush=True)
 

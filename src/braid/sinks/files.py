@@ -18,6 +18,8 @@ import polars as pl
 
 from braid.files import results
 from braid.files.values import csv_field, json_lines
+from braid.plan import logical
+from braid.plan.logical import BOUNDS
 from braid.sinks.interface import Batch, Part, Sink
 from braid.sinks.rows import named
 from braid.stage.wire import bucket_of
@@ -41,19 +43,24 @@ class FileSink(Sink):
     def folder(self) -> str:
         return self.target
 
+    @property
+    def staging(self) -> str:
+        """The folder of what is not visible yet."""
+        return os.path.join(self.target, results.STAGING)
+
     def written_to(self) -> str:
         return os.path.join(self.target, results.part_name(0, 0, self.format))
 
-    def check(self, run: str | None, goes_on: bool, overwrite: bool) -> None:
+    def check(self, columns: logical.Sink, run: str | None, goes_on: bool, overwrite: bool) -> None:
         results.check(self.target, run, goes_on, overwrite)
 
-    def claim(self, run: str) -> None:
+    def claim(self, columns: logical.Sink, run: str) -> None:
         results.claim(self.target, run)
 
     def task(self, part: Part) -> _Outputs:
         return _Outputs(self, part)
 
-    def publish(self, batch: Batch, staged: Sequence[str]) -> None:
+    def publish(self, batch: Batch, columns: logical.Sink, staged: Sequence[str]) -> None:
         results.publish(self.target, batch.run, batch.number, [json.loads(doc)["file"] for doc in staged])
 
 
@@ -70,12 +77,12 @@ class _Outputs:
 
     def close(self, drops: pl.DataFrame) -> Iterator[str]:
         frame, columns = pl.concat(self._frames), self._part.columns
-        folder = os.path.join(self._sink.target, results.STAGING)
+        folder = self._sink.staging
         os.makedirs(folder, exist_ok=True)
         final = results.part_name(self._part.batch.number, self._number, self._sink.format)
         name = f"{final}~{uuid4().hex[:8]}"  # of this attempt only
         types = {o.name: o.expr.type for o in (*columns.key, *columns.values)}
-        types |= {"_rowtime": Scalar.BIGINT, "_op": Scalar.VARCHAR}
+        types |= {name: t for name, (_, t) in BOUNDS.items()} | {"_rowtime": Scalar.BIGINT, "_op": Scalar.VARCHAR}
         made = [Column(n, types[n]) for n in frame.columns]
         _written(frame, made, self._sink.format, os.path.join(folder, name))
         yield json.dumps({"rows": frame.height, "file": name})

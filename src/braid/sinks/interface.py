@@ -82,21 +82,22 @@ class Sink:
         """A file that it may write: no source may read it."""
         return None
 
-    def check(self, run: str | None, goes_on: bool, overwrite: bool) -> None:
-        """Refuses what is not this run's (None: one that begins now) to write. `goes_on`: it has written before."""
+    def check(self, columns: logical.Sink, run: str | None, goes_on: bool, overwrite: bool) -> None:
+        """Refuses what cannot hold the columns, or is not this run's to write. `run` None: one that begins now;
+        `goes_on`: it has written before."""
 
     def check_tasks(self, tasks: int) -> None:
         """Refuses more tasks than can mark, exactly once, what they have written."""
 
-    def opened(self, topics: Topics, table: bool, read: Mapping[str, str]) -> Sink:
-        """The same, ready to be written: what it fills is there. `table`: rows are changes of one. `read`: the topics
-        that the query reads, with their identities."""
+    def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> Sink:
+        """The same, ready to be written: what it fills is there, and is this run's. `read`: the topics that the query
+        reads, with their identities."""
         return self
 
     # -------------------------------------------------------------- at a start
 
-    def claim(self, run: str) -> None:
-        """Makes it this run's, and clears away what dead tasks of it have left."""
+    def claim(self, columns: logical.Sink, run: str) -> None:
+        """Clears away what dead tasks of the run have left: before Spark starts, and whenever it starts again."""
 
     # ---------------------------------------------------------------- in tasks
 
@@ -112,7 +113,7 @@ class Sink:
 
     # -------------------------------------------------------------- each batch
 
-    def publish(self, batch: Batch, staged: Sequence[str]) -> None:
+    def publish(self, batch: Batch, columns: logical.Sink, staged: Sequence[str]) -> None:
         """What tasks have written becomes visible: the driver's part."""
 
     def settle(self) -> None:

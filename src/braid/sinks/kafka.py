@@ -54,11 +54,11 @@ class KafkaSink(Sink):
             hint = f"--tasks {self.partitions} at most, or a topic with more partitions"
             raise BraidError(f"{tasks} tasks a stage were asked for, but {has}", hint)
 
-    def opened(self, topics: Topics, table: bool, read: Mapping[str, str]) -> KafkaSink:
+    def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> KafkaSink:
         assert isinstance(topics, KafkaTopics)
         broker = topics.broker
         if not topics.exists(self.target):
-            topics.create(self.target, self.partitions, table)
+            topics.create(self.target, self.partitions, columns.kind == "table")
         takes, letters = access.takes(broker, self.target), _letters(topics, broker)
         return replace(self, broker=broker, root=topics.root, takes=takes, letters=letters, read=read)
 

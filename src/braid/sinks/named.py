@@ -12,6 +12,7 @@ from braid.errors import BraidError
 from braid.sinks.console import ConsoleSink
 from braid.sinks.files import FileSink
 from braid.sinks.interface import Sink
+from braid.sinks.postgres import PostgresSink
 
 
 def _console(what: str) -> Sink:
@@ -20,7 +21,7 @@ def _console(what: str) -> Sink:
     return ConsoleSink()
 
 
-NAMED: Mapping[str, Callable[[str], Sink]] = {"console": _console}
+NAMED: Mapping[str, Callable[[str], Sink]] = {"console": _console, "postgres": PostgresSink.of}
 
 
 def sink_of(text: str) -> Sink:

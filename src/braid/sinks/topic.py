@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
+from braid.plan import logical
 from braid.sinks.interface import Batch, Part, Sink
 from braid.stage.drops import too_large
 from braid.stage.emit import written
@@ -30,18 +31,18 @@ class TopicSink(Sink):
     is_topic = True
     ranged = True
 
-    def opened(self, topics: Topics, table: bool, read: Mapping[str, str]) -> TopicSink:
+    def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> TopicSink:
         if not topics.exists(self.target):
-            topics.create(self.target, self.partitions, table)
+            topics.create(self.target, self.partitions, columns.kind == "table")
         return replace(self, root=topics.root)
 
-    def claim(self, run: str) -> None:
+    def claim(self, columns: logical.Sink, run: str) -> None:
         clean_staging(store_of(self.root).topic(self.target), run)
 
     def task(self, part: Part) -> _Outputs:
         return _Outputs(self, part)
 
-    def publish(self, batch: Batch, staged: Sequence[str]) -> None:
+    def publish(self, batch: Batch, columns: logical.Sink, staged: Sequence[str]) -> None:
         topic = store_of(self.root).topic(self.target)
         publish(topic, batch.run, batch.number, [Staged.from_json(doc) for doc in staged])
 

@@ -135,7 +135,7 @@ def _spread(
         partitions = [min(n, then[x.source.topic]) for n, x in zip(partitions, plan.leaves, strict=True)]
     output = wishes.output or _topic(plan, topics, wishes.partitions, known.outputs if known else partitions[0] or 1)
     run = str(known.settings.get("run")) if known else f"{there.name}-{int(time.time()):08x}{uuid4().hex[:6]}"
-    output.check(run if known else None, goes_on, wishes.overwrite)
+    output.check(plan.query.sink, run if known else None, goes_on, wishes.overwrite)
     few = _keepless(plan) or output.by_bytes
     tasks = wishes.tasks or (min(cores, output.partitions) if few else cores)
     if wishes.broker is not None and wishes.broker.exactly_once:
@@ -200,7 +200,7 @@ def _opened(
 ) -> Job:
     """The job. From here on the sink's topic is there, and files are read."""
     wishes, topics, read = there.wishes, there.topics, kept.settings.get("topics", {})
-    output = made.output.opened(topics, plan.query.sink.kind == "table", read)
+    output = made.output.opened(topics, plan.query.sink, read, made.run)
     for watch in watches.values():
         watch.begin()
     frames = _frames(plan, wishes.frames)

@@ -42,7 +42,7 @@ from braid.topics.store import store_of
 def publish_batch(job: Job, batch: int, manifest: Sequence[tuple[str, str]]) -> None:
     """The driver's part: what tasks staged becomes visible, drops after the rows."""
     staged = [doc for kind, doc in manifest if kind == "staged"]
-    job.output.publish(_batch(job, batch), staged)
+    job.output.publish(_batch(job, batch), job.plan.query.sink, staged)
     files = [json.loads(doc)["file"] for kind, doc in manifest if kind == "drops"]
     publish_drops(job.store, job.name, batch, files, run=job.run)
 

@@ -1,0 +1,485 @@
+"""A table of PostgreSQL.
+
+In: rows in order. Out: rows of a table: those of a stream are added, those of a table stand under their key, and a row
+that is gone is deleted.
+Rule: a batch and its marker are one transaction, which the driver commits. The marker (`braid_batches`, a row a table)
+says which run wrote which batch last, of what digest: a batch that was written is not written again, an older one and a
+second writer of the same one are refused. Tasks stage rows in the store and never meet the server. Passwords stand in
+the environment or in a file, so that they reach no command line, checkpoint or log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from braid.errors import BraidError, printable
+from braid.operators.changes import no_rows
+from braid.plan import logical
+from braid.records.values import json_text
+from braid.sinks.files import FileSink
+from braid.sinks.interface import Batch, Outputs, Part, Sink
+from braid.stage.drops import DROPS, drops_of
+from braid.topics.files import remove
+from braid.topics.interface import Topics
+from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+    from psycopg.sql import Composed
+
+S = Scalar
+MARKERS = "braid_batches"
+OLDEST = 15  # NULLs in a key are one key since then
+PATIENCE = 60.0  # s that a server may be away
+ROWS = 1 << 16  # that are copied at once
+UNSTORABLE = "value"  # the reason of a drop
+
+# The type of a column that is made, and those of one that is there and holds all its values.
+TYPES: Mapping[Type, tuple[str, ...]] = {
+    S.BOOLEAN: ("boolean",),
+    S.SMALLINT: ("smallint", "integer", "bigint", "numeric"),
+    S.INT: ("integer", "bigint", "numeric"),
+    S.BIGINT: ("bigint", "numeric"),
+    S.REAL: ("real", "double precision"),
+    S.DOUBLE: ("double precision",),
+    S.VARCHAR: ("text", "character varying"),
+    S.BYTES: ("bytea",),
+    S.DATE: ("date",),
+    S.TIME: ("time without time zone",),
+    S.TIMESTAMP: ("timestamp without time zone",),
+    S.TIMESTAMPTZ: ("timestamp with time zone",),
+}
+
+
+@dataclass(frozen=True)
+class PostgresSink(Sink):
+    """`target`: the table, with its schema if it is named; empty: as the result is called. `where`: a connection in the
+    user's words, `@FILE` and `$NAME` for those that nobody may read on a command line. `root`: of the store."""
+
+    where: str = ""
+    root: str = ""
+
+    @staticmethod
+    def of(text: str) -> PostgresSink:
+        where, _, table = text.partition("#")
+        made = PostgresSink(table, 1, where)
+        made.settings()
+        return made
+
+    def settings(self) -> dict[str, Any]:
+        """The connection's, of which none is shown."""
+        psycopg = _library()
+        text, given = self.where, True
+        if text.startswith("@"):
+            text, given = _of_file(text[1:]), False
+        elif text.startswith("$"):
+            if text[1:] not in os.environ:
+                raise BraidError(
+                    f"postgres:{text}: the environment has no {text[1:]}", f"export {text[1:]}=postgresql://…"
+                )
+            text, given = os.environ[text[1:]], False
+        text = f"postgresql:{text}" if text.startswith("//") else text
+        try:
+            found: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(text)
+        except psycopg.ProgrammingError:
+            hint = "write postgres://USER@HOST/DATABASE#TABLE, postgres:@FILE or postgres:'$NAME'"
+            raise BraidError(f"postgres:{self.where}: this names no database", hint) from None
+        if given and "password" in found:
+            hint = "put it into a file (postgres:@FILE), the environment (postgres:'$NAME', PGPASSWORD) or ~/.pgpass"
+            raise BraidError("a password on a command line can be read by others", hint)
+        return found
+
+    # ---------------------------------------------------------- before a start
+
+    def described(self) -> str:
+        return f"the table {self.target} of PostgreSQL" if self.target else "a table of PostgreSQL"
+
+    def check(self, columns: logical.Sink, run: str | None, goes_on: bool, overwrite: bool) -> None:
+        table = _Table.of(self, columns)
+        with self._connected() as c:
+            table.check(c)
+            owner = table.owner(c)
+        if goes_on and owner != run:
+            what = f"the table {table.name} is not as this query left it: it has written there, and its marker is gone"
+            raise BraidError(what if owner is None else f"another run ({owner}) has written into {table.name} since")
+        if owner is not None and owner != run and not overwrite:
+            hint = "name another table, or write --overwrite to replace its rows"
+            raise BraidError(f"the table {table.name} holds the results of another run ({owner})", hint)
+
+    def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> PostgresSink:
+        table = _Table.of(self, columns)
+        with self._connected() as c, c.transaction():
+            table.make(c)
+            table.claim(c, run)
+        return replace(self, target=table.name, root=topics.root)
+
+    def claim(self, columns: logical.Sink, run: str) -> None:
+        for entry in os.scandir(self._staging(run)) if os.path.isdir(self._staging(run)) else ():
+            remove(entry.path)
+
+    # ---------------------------------------------------------------- in tasks
+
+    def task(self, part: Part) -> _Outputs:
+        return _Outputs(self._files(part.batch.run).task(part), part.columns)
+
+    def _files(self, run: str) -> FileSink:
+        return FileSink(os.path.join(self.root, "sinks", run), 1, "parquet")
+
+    def _staging(self, run: str) -> str:
+        return self._files(run).staging
+
+    # -------------------------------------------------------------- each batch
+
+    def publish(self, batch: Batch, columns: logical.Sink, staged: Sequence[str]) -> None:
+        table = _Table.of(self, columns)
+        paths = [os.path.join(self._staging(batch.run), json.loads(doc)["file"]) for doc in staged]
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                with self._connected() as c, c.transaction():
+                    if table.mark(c, batch):
+                        table.take(c, [pl.read_parquet(path) for path in paths])
+                break
+            except _Away:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(1)
+        for path in paths:
+            remove(path)
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[Connection[Any]]:
+        psycopg = _library()
+        try:
+            connection = psycopg.connect(**self.settings(), autocommit=True, connect_timeout=10)
+        except psycopg.OperationalError as e:
+            raise _Away(
+                f"PostgreSQL does not answer: {_line(e)}", "look at the server, its address and the user"
+            ) from None
+        try:
+            with connection:
+                yield connection
+        except psycopg.OperationalError as e:
+            raise _Away(f"PostgreSQL has gone away: {_line(e)}", "look at the server") from None
+        except psycopg.Error as e:
+            raise BraidError(
+                f"PostgreSQL refuses: {_line(e)}", "look at the table and the rights of the user"
+            ) from None
+
+
+class _Away(BraidError):
+    """The server does not answer."""
+
+
+def _library() -> Any:
+    try:
+        import psycopg
+        import psycopg.conninfo
+    except ImportError:
+        raise BraidError("the sink postgres: needs psycopg", "pip install 'braid-sql[postgres]'") from None
+    return psycopg
+
+
+def _line(e: Exception) -> str:
+    return printable(" ".join(str(e).split()))[:300]
+
+
+def _of_file(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as f:
+            return f.read().strip()
+    except (OSError, UnicodeDecodeError) as e:
+        raise BraidError(
+            f"postgres:@{path} cannot be read: {e}", "a file with postgresql://USER:PASSWORD@HOST/DATABASE"
+        ) from None
+
+
+# ------------------------------------------------------------------------ tasks
+
+
+class _Outputs:
+    """Rows that PostgreSQL can hold go to a file; the others are drops."""
+
+    def __init__(self, files: Outputs, columns: logical.Sink) -> None:
+        self._files, self._columns = files, columns
+
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> pl.DataFrame | None:
+        lost = [no_rows(DROPS)]
+        for name, o in _placed(self._columns):
+            bad = _unstorable(frame[name], o.expr.type)
+            if bad is None or not bad.any():
+                continue
+            rows = frame.filter(bad).rename({f"v{i}": v.name for i, v in enumerate(self._columns.values)})
+            why = f"{o.name} holds what PostgreSQL has no place for: a NUL character, or a year beyond 1 to 9999"
+            lost.append(drops_of(rows, UNSTORABLE, "write", (), pl.repeat(why, rows.height, eager=True)))
+            frame = frame.filter(~bad)
+        self._files.write(frame, places, at)
+        return pl.concat(lost) if len(lost) > 1 else None
+
+    def close(self, drops: pl.DataFrame) -> Iterator[str]:
+        return self._files.close(drops)
+
+    def abort(self) -> None:
+        self._files.abort()
+
+
+def _placed(columns: logical.Sink) -> list[tuple[str, logical.Output]]:
+    """The columns as frames of a task have them."""
+    keys = [(f"_k{i}", o) for i, o in enumerate(columns.key)]
+    return [*keys, *((f"v{i}", o) for i, o in enumerate(columns.values))]
+
+
+def _unstorable(values: pl.Series, t: Type) -> pl.Series | None:
+    match t:
+        case S.VARCHAR:
+            return values.str.contains("\0", literal=True).fill_null(False)
+        case Array() | Map() | Struct():
+            return json_text(values, t).str.contains("\\u0000", literal=True).fill_null(False)
+        case S.DATE | S.TIMESTAMP | S.TIMESTAMPTZ:
+            return (~values.dt.year().is_between(1, 9999)).fill_null(False)
+    return None
+
+
+# ------------------------------------------------------------------------ table
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table as a result needs it. `keys`: the columns of the key of a table; of a stream none."""
+
+    name: str
+    columns: tuple[Column, ...]
+    keys: tuple[str, ...]
+
+    @staticmethod
+    def of(sink: PostgresSink, columns: logical.Sink) -> _Table:
+        outputs = [*columns.key, *columns.values]
+        made = tuple(Column(o.name, o.expr.type) for o in outputs)
+        if columns.window is not None:
+            made += tuple(Column(name, t) for name, (_, t) in logical.BOUNDS.items())
+        for c in made:
+            if c.type not in TYPES and not isinstance(c.type, Decimal | Array | Map | Struct):
+                raise BraidError(f"{columns.name}: PostgreSQL has no type for the column {c.name}, {c.type}", "cast it")
+        lower = [c.name.lower() for c in made]
+        if len({*lower}) < len(lower):
+            raise BraidError(f"{columns.name} has columns that differ only by case", "give one another name: AS …")
+        keys = tuple(o.name for o in columns.key) if columns.kind == "table" else ()
+        if columns.kind == "table" and not keys:
+            raise BraidError(f"{columns.name} has no key: its rows cannot be found again in a table", "select its key")
+        if keys and columns.window is not None:
+            keys += tuple(logical.BOUNDS)
+        return _Table(sink.target or columns.name.lower(), made, keys)
+
+    @property
+    def _place(self) -> tuple[str, ...]:
+        return tuple(self.name.split("."))
+
+    def _known(self, c: Connection[Any]) -> dict[str, tuple[str, str, bool]]:
+        """The columns that are there: by name without case their own name, type, and whether they need a value."""
+        found = c.execute(
+            "SELECT attname, format_type(atttypid, atttypmod), attnotnull AND NOT atthasdef AND attidentity = ''"
+            " FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
+            [_sql(".", self._place).as_string(c)],
+        ).fetchall()
+        return {name.lower(): (name, kind, needs) for name, kind, needs in found}
+
+    def check(self, c: Connection[Any]) -> None:
+        """Refuses a table that is there and cannot hold the rows."""
+        if self.keys and c.info.server_version < OLDEST * 10_000:
+            raise BraidError(
+                f"PostgreSQL {c.info.server_version // 10_000} is too old for rows that change", f"take {OLDEST}"
+            )
+        known = self._known(c)
+        if not known:
+            return
+        for column in self.columns:
+            there = known.get(column.name.lower())
+            if there is None:
+                hint = (
+                    f"ALTER TABLE {self.name} ADD COLUMN {column.name.lower()} {_made(column.type)}; or another table"
+                )
+                raise BraidError(f"the table {self.name} has no column {column.name.lower()}", hint)
+            if there[1] not in _taking(column.type):
+                hint = f"make it {_made(column.type)}, or name a table that is not there yet"
+                raise BraidError(f"{self.name}.{there[0]} is {there[1]}, and cannot hold all of {column.type}", hint)
+        mine = {column.name.lower() for column in self.columns}
+        more = next((name for low, (name, _, needs) in known.items() if needs and low not in mine), None)
+        if more is not None:
+            raise BraidError(
+                f"{self.name}.{more} needs a value, and the result has no such column", "give it a default"
+            )
+        if self.keys and not self._unique(c, known):
+            hint = f"CREATE UNIQUE INDEX ON {self.name} ({', '.join(k.lower() for k in self.keys)}) NULLS NOT DISTINCT"
+            raise BraidError(f"the table {self.name} has no unique index on its key", hint)
+
+    def _unique(self, c: Connection[Any], known: Mapping[str, tuple[str, str, bool]]) -> bool:
+        wanted = sorted(known[k.lower()][0] for k in self.keys)
+        found = c.execute(
+            "SELECT array_agg(attname::text ORDER BY attname) FROM pg_index JOIN pg_attribute a"
+            " ON a.attrelid = indrelid AND a.attnum = ANY (indkey)"
+            " WHERE indrelid = to_regclass(%s) AND indisunique AND indpred IS NULL AND indexprs IS NULL"
+            " GROUP BY indexrelid",
+            [_sql(".", self._place).as_string(c)],
+        ).fetchall()
+        return any(sorted(names) == wanted for (names,) in found)
+
+    def make(self, c: Connection[Any]) -> None:
+        c.execute(
+            f"CREATE TABLE IF NOT EXISTS {MARKERS} (target text PRIMARY KEY, query text NOT NULL, run text NOT NULL,"
+            " batch bigint NOT NULL, digest text NOT NULL, written timestamptz NOT NULL DEFAULT now())"
+        )
+        if self._known(c):
+            return
+        from psycopg.sql import SQL, Identifier
+
+        columns = [SQL("{} " + _made(x.type)).format(Identifier(x.name.lower())) for x in self.columns]
+        if self.keys:
+            columns.append(SQL("UNIQUE NULLS NOT DISTINCT ({})").format(_sql(", ", [k.lower() for k in self.keys])))
+        c.execute(SQL("CREATE TABLE {} ({})").format(_sql(".", self._place), SQL(", ").join(columns)))
+
+    # --------------------------------------------------------------- the marker
+
+    def owner(self, c: Connection[Any]) -> str | None:
+        """The run that writes into the table."""
+        there = c.execute("SELECT to_regclass(%s)", [MARKERS]).fetchone()
+        if there is None or there[0] is None:
+            return None
+        found = c.execute(f"SELECT run FROM {MARKERS} WHERE target = %s", [self.name]).fetchone()
+        return None if found is None else str(found[0])
+
+    def claim(self, c: Connection[Any], run: str) -> None:
+        """The table is this run's: rows of another go, which was refused unless it was asked for."""
+        from psycopg.sql import SQL
+
+        if (owner := self.owner(c)) == run:
+            return
+        if owner is not None:
+            c.execute(SQL("DELETE FROM {}").format(_sql(".", self._place)))
+        c.execute(
+            f"INSERT INTO {MARKERS} VALUES (%s, '', %s, -1, '') ON CONFLICT (target)"
+            " DO UPDATE SET query = '', run = EXCLUDED.run, batch = -1, digest = '', written = now()",
+            [self.name, run],
+        )
+
+    def mark(self, c: Connection[Any], batch: Batch) -> bool:
+        """Whether the batch is still to be written; others wait here until this transaction ends."""
+        found = c.execute(
+            f"SELECT run, batch, digest FROM {MARKERS} WHERE target = %s FOR UPDATE", [self.name]
+        ).fetchone()
+        if found is None or found[0] != batch.run:
+            raise BraidError(f"another run writes into the table {self.name} now", "name another table")
+        digest = batch.digest()
+        if found[1] == batch.number and found[2] == digest:
+            return False
+        if found[1] >= batch.number:
+            what = f"batch {batch.number} of {batch.query} was written into {self.name} by somebody else"
+            raise BraidError(
+                what, "two runs go on from one checkpoint, or it is an older one: look which is the right one"
+            )
+        c.execute(
+            f"UPDATE {MARKERS} SET query = %s, batch = %s, digest = %s, written = now() WHERE target = %s",
+            [batch.query, batch.number, digest, self.name],
+        )
+        return True
+
+    # ------------------------------------------------------------------- rows
+
+    def take(self, c: Connection[Any], frames: Sequence[pl.DataFrame]) -> None:
+        """Rows in order: added, or each key as it stands behind them."""
+        from psycopg.sql import SQL, Identifier
+
+        known = self._known(c)
+        own = [known[x.name.lower()][0] for x in self.columns]
+        table, names = _sql(".", self._place), _sql(", ", own)
+        kinds = [SQL("{} " + _made(x.type)).format(Identifier(n)) for x, n in zip(self.columns, own, strict=True)]
+        c.execute(
+            SQL("CREATE TEMP TABLE braid_rows ({}, _seq bigserial, _op text) ON COMMIT DROP").format(
+                SQL(", ").join(kinds)
+            )
+        )
+        copied = SQL("COPY braid_rows ({}, _op) FROM STDIN (FORMAT csv)").format(names)
+        with c.cursor() as cursor, cursor.copy(copied) as to:
+            for frame in frames:
+                for start in range(0, frame.height, ROWS):
+                    to.write(_csv(frame.slice(start, ROWS), self.columns))
+        if not self.keys:
+            c.execute(SQL("INSERT INTO {} ({}) SELECT {} FROM braid_rows ORDER BY _seq").format(table, names, names))
+            return
+        keys = [known[k.lower()][0] for k in self.keys]
+        by = _sql(", ", keys)
+        last = "SELECT DISTINCT ON ({}) * FROM braid_rows ORDER BY {}, _seq DESC"
+        c.execute(SQL("CREATE TEMP TABLE braid_last ON COMMIT DROP AS " + last).format(by, by))
+        gone = "DELETE FROM {} t USING braid_last l WHERE l._op = '-' AND {} AND {}"
+        holds = SQL(" AND ").join(SQL("l.{} IS NOT NULL").format(Identifier(k)) for k in keys)
+        same = SQL(" AND ").join(SQL("t.{0} = l.{0}").format(Identifier(k)) for k in keys)
+        c.execute(SQL(gone).format(table, holds, same))
+        lacks = SQL("NOT ({})").format(holds)
+        if c.execute(SQL("SELECT 1 FROM braid_last l WHERE l._op = '-' AND {} LIMIT 1").format(lacks)).fetchone():
+            both = SQL(" AND ").join(SQL("t.{0} IS NOT DISTINCT FROM l.{0}").format(Identifier(k)) for k in keys)
+            c.execute(SQL(gone).format(table, lacks, both))
+        rest = [n for n in own if n not in keys]
+        sets = SQL(", ").join(SQL("{0} = EXCLUDED.{0}").format(Identifier(n)) for n in rest)
+        done = SQL("DO UPDATE SET {}").format(sets) if rest else SQL("DO NOTHING")
+        added = "INSERT INTO {} ({}) SELECT {} FROM braid_last WHERE _op = '+' ORDER BY _seq ON CONFLICT ({}) {}"
+        c.execute(SQL(added).format(table, names, names, by, done))
+
+
+def _sql(between: str, names: Sequence[str]) -> Composed:
+    from psycopg.sql import SQL, Identifier
+
+    return SQL(between).join(map(Identifier, names))
+
+
+def _made(t: Type) -> str:
+    """The type of a column that is made."""
+    if isinstance(t, Decimal):
+        return f"numeric({t.precision}, {t.scale})"
+    return TYPES[t][0] if t in TYPES else "jsonb"
+
+
+def _taking(t: Type) -> tuple[str, ...]:
+    """Types of columns that hold all values."""
+    if isinstance(t, Decimal):
+        return ("numeric", f"numeric({t.precision},{t.scale})")
+    return TYPES.get(t, ("jsonb", "json"))
+
+
+def _csv(frame: pl.DataFrame, columns: Sequence[Column]) -> bytes:
+    """Lines of COPY: every text is quoted, and NULL is nothing."""
+    made = [_field(frame[c.name], c.type).alias(str(i)) for i, c in enumerate(columns)]
+    made.append(
+        frame["_op"].alias("op") if "_op" in frame.columns else pl.repeat("+", frame.height, eager=True).alias("op")
+    )
+    line = pl.concat_str(*(pl.col(s.name).fill_null("") for s in made), separator=",")
+    joined: bytes = pl.DataFrame(made).select(line.str.join("\n").cast(pl.Binary)).item()
+    return joined + b"\n"
+
+
+def _field(values: pl.Series, t: Type) -> pl.Series:
+    match t:
+        case S.VARCHAR:
+            return _quoted(values)
+        case Array() | Map() | Struct():
+            return _quoted(json_text(values, t))
+        case S.BYTES:
+            return values.to_frame("v").select(pl.lit("\\x") + pl.col("v").bin.encode("hex")).to_series()
+        case S.DATE:
+            return values.dt.to_string("%Y-%m-%d")
+        case S.TIMESTAMP | S.TIMESTAMPTZ:
+            return values.dt.to_string("%Y-%m-%d %H:%M:%S%.6f") + ("+00" if t is S.TIMESTAMPTZ else "")
+        case S.TIME:
+            return values.dt.to_string("%H:%M:%S%.6f")
+    return values.cast(pl.String)
+
+
+def _quoted(texts: pl.Series) -> pl.Series:
+    doubled = pl.col("t").str.replace_all('"', '""', literal=True)
+    return texts.to_frame("t").select(pl.lit('"') + doubled + pl.lit('"')).to_series()

@@ -1,0 +1,329 @@
+"""A table of PostgreSQL as a sink: on a real server, read by its own client."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import psycopg
+import pytest
+
+from braid.errors import BraidError
+from braid.expr.nodes import Col
+from braid.operators.changes import DIFF, HASH, TIME
+from braid.plan.logical import Output, Sink
+from braid.records.facet import Encoding
+from braid.sinks.interface import Batch
+from braid.sinks.named import sink_of
+from braid.sinks.postgres import MARKERS, PostgresSink, _csv
+from braid.topics.store import TopicStore
+from braid.types import Array, Column, Scalar
+from braid.types import Decimal as DecimalType
+from cli_help import QUICK, Said, braid, on_shared_spark
+from postgres.server import Missing, running
+
+S = Scalar
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[psycopg.Connection]:
+    try:
+        with running() as connection:
+            connection.execute("SET client_min_messages = error")
+            yield connection
+    except Missing as e:
+        pytest.skip(str(e))
+
+
+@pytest.fixture
+def db(server: psycopg.Connection) -> Iterator[psycopg.Connection]:
+    """The server, empty."""
+    server.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    yield server
+
+
+def where(db: psycopg.Connection) -> str:
+    return f"postgres:host={db.info.host} user=judge dbname=postgres"
+
+
+def rows(db: psycopg.Connection, sql: str) -> list[tuple[Any, ...]]:
+    return db.execute(sql).fetchall()
+
+
+# ---------------------------------------------------------------- what is named
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("postgres://u:secret@h/d", "a password on a command line"),
+        ("postgres:host=h password=secret", "a password on a command line"),
+        ("postgres:$NO_SUCH_NAME", "the environment has no NO_SUCH_NAME"),
+        ("postgres:@/no/such/file", "cannot be read"),
+        ("postgres:no words of a connection", "names no database"),
+        ("console:x", "the console takes no name"),
+    ],
+)
+def test_what_names_no_table(text: str, told: str) -> None:
+    with pytest.raises(BraidError) as e:
+        sink_of(text)
+    assert told in e.value.message and "secret" not in e.value.render()
+
+
+def test_secrets_lie_in_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "c").write_text("postgresql://u:hidden@h/d\n", encoding="utf-8")
+    monkeypatch.setenv("MINE", "host=h password=hidden")
+    for text in (f"postgres:@{tmp_path / 'c'}#a.b", "postgres:$MINE"):
+        made = sink_of(text)
+        assert isinstance(made, PostgresSink) and made.settings()["password"] == "hidden"
+        assert "hidden" not in repr(made) and "hidden" not in made.described()
+    assert sink_of("out/console").folder is not None
+
+
+def test_texts_are_quoted_and_null_is_nothing() -> None:
+    frame = pl.DataFrame({"A": ["", None, 'x"y', "a,b", "l\nm", "\\.", "NULL"], "B": [1, 2, None, 4, 5, 6, 7]})
+    lines = _csv(frame, [Column("A", S.VARCHAR), Column("B", S.BIGINT)])
+    assert lines.decode() == '"",1,+\n,2,+\n"x""y",,+\n"a,b",4,+\n"l\nm",5,+\n"\\.",6,+\n"NULL",7,+\n'
+
+
+# ---------------------------------------------------------------- batch by batch
+
+
+def table_of(*columns: tuple[str, Any], key: Sequence[str] = ("K",), kind: Any = "table") -> Sink:
+    outputs = {name: Output(name, Col(f"S.{name}", t)) for name, t in columns}
+    keys = tuple(outputs[k] for k in key)
+    values = tuple(o for name, o in outputs.items() if name not in key)
+    return Sink("OUT", "out", kind, keys, values, Encoding("JSON", "JSON"))
+
+
+def published(sink: PostgresSink, columns: Sink, run: str, number: int, frame: pl.DataFrame, digest: str = "d") -> None:
+    """A batch as a task and the driver write it."""
+    from braid.sinks.interface import Part
+
+    batch = Batch("Q", run, number, lambda: digest)
+    outputs = sink.task(Part(batch, 0, columns))
+    outputs.write(frame, None, 0)
+    sink.publish(batch, columns, list(outputs.close(pl.DataFrame())))
+
+
+def opened(db: psycopg.Connection, columns: Sink, run: str, folder: Path, overwrite: bool = False) -> PostgresSink:
+    sink = sink_of(where(db) + "#out")
+    assert isinstance(sink, PostgresSink)
+    sink.check(columns, None, False, overwrite)
+    made = sink.opened(TopicStore(folder), columns, {}, run)
+    made.claim(columns, run)
+    return made
+
+
+def changes(*rows: tuple[Any, ...]) -> pl.DataFrame:
+    """Rows (sign, key, value) as the last stage gives them."""
+    schema = {HASH: pl.UInt64, DIFF: pl.Int8, "_k0": pl.Int64, "v0": pl.String, TIME: pl.Int64}
+    data = [(0, 1 if sign == "+" else -1, k, v, 0) for sign, k, v in rows]
+    return pl.DataFrame(data, schema=schema, orient="row")
+
+
+KEYED = table_of(("K", S.BIGINT), ("V", S.VARCHAR))
+
+
+def test_a_key_stands_as_it_was_last_and_a_batch_is_written_once(db: psycopg.Connection, tmp_path: Path) -> None:
+    sink = opened(db, KEYED, "r1", tmp_path)
+    published(
+        sink, KEYED, "r1", 0, changes(("+", 1, "a"), ("+", 2, "b"), ("-", 1, "a"), ("+", 1, "c"), ("+", None, "n"))
+    )
+    assert rows(db, "SELECT k, v FROM out ORDER BY k") == [(1, "c"), (2, "b"), (None, "n")]
+    second = changes(("-", 2, "b"), ("-", None, "n"), ("+", 3, ""), ("+", None, "m"), ("-", None, "m"))
+    published(sink, KEYED, "r1", 1, second)
+    for _ in range(2):  # again: nothing changes
+        assert rows(db, "SELECT k, v FROM out ORDER BY k") == [(1, "c"), (3, "")]
+        published(sink, KEYED, "r1", 1, second)
+    assert rows(db, f"SELECT target, query, run, batch, digest FROM {MARKERS}") == [("out", "Q", "r1", 1, "d")]
+    assert not [p for p in tmp_path.rglob("*") if p.suffix == ".parquet" or "~" in p.name]
+
+
+@pytest.mark.parametrize(
+    ("run", "number", "digest", "told"),
+    [
+        ("r1", 0, "d", "written into out by somebody else"),
+        ("r1", 1, "other", "written into out by somebody else"),
+        ("r2", 2, "d", "another run writes into the table out"),
+    ],
+)
+def test_an_older_and_a_second_writer_are_refused(
+    db: psycopg.Connection, tmp_path: Path, run: str, number: int, digest: str, told: str
+) -> None:
+    sink = opened(db, KEYED, "r1", tmp_path)
+    for n in range(2):
+        published(sink, KEYED, "r1", n, changes(("+", n, "x")))
+    with pytest.raises(BraidError, match=told):
+        published(sink, KEYED, run, number, changes(("+", 9, "y")), digest)
+    assert rows(db, "SELECT k FROM out ORDER BY k") == [(0,), (1,)]
+
+
+def test_a_table_of_another_run(db: psycopg.Connection, tmp_path: Path) -> None:
+    published(opened(db, KEYED, "r1", tmp_path), KEYED, "r1", 0, changes(("+", 1, "a")))
+    with pytest.raises(BraidError, match="holds the results of another run"):
+        opened(db, KEYED, "r2", tmp_path)
+    sink = opened(db, KEYED, "r2", tmp_path, overwrite=True)
+    published(sink, KEYED, "r2", 0, changes(("+", 2, "b")))
+    assert rows(db, "SELECT k, v FROM out") == [(2, "b")]
+    with pytest.raises(BraidError, match="another run \\(r2\\) has written into out since"):
+        sink.check(KEYED, "r1", True, True)
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ("k bigint PRIMARY KEY", "has no column v"),
+        ("k bigint PRIMARY KEY, v varchar(3)", "out.v is character varying\\(3\\), and cannot hold all of VARCHAR"),
+        ("k integer PRIMARY KEY, v text", "out.k is integer"),
+        ("k bigint, v text", "has no unique index on its key"),
+        ("k bigint PRIMARY KEY, v text, w int NOT NULL", "out.w needs a value"),
+    ],
+)
+def test_a_table_that_cannot_hold_the_rows(db: psycopg.Connection, tmp_path: Path, made: str, told: str) -> None:
+    db.execute(f"CREATE TABLE out ({made})")  # type: ignore[call-overload]
+    with pytest.raises(BraidError, match=told):
+        opened(db, KEYED, "r", tmp_path)
+    assert rows(db, f"SELECT to_regclass('{MARKERS}')") == [(None,)]
+
+
+def test_a_table_of_ones_own_is_filled(db: psycopg.Connection, tmp_path: Path) -> None:
+    db.execute('CREATE TABLE out ("V" character varying, since timestamptz DEFAULT now(), k numeric PRIMARY KEY)')
+    db.execute("INSERT INTO out VALUES ('mine', now(), 7)")
+    published(opened(db, KEYED, "r", tmp_path), KEYED, "r", 0, changes(("+", 1, "a"), ("+", 7, "theirs")))
+    assert rows(db, 'SELECT k, "V" FROM out ORDER BY k') == [(1, "a"), (7, "theirs")]
+
+
+# -------------------------------------------------------------------- on Spark
+
+TYPES = """
+CREATE STREAM S (I INT, B BIGINT, D DECIMAL(10, 2), F DOUBLE, T VARCHAR, O BOOLEAN, Y BYTES, DA DATE, TI TIME,
+  TS TIMESTAMP, A ARRAY<INT>, M MAP<VARCHAR, INT>) WITH (kafka_topic='s', value_format='JSON', partitions=1);
+CREATE STREAM OUT AS SELECT * FROM S;
+"""
+TYPED = {
+    "I": -1, "B": 2**62, "D": "12.50", "F": -1e300, "T": 'ß "😀"\n\\., x', "O": True, "Y": "AP8=", "DA": 19000,
+    "TI": 3_600_001, "TS": 1_700_000_000_123, "A": [1, None], "M": {"a": 1},
+}  # fmt: skip
+
+
+def run(db: psycopg.Connection, folder: Path, sql: str, *more: str, to: str = "OUT") -> Said:
+    (folder / "q.sql").write_text(sql, encoding="utf-8")
+    words = ("run", "q.sql", "--store", "s", "--dialect", "ksqldb", "--until-idle", f"--sink={to}={where(db)}", *more)
+    return on_shared_spark(*words, cwd=folder)
+
+
+def put(folder: Path, topic: str, *values: Any, at: int = 0) -> None:
+    lines = "\n".join(json.dumps({"value": v, "timestamp": at + i}) for i, v in enumerate(values))
+    said = braid("put", topic, "--store", folder / "s", stdin=lines + "\n")
+    assert said.code == 0, said.err
+
+
+@pytest.mark.spark
+def test_every_type_and_what_has_no_place(db: psycopg.Connection, tmp_path: Path) -> None:
+    TopicStore(tmp_path / "s").create("s", 1)
+    put(tmp_path, "s", TYPED, {}, TYPED | {"T": "a\0b"}, {"T": ""})
+    said = run(db, tmp_path, TYPES)
+    assert said.code == 0, said.err
+    found = rows(db, "SELECT * FROM out")
+    names = [x.name for x in db.execute("SELECT * FROM out").description or ()]
+    first = dict(zip(names, found[0], strict=True))
+    assert (first["i"], first["b"], first["d"], first["f"], first["t"], first["o"]) == (
+        -1, 2**62, Decimal("12.50"), -1e300, TYPED["T"], True,
+    )  # fmt: skip
+    assert first["y"] == b"\x00\xff" and str(first["da"]) == "2022-01-08" and str(first["ti"]) == "01:00:00.001000"
+    assert str(first["ts"]) == "2023-11-14 22:13:20.123000" and first["a"] == [1, None] and first["m"] == {"a": 1}
+    assert found[1] == (None,) * len(names) and dict(zip(names, found[2], strict=True))["t"] == "" and len(found) == 3
+    assert "NUL character" in braid("drops", "OUT", "--store", tmp_path / "s").out
+
+
+TABLE = """
+CREATE TABLE A (K BIGINT PRIMARY KEY, V VARCHAR) WITH (kafka_topic='a', value_format='JSON', partitions=1);
+CREATE TABLE B (K BIGINT PRIMARY KEY, W VARCHAR) WITH (kafka_topic='b', value_format='JSON', partitions=1);
+CREATE TABLE OUT AS SELECT A.K AS K, V, W FROM A LEFT JOIN B ON A.K = B.K;
+"""
+
+
+def keyed(folder: Path, topic: str, pairs: Sequence[tuple[int, Any]], at: int) -> None:
+    lines = "\n".join(json.dumps({"key": k, "value": v, "timestamp": at + i}) for i, (k, v) in enumerate(pairs))
+    assert braid("put", topic, "--store", folder / "s", stdin=lines + "\n").code == 0
+
+
+@pytest.mark.spark
+def test_a_table_with_deletes_goes_on(db: psycopg.Connection, tmp_path: Path) -> None:
+    store = TopicStore(tmp_path / "s")
+    store.create("a", 1)
+    store.create("b", 1)
+    keyed(tmp_path, "a", [(1, {"V": "a"}), (2, {"V": "b"}), (3, {"V": "c"})], 0)
+    keyed(tmp_path, "b", [(1, {"W": "x"})], 10)
+    said = run(db, tmp_path, TABLE)
+    assert said.code == 0, said.err
+    assert rows(db, "SELECT k, v, w FROM out ORDER BY k") == [(1, "a", "x"), (2, "b", None), (3, "c", None)]
+    keyed(tmp_path, "a", [(2, None), (3, {"V": "d"})], 20)
+    keyed(tmp_path, "b", [(1, None), (3, {"W": "y"})], 30)
+    assert run(db, tmp_path, TABLE).code == 0
+    assert rows(db, "SELECT k, v, w FROM out ORDER BY k") == [(1, "a", None), (3, "d", "y")]
+    assert rows(db, f"SELECT batch > 0 FROM {MARKERS}") == [(True,)]
+    said = run(db, tmp_path, TABLE.replace("OUT", "OTHER"), to="OTHER")
+    assert said.code == 0 and rows(db, "SELECT count(*) FROM other") == [(2,)]
+    db.execute(f"DELETE FROM {MARKERS} WHERE target = 'out'")
+    said = run(db, tmp_path, TABLE)
+    assert said.code == 1 and "its marker is gone" in said.err
+
+
+def kills(db: psycopg.Connection, folder: Path, count: int, seed: int) -> None:
+    """Runs that are killed, fed between; then the rows are those that the topic of another run has."""
+    rng, store = random.Random(seed), TopicStore(folder / "s")
+    store.create("a", 1)
+    store.create("b", 1)
+    (folder / "q.sql").write_text(TABLE, encoding="utf-8")
+    words = [sys.executable, "-m", "braid", "run", "q.sql", "--store", "s", "--dialect", "ksqldb", *QUICK, "--quiet"]
+    command = [*words, f"--sink=OUT={where(db)}", "--batch-rows", "20"]
+    for n in range(count):
+        for topic, field in (("a", "V"), ("b", "W")):
+            made = [(rng.randrange(50), rng.choice([None, {field: f"{n}"}, {field: f"{n}!"}])) for _ in range(60)]
+            keyed(folder, topic, made, n * 1000)
+        process = subprocess.Popen(command, cwd=folder, start_new_session=True)
+        time.sleep(rng.uniform(4, 9))
+        assert process.poll() is None, f"kill {n} of seed {seed}"
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert subprocess.run([*command, "--until-idle"], cwd=folder, check=False).returncode == 0
+    assert run(db, folder, TABLE.replace("OUT", "PLAIN"), to="PLAIN").code == 0
+    assert rows(db, "SELECT k, v, w FROM out ORDER BY k") == rows(db, "SELECT k, v, w FROM plain ORDER BY k")
+    assert rows(db, "SELECT count(*) > 10 FROM out") == [(True,)]
+
+
+@pytest.mark.spark
+def test_killed_runs_write_each_batch_once(db: psycopg.Connection, tmp_path: Path) -> None:
+    kills(db, tmp_path, 3, 1)
+
+
+@pytest.mark.spark
+@pytest.mark.law
+@pytest.mark.timeout(1200)
+def test_thirty_kills(db: psycopg.Connection, tmp_path: Path) -> None:
+    kills(db, tmp_path, 30, 2)
+
+
+def test_arrays_are_json(db: psycopg.Connection, tmp_path: Path) -> None:
+    columns = table_of(("K", S.BIGINT), ("D", DecimalType(4, 1)), ("A", Array(S.VARCHAR)), key=(), kind="stream")
+    sink = opened(db, columns, "r", tmp_path)
+    values = {"v0": [1, None], "v1": [Decimal("1.5"), None], "v2": [["a", 'b"'], None]}
+    frame = pl.DataFrame(
+        {HASH: [0, 0], DIFF: [1, 1], TIME: [0, 0], **values},
+        schema_overrides={HASH: pl.UInt64, DIFF: pl.Int8, "v1": pl.Decimal(4, 1)},
+    )  # fmt: skip
+    published(sink, columns, "r", 0, frame)
+    published(sink, columns, "r", 1, frame)
+    assert rows(db, "SELECT * FROM out") == [(1, Decimal("1.5"), ["a", 'b"']), (None, None, None)] * 2
