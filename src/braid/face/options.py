@@ -112,9 +112,7 @@ def folder_of(file: str | None) -> str:
 
 def files_options(command: Decorated) -> Decorated:
     """`--source`, `--sink`, `--overwrite` and `--checkpoint`: what is not a topic of the store, or lies elsewhere."""
-    command = click.option(
-        "--overwrite", is_flag=True, help="Replace what another run has left in a --sink."
-    )(command)
+    command = click.option("--overwrite", is_flag=True, help="Replace what another run has left in a --sink.")(command)
     command = click.option(
         "--sink",
         "sinks",

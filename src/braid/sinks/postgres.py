@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -253,30 +254,33 @@ def _unstorable(values: pl.Series, t: Type) -> pl.Series | None:
 
 @dataclass(frozen=True)
 class _Table:
-    """A table as a result needs it. `keys`: the columns of the key of a table; of a stream none."""
+    """A table as a result needs it. `columns`: under their names there; `own`: those that frames have them under;
+    `keys`: the columns of the key of a table; of a stream none."""
 
     name: str
     columns: tuple[Column, ...]
+    own: tuple[str, ...]
     keys: tuple[str, ...]
 
     @staticmethod
     def of(sink: PostgresSink, columns: logical.Sink) -> _Table:
-        outputs = [*columns.key, *columns.values]
-        made = tuple(Column(o.name, o.expr.type) for o in outputs)
+        outputs = {o.name: o.expr.type for o in (*columns.key, *columns.values)}
         if columns.window is not None:
-            made += tuple(Column(name, t) for name, (_, t) in logical.BOUNDS.items())
-        for c in made:
-            if c.type not in TYPES and not isinstance(c.type, Decimal | Array | Map | Struct):
-                raise BraidError(f"{columns.name}: PostgreSQL has no type for the column {c.name}, {c.type}", "cast it")
-        lower = [c.name.lower() for c in made]
-        if len({*lower}) < len(lower):
+            outputs |= {name: t for name, (_, t) in logical.BOUNDS.items()}
+        hidden = {o.name for o in columns.key} - {*columns.columns} if columns.columns else set[str]()
+        names = [re.sub(r"\W+", "_", name.lower()) if name in hidden else name.lower() for name in outputs]
+        for name, t in outputs.items():
+            if t not in TYPES and not isinstance(t, Decimal | Array | Map | Struct):
+                raise BraidError(f"{columns.name}: PostgreSQL has no type for the column {name}, {t}", "cast it")
+        if len({*names}) < len(names):
             raise BraidError(f"{columns.name} has columns that differ only by case", "give one another name: AS …")
-        keys = tuple(o.name for o in columns.key) if columns.kind == "table" else ()
-        if columns.kind == "table" and not keys:
+        keyed = len(columns.key) if columns.kind == "table" else 0
+        if columns.kind == "table" and not keyed:
             raise BraidError(f"{columns.name} has no key: its rows cannot be found again in a table", "select its key")
-        if keys and columns.window is not None:
-            keys += tuple(logical.BOUNDS)
-        return _Table(sink.target or columns.name.lower(), made, keys)
+        bounds = names[len(names) - len(logical.BOUNDS) :] if keyed and columns.window is not None else []
+        made = tuple(Column(name, t) for name, t in zip(names, outputs.values(), strict=True))
+        keys = (*names[:keyed], *bounds)
+        return _Table(sink.target or columns.name.lower(), made, tuple(outputs), keys)
 
     @property
     def _place(self) -> tuple[str, ...]:
@@ -301,27 +305,25 @@ class _Table:
         if not known:
             return
         for column in self.columns:
-            there = known.get(column.name.lower())
+            there = known.get(column.name)
             if there is None:
-                hint = (
-                    f"ALTER TABLE {self.name} ADD COLUMN {column.name.lower()} {_made(column.type)}; or another table"
-                )
-                raise BraidError(f"the table {self.name} has no column {column.name.lower()}", hint)
+                hint = f"ALTER TABLE {self.name} ADD COLUMN {column.name} {_made(column.type)}; or another table"
+                raise BraidError(f"the table {self.name} has no column {column.name}", hint)
             if there[1] not in _taking(column.type):
                 hint = f"make it {_made(column.type)}, or name a table that is not there yet"
                 raise BraidError(f"{self.name}.{there[0]} is {there[1]}, and cannot hold all of {column.type}", hint)
-        mine = {column.name.lower() for column in self.columns}
+        mine = {column.name for column in self.columns}
         more = next((name for low, (name, _, needs) in known.items() if needs and low not in mine), None)
         if more is not None:
             raise BraidError(
                 f"{self.name}.{more} needs a value, and the result has no such column", "give it a default"
             )
         if self.keys and not self._unique(c, known):
-            hint = f"CREATE UNIQUE INDEX ON {self.name} ({', '.join(k.lower() for k in self.keys)}) NULLS NOT DISTINCT"
+            hint = f"CREATE UNIQUE INDEX ON {self.name} ({', '.join(k for k in self.keys)}) NULLS NOT DISTINCT"
             raise BraidError(f"the table {self.name} has no unique index on its key", hint)
 
     def _unique(self, c: Connection[Any], known: Mapping[str, tuple[str, str, bool]]) -> bool:
-        wanted = sorted(known[k.lower()][0] for k in self.keys)
+        wanted = sorted(known[k][0] for k in self.keys)
         found = c.execute(
             "SELECT array_agg(attname::text ORDER BY attname) FROM pg_index JOIN pg_attribute a"
             " ON a.attrelid = indrelid AND a.attnum = ANY (indkey)"
@@ -340,9 +342,9 @@ class _Table:
             return
         from psycopg.sql import SQL, Identifier
 
-        columns = [SQL("{} " + _made(x.type)).format(Identifier(x.name.lower())) for x in self.columns]
+        columns = [SQL("{} " + _made(x.type)).format(Identifier(x.name)) for x in self.columns]
         if self.keys:
-            columns.append(SQL("UNIQUE NULLS NOT DISTINCT ({})").format(_sql(", ", [k.lower() for k in self.keys])))
+            columns.append(SQL("UNIQUE NULLS NOT DISTINCT ({})").format(_sql(", ", [k for k in self.keys])))
         c.execute(SQL("CREATE TABLE {} ({})").format(_sql(".", self._place), SQL(", ").join(columns)))
 
     # --------------------------------------------------------------- the marker
@@ -397,7 +399,7 @@ class _Table:
         from psycopg.sql import SQL, Identifier
 
         known = self._known(c)
-        own = [known[x.name.lower()][0] for x in self.columns]
+        own = [known[x.name][0] for x in self.columns]
         table, names = _sql(".", self._place), _sql(", ", own)
         kinds = [SQL("{} " + _made(x.type)).format(Identifier(n)) for x, n in zip(self.columns, own, strict=True)]
         c.execute(
@@ -407,13 +409,14 @@ class _Table:
         )
         copied = SQL("COPY braid_rows ({}, _op) FROM STDIN (FORMAT csv)").format(names)
         with c.cursor() as cursor, cursor.copy(copied) as to:
-            for frame in frames:
+            called = {own: x.name for own, x in zip(self.own, self.columns, strict=True) if own != x.name}
+            for frame in (x.rename(called) for x in frames):
                 for start in range(0, frame.height, ROWS):
                     to.write(_csv(frame.slice(start, ROWS), self.columns))
         if not self.keys:
             c.execute(SQL("INSERT INTO {} ({}) SELECT {} FROM braid_rows ORDER BY _seq").format(table, names, names))
             return
-        keys = [known[k.lower()][0] for k in self.keys]
+        keys = [known[k][0] for k in self.keys]
         by = _sql(", ", keys)
         last = "SELECT DISTINCT ON ({}) * FROM braid_rows ORDER BY {}, _seq DESC"
         c.execute(SQL("CREATE TEMP TABLE braid_last ON COMMIT DROP AS " + last).format(by, by))
