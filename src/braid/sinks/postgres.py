@@ -11,9 +11,7 @@ the environment or in a file, so that they reach no command line, checkpoint or 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,12 +20,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from braid.errors import BraidError, printable
-from braid.operators.changes import no_rows
 from braid.plan import logical
 from braid.records.values import json_text
-from braid.sinks.files import FileSink
-from braid.sinks.interface import Batch, Outputs, Part, Sink
-from braid.stage.drops import DROPS, drops_of
+from braid.sinks.interface import Batch
+from braid.sinks.staged import Shape, StagedSink
 from braid.topics.files import remove
 from braid.topics.interface import Topics
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
@@ -41,7 +37,6 @@ MARKERS = "braid_batches"
 OLDEST = 15  # NULLs in a key are one key since then
 PATIENCE = 60.0  # s that a server may be away
 ROWS = 1 << 16  # that are copied at once
-UNSTORABLE = "value"  # the reason of a drop
 
 # The type of a column that is made, and those of one that is there and holds all its values.
 TYPES: Mapping[Type, tuple[str, ...]] = {
@@ -61,17 +56,16 @@ TYPES: Mapping[Type, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class PostgresSink(Sink):
+class PostgresSink(StagedSink):
     """`target`: the table, with its schema if it is named; empty: as the result is called. `where`: a connection in the
-    user's words, `@FILE` and `$NAME` for those that nobody may read on a command line. `root`: of the store."""
+    user's words, `@FILE` and `$NAME` for those that nobody may read on a command line."""
 
     where: str = ""
-    root: str = ""
 
     @staticmethod
     def of(text: str) -> PostgresSink:
         where, _, table = text.partition("#")
-        made = PostgresSink(table, 1, where)
+        made = PostgresSink(table, where=where)
         made.settings()
         return made
 
@@ -122,26 +116,27 @@ class PostgresSink(Sink):
             table.claim(c, run)
         return replace(self, target=table.name, root=topics.root)
 
-    def claim(self, columns: logical.Sink, run: str) -> None:
-        for entry in os.scandir(self._staging(run)) if os.path.isdir(self._staging(run)) else ():
-            remove(entry.path)
-
     # ---------------------------------------------------------------- in tasks
 
-    def task(self, part: Part) -> _Outputs:
-        return _Outputs(self._files(part.batch.run).task(part), part.columns)
+    @property
+    def place(self) -> str:
+        return "PostgreSQL has no place for: a NUL character, or a year beyond 1 to 9999"
 
-    def _files(self, run: str) -> FileSink:
-        return FileSink(os.path.join(self.root, "sinks", run), 1, "parquet")
-
-    def _staging(self, run: str) -> str:
-        return self._files(run).staging
+    def unstorable(self, values: pl.Series, t: Type) -> pl.Series | None:
+        match t:
+            case S.VARCHAR:
+                return values.str.contains("\0", literal=True).fill_null(False)
+            case Array() | Map() | Struct():
+                return json_text(values, t).str.contains("\\u0000", literal=True).fill_null(False)
+            case S.DATE | S.TIMESTAMP | S.TIMESTAMPTZ:
+                return (~values.dt.year().is_between(1, 9999)).fill_null(False)
+        return None
 
     # -------------------------------------------------------------- each batch
 
     def publish(self, batch: Batch, columns: logical.Sink, staged: Sequence[str]) -> None:
         table = _Table.of(self, columns)
-        paths = [os.path.join(self._staging(batch.run), json.loads(doc)["file"]) for doc in staged]
+        paths = self.paths(batch, staged)
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
@@ -203,84 +198,31 @@ def _of_file(path: str) -> str:
         ) from None
 
 
-# ------------------------------------------------------------------------ tasks
-
-
-class _Outputs:
-    """Rows that PostgreSQL can hold go to a file; the others are drops."""
-
-    def __init__(self, files: Outputs, columns: logical.Sink) -> None:
-        self._files, self._columns = files, columns
-
-    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> pl.DataFrame | None:
-        lost = [no_rows(DROPS)]
-        for name, o in _placed(self._columns):
-            bad = _unstorable(frame[name], o.expr.type)
-            if bad is None or not bad.any():
-                continue
-            rows = frame.filter(bad).rename({f"v{i}": v.name for i, v in enumerate(self._columns.values)})
-            why = f"{o.name} holds what PostgreSQL has no place for: a NUL character, or a year beyond 1 to 9999"
-            lost.append(drops_of(rows, UNSTORABLE, "write", (), pl.repeat(why, rows.height, eager=True)))
-            frame = frame.filter(~bad)
-        self._files.write(frame, places, at)
-        return pl.concat(lost) if len(lost) > 1 else None
-
-    def close(self, drops: pl.DataFrame) -> Iterator[str]:
-        return self._files.close(drops)
-
-    def abort(self) -> None:
-        self._files.abort()
-
-
-def _placed(columns: logical.Sink) -> list[tuple[str, logical.Output]]:
-    """The columns as frames of a task have them."""
-    keys = [(f"_k{i}", o) for i, o in enumerate(columns.key)]
-    return [*keys, *((f"v{i}", o) for i, o in enumerate(columns.values))]
-
-
-def _unstorable(values: pl.Series, t: Type) -> pl.Series | None:
-    match t:
-        case S.VARCHAR:
-            return values.str.contains("\0", literal=True).fill_null(False)
-        case Array() | Map() | Struct():
-            return json_text(values, t).str.contains("\\u0000", literal=True).fill_null(False)
-        case S.DATE | S.TIMESTAMP | S.TIMESTAMPTZ:
-            return (~values.dt.year().is_between(1, 9999)).fill_null(False)
-    return None
-
-
 # ------------------------------------------------------------------------ table
 
 
 @dataclass(frozen=True)
 class _Table:
-    """A table as a result needs it. `columns`: under their names there; `own`: those that frames have them under;
-    `keys`: the columns of the key of a table; of a stream none."""
+    """A table as a result needs it."""
 
     name: str
-    columns: tuple[Column, ...]
-    own: tuple[str, ...]
-    keys: tuple[str, ...]
+    shape: Shape
 
     @staticmethod
     def of(sink: PostgresSink, columns: logical.Sink) -> _Table:
-        outputs = {o.name: o.expr.type for o in (*columns.key, *columns.values)}
-        if columns.window is not None:
-            outputs |= {name: t for name, (_, t) in logical.BOUNDS.items()}
-        hidden = {o.name for o in columns.key} - {*columns.columns} if columns.columns else set[str]()
-        names = [re.sub(r"\W+", "_", name.lower()) if name in hidden else name.lower() for name in outputs]
-        for name, t in outputs.items():
-            if t not in TYPES and not isinstance(t, Decimal | Array | Map | Struct):
-                raise BraidError(f"{columns.name}: PostgreSQL has no type for the column {name}, {t}", "cast it")
-        if len({*names}) < len(names):
-            raise BraidError(f"{columns.name} has columns that differ only by case", "give one another name: AS …")
-        keyed = len(columns.key) if columns.kind == "table" else 0
-        if columns.kind == "table" and not keyed:
-            raise BraidError(f"{columns.name} has no key: its rows cannot be found again in a table", "select its key")
-        bounds = names[len(names) - len(logical.BOUNDS) :] if keyed and columns.window is not None else []
-        made = tuple(Column(name, t) for name, t in zip(names, outputs.values(), strict=True))
-        keys = (*names[:keyed], *bounds)
-        return _Table(sink.target or columns.name.lower(), made, tuple(outputs), keys)
+        shape = Shape.of(columns, lower=True)
+        for c in shape.columns:
+            if c.type not in TYPES and not isinstance(c.type, Decimal | Array | Map | Struct):
+                raise BraidError(f"{columns.name}: PostgreSQL has no type for the column {c.name}, {c.type}", "cast it")
+        return _Table(sink.target or columns.name.lower(), shape)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.shape.columns
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.shape.keys
 
     @property
     def _place(self) -> tuple[str, ...]:
@@ -409,8 +351,7 @@ class _Table:
         )
         copied = SQL("COPY braid_rows ({}, _op) FROM STDIN (FORMAT csv)").format(names)
         with c.cursor() as cursor, cursor.copy(copied) as to:
-            called = {own: x.name for own, x in zip(self.own, self.columns, strict=True) if own != x.name}
-            for frame in (x.rename(called) for x in frames):
+            for frame in map(self.shape.named, frames):
                 for start in range(0, frame.height, ROWS):
                     to.write(_csv(frame.slice(start, ROWS), self.columns))
         if not self.keys:
