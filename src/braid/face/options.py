@@ -117,8 +117,8 @@ def files_options(command: Decorated) -> Decorated:
         "--sink",
         "sinks",
         multiple=True,
-        metavar="NAME=PATH|console|postgres:…",
-        help="Write a result to a folder of files (.csv, .parquet or .jsonl), a table of PostgreSQL, or print it here.",
+        metavar="NAME=PATH|console|postgres:…|delta:PATH",
+        help="Write a result to files (a folder: .csv, .parquet, .jsonl), to a table of PostgreSQL or Delta, or here.",
     )(command)
     command = click.option(
         "--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]"

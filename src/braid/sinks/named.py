@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from braid.errors import BraidError
 from braid.sinks.console import ConsoleSink
+from braid.sinks.delta import DeltaSink
 from braid.sinks.files import FileSink
 from braid.sinks.interface import Sink
 from braid.sinks.postgres import PostgresSink
@@ -21,7 +22,7 @@ def _console(what: str) -> Sink:
     return ConsoleSink()
 
 
-NAMED: Mapping[str, Callable[[str], Sink]] = {"console": _console, "postgres": PostgresSink.of}
+NAMED: Mapping[str, Callable[[str], Sink]] = {"console": _console, "delta": DeltaSink.of, "postgres": PostgresSink.of}
 
 
 def sink_of(text: str) -> Sink:
