@@ -126,13 +126,18 @@ def test_a_table_that_cannot_hold_the_rows(tmp_path: Path) -> None:
         sink_of("delta:s3://a/b")
 
 
-def test_a_table_of_ones_own_is_filled_and_small_files_become_one(tmp_path: Path) -> None:
+def test_a_table_of_ones_own_is_filled_and_small_files_become_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from braid.sinks import delta
+
+    monkeypatch.setattr(delta, "SMALL", 10)
     table = tmp_path / "t"
     write_deltalake(str(table), pa.table({"V": ["mine"], "K": pa.array([7], pa.int64()), "more": ["x"]}))
     sink = opened(table, KEYED, "r")
-    for n in range(100):
+    for n in range(10):
         published(sink, "r", n, changes(("+", n, "a")))
-    assert rows(table)[7] == (7, "a") and len(rows(table)) == 100
+    assert rows(table)[7] == (7, "a") and len(rows(table)) == 10
     assert len(DeltaTable(str(table)).file_uris()) == 1
 
 
