@@ -14,7 +14,6 @@ from braid.sinks.delta import DeltaSink
 from braid.sinks.files import FileSink
 from braid.sinks.interface import Sink
 from braid.sinks.postgres import PostgresSink
-from braid.sinks.tally import TallySink
 
 
 def _console(what: str) -> Sink:
@@ -23,12 +22,7 @@ def _console(what: str) -> Sink:
     return ConsoleSink()
 
 
-NAMED: Mapping[str, Callable[[str], Sink]] = {
-    "tally": TallySink.of,
-    "console": _console,
-    "delta": DeltaSink.of,
-    "postgres": PostgresSink.of,
-}
+NAMED: Mapping[str, Callable[[str], Sink]] = {"console": _console, "delta": DeltaSink.of, "postgres": PostgresSink.of}
 
 
 def sink_of(text: str) -> Sink:
