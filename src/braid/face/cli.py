@@ -153,7 +153,6 @@ def _spark_begins(master: str, conf: Mapping[str, str]) -> Iterator[None]:
     "--batch-rows", "limit", type=click.IntRange(min=1), help="At most so many records a batch. [default: 1000000]"
 )
 @click.option("--tasks", type=click.IntRange(min=1), help="Tasks a stage of a query that starts; it keeps its number.")
-@click.option("--pause", type=float, default=0.0, metavar="SECONDS", help="Before each batch. [default: 0]")
 @click.option("--metrics", metavar="FILE|-", help="Append a JSON line a batch: where time goes (docs/metrics.md).")
 @click.option("--metrics-port", metavar="[HOST:]PORT", help="Serve them to Prometheus. [default host: 127.0.0.1]")
 @click.option("--max-drops", metavar="N|N%", help="End with exit code 3 when a query drops more rows than that.")

@@ -343,7 +343,6 @@ class Planner:
         if start.get("early"):
             begin["early"] = start["early"]
         inputs = sorted(self._inputs.items())
-        time.sleep(job.reading.pause)
         found = plan_batch(
             inputs, begin, job.reading.limit, _at_first(job, start), job.ranks, job.reading.close, self._comes
         )

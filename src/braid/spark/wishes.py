@@ -37,12 +37,11 @@ class Order:
 @dataclass(frozen=True, slots=True)
 class Reading:
     """How input is cut into batches. `limit`: records of a batch, at most; `close`: all sources are closed when what
-    they have has been read; `idle`: s after which a partition without records does not hold its source's clock; `pause`: s before each batch."""
+    they have has been read; `idle`: s after which a partition without records does not hold its source's clock."""
 
     limit: int = LIMIT
     close: bool = False
     idle: float | None = None
-    pause: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
