@@ -20,34 +20,19 @@ import pyarrow as pa
 
 from braid.errors import BraidError, printable
 from braid.plan import logical
+from braid.sinks.arrow import arrow_of, arrow_schema
 from braid.sinks.interface import Batch
 from braid.sinks.staged import Shape, StagedSink
 from braid.topics.files import remove
 from braid.topics.interface import Topics
-from braid.types import Array, Decimal, Map, Scalar, Struct, Type
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-S = Scalar
 OWNER, NUMBER, DIGEST = "braid.run", "braid.batch", "braid.digest"
 TRIES = 20  # commits of others that may come first
 SMALL = 100  # batches whose files are made one
 LATELY = 20  # commits in which the last batch's is looked for
-
-TYPES: Mapping[Type, pa.DataType] = {
-    S.BOOLEAN: pa.bool_(),
-    S.SMALLINT: pa.int16(),
-    S.INT: pa.int32(),
-    S.BIGINT: pa.int64(),
-    S.REAL: pa.float32(),
-    S.DOUBLE: pa.float64(),
-    S.VARCHAR: pa.string(),
-    S.BYTES: pa.binary(),
-    S.DATE: pa.date32(),
-    S.TIMESTAMP: pa.timestamp("us"),
-    S.TIMESTAMPTZ: pa.timestamp("us", "UTC"),
-}
 
 
 @dataclass(frozen=True)
@@ -77,7 +62,7 @@ class DeltaSink(StagedSink):
 
     def check(self, columns: logical.Sink, run: str | None, goes_on: bool, overwrite: bool) -> None:
         shape, there = Shape.of(columns), self._table()
-        schema = _schema(columns.name, shape)
+        schema = arrow_schema(columns.name, shape, "Delta")
         if there is None and os.path.isdir(self.target) and os.listdir(self.target):
             raise BraidError(f"{self.target} is no Delta table, and not empty", "name another folder")
         if there is not None:
@@ -95,7 +80,7 @@ class DeltaSink(StagedSink):
 
         there = self._table()
         if there is None:
-            schema, known = _schema(columns.name, Shape.of(columns)), {OWNER: run}
+            schema, known = arrow_schema(columns.name, Shape.of(columns), "Delta"), {OWNER: run}
             DeltaTable.create(self.target, schema, configuration=known, raise_if_key_not_exists=False)
         elif (owner := there.metadata().configuration.get(OWNER)) != run:
             if owner is not None:
@@ -116,7 +101,7 @@ class DeltaSink(StagedSink):
         shape, paths = Shape.of(columns), self.paths(batch, staged)
         for left in reversed(range(TRIES)):
             try:
-                self._committed(batch, shape, _schema(columns.name, shape), paths)
+                self._committed(batch, shape, arrow_schema(columns.name, shape, "Delta"), paths)
                 break
             except CommitFailedError as e:  # somebody else came first: look again
                 if not left:
@@ -142,7 +127,7 @@ class DeltaSink(StagedSink):
         if shape.keys:
             _merged(table, frame.unique([*shape.keys], keep="last", maintain_order=True), shape, schema, how)
         else:
-            write_deltalake(table, _arrow(frame, schema), mode="append", commit_properties=how)
+            write_deltalake(table, arrow_of(frame, schema), mode="append", commit_properties=how)
         if batch.number % SMALL == SMALL - 1:
             self._compacted()
 
@@ -176,34 +161,10 @@ def _merged(table: DeltaTable, last: pl.DataFrame, shape: Shape, schema: pa.Sche
         f"(t.`{k}` = s.`{k}`" + (f" OR t.`{k}` IS NULL AND s.`{k}` IS NULL)" if k in nulls else ")") for k in shape.keys
     ]
     values = {f"`{c.name}`": f"s.`{c.name}`" for c in shape.columns}
-    source = _arrow(last, schema.append(pa.field("_op", pa.string())))
+    source = arrow_of(last, schema.append(pa.field("_op", pa.string())))
     merge = table.merge(source, " AND ".join(equal), source_alias="s", target_alias="t", commit_properties=how)
     merge = merge.when_matched_delete("s._op = '-'").when_matched_update(values, "s._op = '+'")
     merge.when_not_matched_insert(values, "s._op = '+'").execute()
-
-
-def _arrow(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:
-    return frame.select(schema.names).to_arrow(compat_level=pl.CompatLevel.oldest()).cast(schema)
-
-
-def _schema(name: str, shape: Shape) -> pa.Schema:
-    return pa.schema([pa.field(c.name, _type(name, c.name, c.type)) for c in shape.columns])
-
-
-def _type(name: str, column: str, t: Type) -> pa.DataType:
-    match t:
-        case Decimal(precision, scale):
-            return pa.decimal128(precision, scale)
-        case Array(element):
-            return pa.list_(_type(name, column, element))
-        case Struct(fields):
-            return pa.struct([pa.field(f.name, _type(name, column, f.type)) for f in fields])
-        case Map(key, value):
-            pair = [pa.field("key", _type(name, column, key)), pa.field("value", _type(name, column, value))]
-            return pa.list_(pa.struct(pair))
-    if t not in TYPES:
-        raise BraidError(f"{name}: Delta has no type for the column {column}, {t}", "cast it to VARCHAR")
-    return TYPES[t]
 
 
 def _check_schema(target: str, table: DeltaTable, schema: pa.Schema) -> None:

@@ -12,6 +12,7 @@ from braid.errors import BraidError
 from braid.sinks.console import ConsoleSink
 from braid.sinks.delta import DeltaSink
 from braid.sinks.files import FileSink
+from braid.sinks.iceberg import IcebergSink
 from braid.sinks.interface import Sink
 from braid.sinks.postgres import PostgresSink
 
@@ -22,7 +23,12 @@ def _console(what: str) -> Sink:
     return ConsoleSink()
 
 
-NAMED: Mapping[str, Callable[[str], Sink]] = {"console": _console, "delta": DeltaSink.of, "postgres": PostgresSink.of}
+NAMED: Mapping[str, Callable[[str], Sink]] = {
+    "console": _console,
+    "delta": DeltaSink.of,
+    "iceberg": IcebergSink.of,
+    "postgres": PostgresSink.of,
+}
 
 
 def sink_of(text: str) -> Sink:
