@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
@@ -30,7 +31,7 @@ from braid.topics.store import TopicStore
 from braid.types import Array, Column, Scalar
 from braid.types import Decimal as DecimalType
 from cli_help import QUICK, Said, braid, on_shared_spark
-from postgres.server import Missing, running
+from postgres.server import Missing, programs, running
 
 S = Scalar
 
@@ -202,6 +203,30 @@ def test_a_table_of_ones_own_is_filled(db: psycopg.Connection, tmp_path: Path) -
     db.execute("INSERT INTO out VALUES ('mine', now(), 7)")
     published(opened(db, KEYED, "r", tmp_path), KEYED, "r", 0, changes(("+", 1, "a"), ("+", 7, "theirs")))
     assert rows(db, 'SELECT k, "V" FROM out ORDER BY k') == [(1, "a"), (7, "theirs")]
+
+
+def test_a_server_that_is_away_is_waited_for(tmp_path: Path) -> None:
+    try:
+        with running() as own:
+            sink, folder = opened(own, KEYED, "r", tmp_path), str(own.info.host)
+            ctl = [str(programs() / "pg_ctl"), "-D", f"{folder}/data", "-w"]
+            user = "postgres" if os.getuid() == 0 else None
+
+            def start() -> None:
+                time.sleep(2)
+                options = f"-c unix_socket_directories={folder} -c listen_addresses=''"
+                subprocess.run([*ctl, "-l", f"{folder}/log", "-o", options, "start"], user=user, check=True, cwd="/")
+
+            subprocess.run([*ctl, "-m", "immediate", "stop"], user=user, check=True, cwd="/", stdout=subprocess.DEVNULL)
+            began, back = time.monotonic(), threading.Thread(target=start)
+            back.start()
+            published(sink, KEYED, "r", 0, changes(("+", 1, "a")))
+            back.join()
+            assert time.monotonic() - began > 2
+            with psycopg.connect(host=folder, user="judge", dbname="postgres") as again:
+                assert rows(again, "SELECT k, v FROM out") == [(1, "a")]
+    except Missing as e:
+        pytest.skip(str(e))
 
 
 # -------------------------------------------------------------------- on Spark
