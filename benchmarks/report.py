@@ -179,6 +179,7 @@ shuffle partitions, until all is read). Both write JSON lines into files. *start
 handed over; *÷ Braid* is their whole command by Braid's, *without start* the same less the start, of Braid less all
 that goes by before its first batch. Each row that they write must be one of DuckDB's. *rows it lacks*: Spark's joins
 and windows wait for a watermark, and it cannot be told that nothing follows. It cannot say q4 (a group over groups).
+An engine that takes more than 75 s takes one turn, not three.
 """
 KAFKA = """# Benchmarks of Kafka to Kafka
 
