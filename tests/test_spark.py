@@ -30,6 +30,7 @@ from braid.operators.changes import POS, SUB, in_order  # noqa: E402
 from braid.plan.logical import sources  # noqa: E402
 from braid.sinks.files import FileSink  # noqa: E402
 from braid.sinks.nothing import NoSink  # noqa: E402
+from braid.sinks.topic import TopicSink  # noqa: E402
 from braid.spark import columns, conf, died, jvm, runs, stage  # noqa: E402
 from braid.spark import query as queries  # noqa: E402
 from braid.spark.columns import bucket_ids, spark_partition  # noqa: E402
@@ -410,7 +411,7 @@ class _Ending(_Handle):
 
 
 def _launched(folder: Path, *handles: _Handle, note: Any = print) -> queries.RunningQuery:
-    plan, output, left = lower(case("ss", 1)[0]), SimpleNamespace(kind="topic"), list(handles)
+    plan, output, left = lower(case("ss", 1)[0]), TopicSink("o"), list(handles)
     job: Any = SimpleNamespace(name="Q", plan=plan, buckets=1, broker=None, output=output)
     made = queries.RunningQuery(job, "", str(folder), lambda _: left.pop(0), lambda: None, note)
     made.launch()
