@@ -117,8 +117,9 @@ def files_options(command: Decorated) -> Decorated:
         "--sink",
         "sinks",
         multiple=True,
-        metavar="NAME=PATH|console|postgres:…|delta:PATH",
-        help="Write a result to files (a folder: .csv, .parquet, .jsonl), to a table of PostgreSQL or Delta, or here.",
+        metavar="NAME=PATH|console|KIND:…",
+        help="Write a result to files (a folder: .csv, .parquet, .jsonl), here, or to a table: postgres:…, delta:…, "
+        "iceberg:… (docs/sinks.md).",
     )(command)
     command = click.option(
         "--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]"
