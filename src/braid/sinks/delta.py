@@ -10,7 +10,6 @@ writers one is refused. The table's property `braid.run` says whose it is. Tasks
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -18,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
-from braid.errors import BraidError, printable
+from braid.errors import BraidError
 from braid.plan import logical
-from braid.sinks.arrow import arrow_of, arrow_schema
+from braid.sinks.arrow import DELTA, arrow_of, arrow_schema, check_schema
 from braid.sinks.interface import Batch
-from braid.sinks.staged import Shape, StagedSink
+from braid.sinks.staged import Shape, StagedSink, check_owner, commit, is_written, library
 from braid.topics.files import remove
 from braid.topics.interface import Topics
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 OWNER, NUMBER, DIGEST = "braid.run", "braid.batch", "braid.digest"
-TRIES = 20  # commits of others that may come first
 SMALL = 100  # batches whose files are made one
 LATELY = 20  # commits in which the last batch's is looked for
 
@@ -45,7 +43,7 @@ class DeltaSink(StagedSink):
             raise BraidError(
                 f"delta:{text} is no folder", "write delta:PATH; a table in an object store is not there yet"
             )
-        _library()
+        library("deltalake", "delta")
         return DeltaSink(os.path.abspath(text))
 
     def described(self) -> str:
@@ -62,27 +60,21 @@ class DeltaSink(StagedSink):
 
     def check(self, columns: logical.Sink, run: str | None, goes_on: bool, overwrite: bool) -> None:
         shape, there = Shape.of(columns), self._table()
-        schema = arrow_schema(columns.name, shape, "Delta")
+        schema = arrow_schema(columns.name, shape, DELTA)
         if there is None and os.path.isdir(self.target) and os.listdir(self.target):
             raise BraidError(f"{self.target} is no Delta table, and not empty", "name another folder")
         if there is not None:
-            _check_schema(self.target, there, schema)
-        owner = None if there is None else there.metadata().configuration.get(OWNER)
-        if goes_on and owner != run:
-            gone = f"the table {self.target} is not as this query left it: it has written there, and its marker is gone"
-            raise BraidError(gone if owner is None else f"another run ({owner}) has written into {self.target} since")
-        if owner is not None and owner != run and not overwrite:
-            hint = "name another table, or write --overwrite to replace its rows"
-            raise BraidError(f"the table {self.target} holds the results of another run ({owner})", hint)
+            check_schema(self.target, there.to_pyarrow_dataset().schema, schema)
+        check_owner(self.target, _owner(there), run, goes_on, overwrite)
 
     def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> DeltaSink:
         from deltalake import DeltaTable
 
         there = self._table()
         if there is None:
-            schema, known = arrow_schema(columns.name, Shape.of(columns), "Delta"), {OWNER: run}
+            schema, known = arrow_schema(columns.name, Shape.of(columns), DELTA), {OWNER: run}
             DeltaTable.create(self.target, schema, configuration=known, raise_if_key_not_exists=False)
-        elif (owner := there.metadata().configuration.get(OWNER)) != run:
+        elif (owner := _owner(there)) != run:
             if owner is not None:
                 there.delete()
             there.alter.set_table_properties({OWNER: run}, raise_if_not_exists=False)
@@ -98,32 +90,20 @@ class DeltaSink(StagedSink):
     def publish(self, batch: Batch, columns: logical.Sink, staged: Sequence[str]) -> None:
         from deltalake.exceptions import CommitFailedError, DeltaError
 
-        shape, paths = Shape.of(columns), self.paths(batch, staged)
-        for left in reversed(range(TRIES)):
-            try:
-                self._committed(batch, shape, arrow_schema(columns.name, shape, "Delta"), paths)
-                break
-            except CommitFailedError as e:  # somebody else came first: look again
-                if not left:
-                    raise BraidError(f"{self.target} does not take batch {batch.number}: {_line(e)}") from None
-                time.sleep(0.1)
-            except DeltaError as e:
-                raise BraidError(f"{self.target} does not take batch {batch.number}: {_line(e)}") from None
+        paths = self.paths(batch, staged)
+        commit(self.target, batch, CommitFailedError, DeltaError, lambda: self._committed(batch, columns, paths))
         for path in paths:
             remove(path)
 
-    def _committed(self, batch: Batch, shape: Shape, schema: pa.Schema, paths: Sequence[str]) -> None:
+    def _committed(self, batch: Batch, columns: logical.Sink, paths: Sequence[str]) -> None:
         from deltalake import CommitProperties, Transaction, write_deltalake
 
-        table = self._table()
-        if table is None or table.metadata().configuration.get(OWNER) != batch.run:
-            raise BraidError(f"another run writes into the table {self.target} now", "name another table")
-        if _is_written(self.target, table, batch) or not paths:
+        table, app, shape = self._table(), f"braid.{batch.run}", Shape.of(columns)
+        if is_written(self.target, batch, _owner(table), _last(table, app, batch)) or table is None or not paths:
             return
-        app = f"braid.{batch.run}"
         known = {NUMBER: str(batch.number), DIGEST: batch.digest()}
         how = CommitProperties(known, max_commit_retries=0, app_transactions=[Transaction(app, batch.number)])
-        frame = shape.named(pl.concat([pl.read_parquet(path) for path in paths]))
+        frame, schema = shape.named(pl.concat(map(pl.read_parquet, paths))), arrow_schema(columns.name, shape, DELTA)
         if shape.keys:
             _merged(table, frame.unique([*shape.keys], keep="last", maintain_order=True), shape, schema, how)
         else:
@@ -143,15 +123,17 @@ class DeltaSink(StagedSink):
             return
 
 
-def _is_written(target: str, table: DeltaTable, batch: Batch) -> bool:
-    done = table.transaction_version(f"braid.{batch.run}")
-    if done is None or done < batch.number:
-        return False
-    found = (x.get(DIGEST) for x in table.history(LATELY) if x.get(NUMBER) == str(batch.number))
-    if done == batch.number and next(found, digest := batch.digest()) == digest:
-        return True
-    what = f"batch {batch.number} of {batch.query} was written into {target} by somebody else"
-    raise BraidError(what, "two runs go on from one checkpoint, or from an older copy of it")
+def _owner(table: DeltaTable | None) -> str | None:
+    return None if table is None else table.metadata().configuration.get(OWNER)
+
+
+def _last(table: DeltaTable | None, app: str, batch: Batch) -> tuple[int, str] | None:
+    """The last batch that was committed, and its digest; where that is not known any more, it is the right one's."""
+    done = None if table is None else table.transaction_version(app)
+    if table is None or done is None or done < batch.number:
+        return None
+    found = (str(x[DIGEST]) for x in table.history(LATELY) if x.get(NUMBER) == str(done))
+    return done, next(found, batch.digest())
 
 
 def _merged(table: DeltaTable, last: pl.DataFrame, shape: Shape, schema: pa.Schema, how: Any) -> None:
@@ -165,29 +147,3 @@ def _merged(table: DeltaTable, last: pl.DataFrame, shape: Shape, schema: pa.Sche
     merge = table.merge(source, " AND ".join(equal), source_alias="s", target_alias="t", commit_properties=how)
     merge = merge.when_matched_delete("s._op = '-'").when_matched_update(values, "s._op = '+'")
     merge.when_not_matched_insert(values, "s._op = '+'").execute()
-
-
-def _check_schema(target: str, table: DeltaTable, schema: pa.Schema) -> None:
-    """Refuses a table that cannot hold the columns."""
-    there = table.to_pyarrow_dataset().schema
-    known = {f.name: f for f in there}
-    for f in schema:
-        if f.name not in known:
-            raise BraidError(f"the table {target} has no column {f.name}", "add it, or name another table")
-        if not known[f.name].type.equals(f.type):
-            what = f"{target}: {f.name} is {known[f.name].type} there, and {f.type} here"
-            raise BraidError(what, "name a table that is not there yet")
-    more = next((f.name for f in there if not f.nullable and f.name not in schema.names), None)
-    if more is not None:
-        raise BraidError(f"{target}: {more} needs a value, and the result has no such column", "name another table")
-
-
-def _library() -> None:
-    try:
-        import deltalake  # noqa: F401
-    except ImportError:
-        raise BraidError("the sink delta: needs deltalake", "pip install 'braid-sql[delta]'") from None
-
-
-def _line(e: Exception) -> str:
-    return printable(" ".join(str(e).split()))[:300]

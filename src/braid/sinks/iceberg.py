@@ -9,19 +9,17 @@ read and written again file by file.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
-import pyarrow as pa
 
-from braid.errors import BraidError, printable
+from braid.errors import BraidError
 from braid.plan import logical
-from braid.sinks.arrow import arrow_of, arrow_schema, small
+from braid.sinks.arrow import ICEBERG, arrow_of, arrow_schema, check_schema
 from braid.sinks.interface import Batch
-from braid.sinks.staged import Shape, StagedSink
+from braid.sinks.staged import Shape, StagedSink, check_owner, commit, is_written, library, line_of
 from braid.topics.files import remove
 from braid.topics.interface import Topics
 
@@ -29,10 +27,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-OWNER, RUN, NUMBER, DIGEST = "braid.run", "braid.run", "braid.batch", "braid.digest"
+OWNER, NUMBER, DIGEST = "braid.run", "braid.batch", "braid.digest"
 ONCE = {"commit.retry.num-retries": "0"}
-TRIES = 20  # commits of others that may come first
-LATELY = 200  # snapshots in which the last batch's is looked for
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,7 @@ class IcebergSink(StagedSink):
     def of(text: str) -> IcebergSink:
         if text.count(".") < 2 or not all(text.split(".")):
             raise BraidError(f"iceberg:{text} names no table", "write iceberg:CATALOG.NAMESPACE.TABLE")
-        _library()
+        library("pyiceberg", "iceberg")
         return IcebergSink(text)
 
     def described(self) -> str:
@@ -55,25 +51,19 @@ class IcebergSink(StagedSink):
         if columns.kind == "table":
             hint = "write it to delta:… or postgres:…, or make it a stream (SELECT without GROUP BY, of streams)"
             raise BraidError(f"{columns.name} takes rows back, and a row of Iceberg is replaced file by file", hint)
-        schema, there = arrow_schema(columns.name, Shape.of(columns), "Iceberg", times=True), self._table()
+        schema, there = arrow_schema(columns.name, Shape.of(columns), ICEBERG), self._table()
         if there is not None:
-            _check_schema(self.target, there, schema)
-        owner = None if there is None else there.properties.get(OWNER)
-        if goes_on and owner != run:
-            gone = f"the table {self.target} is not as this query left it: it has written there, and its marker is gone"
-            raise BraidError(gone if owner is None else f"another run ({owner}) has written into {self.target} since")
-        if owner is not None and owner != run and not overwrite:
-            hint = "name another table, or write --overwrite to replace its rows"
-            raise BraidError(f"the table {self.target} holds the results of another run ({owner})", hint)
+            check_schema(self.target, there.schema().as_arrow(), schema)
+        check_owner(self.target, _owner(there), run, goes_on, overwrite)
 
     def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> IcebergSink:
         there, known = self._table(), {**ONCE, OWNER: run}
         if there is None:
-            schema = arrow_schema(columns.name, Shape.of(columns), "Iceberg", times=True)
+            schema = arrow_schema(columns.name, Shape.of(columns), ICEBERG)
             catalog = self._catalog()
             catalog.create_namespace_if_not_exists(self._place[:-1])
             catalog.create_table(self._place, schema, properties=known)
-        elif (owner := there.properties.get(OWNER)) != run:
+        elif (owner := _owner(there)) != run:
             with there.transaction() as change:
                 if owner is not None:
                     change.delete("true")  # all rows
@@ -92,7 +82,7 @@ class IcebergSink(StagedSink):
             return load_catalog(name)
         except Exception as e:  # whatever its library for this kind of catalog raises
             hint = f"name it in ~/.pyiceberg.yaml, or by PYICEBERG_CATALOG__{name.upper()}__URI"
-            raise BraidError(f"the catalog {name} cannot be opened: {_line(e)}", hint) from None
+            raise BraidError(f"the catalog {name} cannot be opened: {line_of(e)}", hint) from None
 
     def _table(self) -> Table | None:
         from pyiceberg.exceptions import NoSuchTableError
@@ -105,75 +95,34 @@ class IcebergSink(StagedSink):
     # -------------------------------------------------------------- each batch
 
     def publish(self, batch: Batch, columns: logical.Sink, staged: Sequence[str]) -> None:
-        from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.exceptions import CommitFailedException, RESTError
 
-        shape, paths = Shape.of(columns), self.paths(batch, staged)
-        schema = arrow_schema(columns.name, shape, "Iceberg", times=True)
-        for left in reversed(range(TRIES)):
-            try:
-                self._committed(batch, shape, schema, paths)
-                break
-            except CommitFailedException as e:  # somebody else came first: look again
-                if not left:
-                    raise BraidError(f"{self.target} does not take batch {batch.number}: {_line(e)}") from None
-                time.sleep(0.1)
+        paths = self.paths(batch, staged)
+        commit(self.target, batch, CommitFailedException, RESTError, lambda: self._committed(batch, columns, paths))
         for path in paths:
             remove(path)
 
-    def _committed(self, batch: Batch, shape: Shape, schema: pa.Schema, paths: Sequence[str]) -> None:
-        table = self._table()
-        if table is None or table.properties.get(OWNER) != batch.run:
-            raise BraidError(f"another run writes into the table {self.target} now", "name another table")
-        if _is_written(self.target, table, batch) or not paths:
+    def _committed(self, batch: Batch, columns: logical.Sink, paths: Sequence[str]) -> None:
+        table, shape = self._table(), Shape.of(columns)
+        if is_written(self.target, batch, _owner(table), _last(table, batch.run)) or table is None or not paths:
             return
         if any(table.properties.get(name) != value for name, value in ONCE.items()):
             raise BraidError(f"{self.target} would try a commit again by itself, and add rows twice", f"set {ONCE}")
-        known = {RUN: batch.run, NUMBER: str(batch.number), DIGEST: batch.digest()}
-        frame = shape.named(pl.concat([pl.read_parquet(path) for path in paths]))
+        known = {OWNER: batch.run, NUMBER: str(batch.number), DIGEST: batch.digest()}
+        frame, schema = shape.named(pl.concat(map(pl.read_parquet, paths))), arrow_schema(columns.name, shape, ICEBERG)
         table.append(arrow_of(frame, schema), snapshot_properties=known)
 
 
-def _lately(table: Table) -> Iterator[Mapping[str, Any]]:
-    """What the summaries of the last snapshots say, the last one first."""
-    at = table.current_snapshot()
-    for _ in range(LATELY):
-        if at is None:
-            return
-        if at.summary is not None:
-            yield at.summary.additional_properties
+def _owner(table: Table | None) -> str | None:
+    return None if table is None else table.properties.get(OWNER)
+
+
+def _last(table: Table | None, run: str) -> tuple[int, str] | None:
+    """The last batch that the run has committed, and its digest; snapshots of others may have come since."""
+    at = None if table is None else table.current_snapshot()
+    while table is not None and at is not None:
+        said = at.summary.additional_properties if at.summary is not None else {}
+        if said.get(OWNER) == run:
+            return int(said[NUMBER]), said[DIGEST]
         at = None if at.parent_snapshot_id is None else table.snapshot_by_id(at.parent_snapshot_id)
-
-
-def _is_written(target: str, table: Table, batch: Batch) -> bool:
-    last = next((x for x in _lately(table) if x.get(RUN) == batch.run), None)
-    if last is None or int(last[NUMBER]) < batch.number:
-        return False
-    if int(last[NUMBER]) == batch.number and last[DIGEST] == batch.digest():
-        return True
-    what = f"batch {batch.number} of {batch.query} was written into {target} by somebody else"
-    raise BraidError(what, "two runs go on from one checkpoint, or from an older copy of it")
-
-
-def _check_schema(target: str, table: Table, schema: pa.Schema) -> None:
-    """Refuses a table that cannot hold the columns."""
-    known = {f.name: small(f.type) for f in table.schema().as_arrow()}
-    for f in schema:
-        if f.name not in known:
-            raise BraidError(f"the table {target} has no column {f.name}", "add it, or name another table")
-        if known[f.name] != small(f.type):
-            what = f"{target}: {f.name} is {known[f.name]} there, and {f.type} here"
-            raise BraidError(what, "name a table that is not there yet")
-    more = next((f.name for f in table.schema().fields if f.required and f.name not in schema.names), None)
-    if more is not None:
-        raise BraidError(f"{target}: {more} needs a value, and the result has no such column", "name another table")
-
-
-def _library() -> None:
-    try:
-        import pyiceberg  # noqa: F401
-    except ImportError:
-        raise BraidError("the sink iceberg: needs pyiceberg", "pip install 'braid-sql[iceberg]'") from None
-
-
-def _line(e: Exception) -> str:
-    return printable(" ".join(str(e).split()))[:300]
+    return None

@@ -71,7 +71,7 @@ class Sink:
 
     def described(self) -> str:
         """Where results go, as a checkpoint records it."""
-        return "topic"
+        raise NotImplementedError
 
     @property
     def folder(self) -> str | None:

@@ -47,6 +47,9 @@ class KafkaSink(Sink):
     by_bytes = True
     always = True  # a batch without rows is marked, too
 
+    def described(self) -> str:
+        return "topic"
+
     def check_tasks(self, tasks: int) -> None:
         """The marker of each task stands at a partition of its own."""
         if tasks > self.partitions:

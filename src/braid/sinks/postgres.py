@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from braid.errors import BraidError, printable
+from braid.errors import BraidError
 from braid.plan import logical
 from braid.records.values import json_text
 from braid.sinks.interface import Batch
-from braid.sinks.staged import Shape, StagedSink
+from braid.sinks.staged import Shape, StagedSink, check_owner, is_written, library, line_of
 from braid.topics.files import remove
 from braid.topics.interface import Topics
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
@@ -71,7 +71,7 @@ class PostgresSink(StagedSink):
 
     def settings(self) -> dict[str, Any]:
         """The connection's, of which none is shown."""
-        psycopg = _library()
+        psycopg, conninfo = library("psycopg", "postgres"), library("psycopg.conninfo", "postgres")
         text, given = self.where, True
         if text.startswith("@"):
             text, given = _of_file(text[1:]), False
@@ -83,7 +83,7 @@ class PostgresSink(StagedSink):
             text, given = os.environ[text[1:]], False
         text = f"postgresql:{text}" if text.startswith("//") else text
         try:
-            found: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(text)
+            found: dict[str, Any] = conninfo.conninfo_to_dict(text)
         except psycopg.ProgrammingError:
             hint = "write postgres://USER@HOST/DATABASE#TABLE, postgres:@FILE or postgres:'$NAME'"
             raise BraidError(f"postgres:{self.where}: this names no database", hint) from None
@@ -102,12 +102,7 @@ class PostgresSink(StagedSink):
         with self._connected() as c:
             table.check(c)
             owner = table.owner(c)
-        if goes_on and owner != run:
-            what = f"the table {table.name} is not as this query left it: it has written there, and its marker is gone"
-            raise BraidError(what if owner is None else f"another run ({owner}) has written into {table.name} since")
-        if owner is not None and owner != run and not overwrite:
-            hint = "name another table, or write --overwrite to replace its rows"
-            raise BraidError(f"the table {table.name} holds the results of another run ({owner})", hint)
+        check_owner(table.name, owner, run, goes_on, overwrite)
 
     def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> PostgresSink:
         table = _Table.of(self, columns)
@@ -153,39 +148,26 @@ class PostgresSink(StagedSink):
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Connection[Any]]:
-        psycopg = _library()
+        psycopg = library("psycopg", "postgres")
         try:
             connection = psycopg.connect(**self.settings(), autocommit=True, connect_timeout=10)
         except psycopg.OperationalError as e:
             raise _Away(
-                f"PostgreSQL does not answer: {_line(e)}", "look at the server, its address and the user"
+                f"PostgreSQL does not answer: {line_of(e)}", "look at the server, its address and the user"
             ) from None
         try:
             with connection:
                 yield connection
         except psycopg.OperationalError as e:
-            raise _Away(f"PostgreSQL has gone away: {_line(e)}", "look at the server") from None
+            raise _Away(f"PostgreSQL has gone away: {line_of(e)}", "look at the server") from None
         except psycopg.Error as e:
             raise BraidError(
-                f"PostgreSQL refuses: {_line(e)}", "look at the table and the rights of the user"
+                f"PostgreSQL refuses: {line_of(e)}", "look at the table and the rights of the user"
             ) from None
 
 
 class _Away(BraidError):
     """The server does not answer."""
-
-
-def _library() -> Any:
-    try:
-        import psycopg
-        import psycopg.conninfo
-    except ImportError:
-        raise BraidError("the sink postgres: needs psycopg", "pip install 'braid-sql[postgres]'") from None
-    return psycopg
-
-
-def _line(e: Exception) -> str:
-    return printable(" ".join(str(e).split()))[:300]
 
 
 def _of_file(path: str) -> str:
@@ -261,7 +243,7 @@ class _Table:
                 f"{self.name}.{more} needs a value, and the result has no such column", "give it a default"
             )
         if self.keys and not self._unique(c, known):
-            hint = f"CREATE UNIQUE INDEX ON {self.name} ({', '.join(k for k in self.keys)}) NULLS NOT DISTINCT"
+            hint = f"CREATE UNIQUE INDEX ON {self.name} ({', '.join(self.keys)}) NULLS NOT DISTINCT"
             raise BraidError(f"the table {self.name} has no unique index on its key", hint)
 
     def _unique(self, c: Connection[Any], known: Mapping[str, tuple[str, str, bool]]) -> bool:
@@ -286,7 +268,7 @@ class _Table:
 
         columns = [SQL("{} " + _made(x.type)).format(Identifier(x.name)) for x in self.columns]
         if self.keys:
-            columns.append(SQL("UNIQUE NULLS NOT DISTINCT ({})").format(_sql(", ", [k for k in self.keys])))
+            columns.append(SQL("UNIQUE NULLS NOT DISTINCT ({})").format(_sql(", ", self.keys)))
         c.execute(SQL("CREATE TABLE {} ({})").format(_sql(".", self._place), SQL(", ").join(columns)))
 
     # --------------------------------------------------------------- the marker
@@ -318,19 +300,12 @@ class _Table:
         found = c.execute(
             f"SELECT run, batch, digest FROM {MARKERS} WHERE target = %s FOR UPDATE", [self.name]
         ).fetchone()
-        if found is None or found[0] != batch.run:
-            raise BraidError(f"another run writes into the table {self.name} now", "name another table")
-        digest = batch.digest()
-        if found[1] == batch.number and found[2] == digest:
+        owner, last = (None, None) if found is None else (found[0], found[1:])
+        if is_written(self.name, batch, owner, last):
             return False
-        if found[1] >= batch.number:
-            what = f"batch {batch.number} of {batch.query} was written into {self.name} by somebody else"
-            raise BraidError(
-                what, "two runs go on from one checkpoint, or it is an older one: look which is the right one"
-            )
         c.execute(
             f"UPDATE {MARKERS} SET query = %s, batch = %s, digest = %s, written = now() WHERE target = %s",
-            [batch.query, batch.number, digest, self.name],
+            [batch.query, batch.number, batch.digest(), self.name],
         )
         return True
 

@@ -8,15 +8,18 @@ no place for is a drop, with the column that holds it.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
-from braid.errors import BraidError
+from braid.errors import BraidError, printable
 from braid.operators.changes import no_rows
 from braid.plan import logical
 from braid.sinks.files import FileSink
@@ -26,6 +29,7 @@ from braid.topics.files import remove
 from braid.types import Column, Type
 
 UNSTORABLE = "value"  # the reason of a drop
+TRIES = 20  # commits of others that may come before one of ours
 
 
 @dataclass(frozen=True)
@@ -116,3 +120,55 @@ class Shape:
     def named(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Staged rows under the table's names."""
         return frame.rename({own: x.name for own, x in zip(self.own, self.columns, strict=True) if own != x.name})
+
+
+# ------------------------------------------------------------------- refusals
+
+
+def library(name: str, kind: str) -> Any:
+    """What a kind of sink needs beside Braid."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise BraidError(f"the sink {kind}: needs {name}", f"pip install 'braid-sql[{kind}]'") from None
+
+
+def line_of(e: Exception) -> str:
+    """What a library says, in a line."""
+    return printable(" ".join(str(e).split()))[:300]
+
+
+def check_owner(table: str, owner: str | None, run: str | None, goes_on: bool, overwrite: bool) -> None:
+    """Refuses a table that is not this run's to write; `owner`: the run that its marker names."""
+    if goes_on and owner != run:
+        gone = f"the table {table} is not as this query left it: it has written there, and its marker is gone"
+        raise BraidError(gone if owner is None else f"another run ({owner}) has written into {table} since")
+    if owner is not None and owner != run and not overwrite:
+        hint = "name another table, or write --overwrite to replace its rows"
+        raise BraidError(f"the table {table} holds the results of another run ({owner})", hint)
+
+
+def is_written(table: str, batch: Batch, owner: str | None, last: tuple[int, str] | None) -> bool:
+    """Whether a batch is there, by the table's marker: whose it is, its last batch and that one's digest. Another run,
+    an older batch and a second writer of the same one are refused."""
+    if owner != batch.run:
+        raise BraidError(f"another run writes into the table {table} now", "name another table")
+    if last is None or last[0] < batch.number:
+        return False
+    if last == (batch.number, batch.digest()):
+        return True
+    what = f"batch {batch.number} of {batch.query} was written into {table} by somebody else"
+    raise BraidError(what, "two runs go on from one checkpoint, or from an older copy of it")
+
+
+def commit(table: str, batch: Batch, conflict: type[Exception], other: type[Exception], go: Callable[[], None]) -> None:
+    """Commits once on top of what `go` has looked at, and lets it look again where somebody else came first."""
+    for left in reversed(range(TRIES)):
+        try:
+            return go()
+        except conflict as e:
+            if not left:
+                raise BraidError(f"{table} does not take batch {batch.number}: {line_of(e)}") from None
+            time.sleep(0.1)
+        except other as e:
+            raise BraidError(f"{table} does not take batch {batch.number}: {line_of(e)}") from None

@@ -31,6 +31,9 @@ class TopicSink(Sink):
     is_topic = True
     ranged = True
 
+    def described(self) -> str:
+        return "topic"
+
     def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> TopicSink:
         if not topics.exists(self.target):
             topics.create(self.target, self.partitions, columns.kind == "table")
