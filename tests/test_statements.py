@@ -67,6 +67,23 @@ def test_asserted_when_the_queries_are_done(folder: Path) -> None:
 
 
 @pytest.mark.spark
+def test_a_topic_that_a_query_of_the_file_goes_on_to_write_stays(folder: Path) -> None:
+    """Another query wrote it before, and is dropped: its records are there."""
+    from cli_help import on_shared_spark, records
+
+    to = "WITH (connector = 'kafka', topic = 'out') FORMAT PLAIN ENCODE JSON;"
+    table = "CREATE TABLE t (id INT, v VARCHAR);"
+    for text in (
+        f"{table} INSERT INTO t VALUES (1, 'x'); CREATE SINK a AS SELECT id, v FROM t {to}",
+        f"{table} DROP SINK a; CREATE SINK b AS SELECT v FROM t {to}",
+    ):
+        (folder / "q.sql").write_text(text, encoding="utf-8")
+        words = ("run", "q.sql", "--store", "s", "--dialect", "risingwave", "--until-idle", "--quiet")
+        assert on_shared_spark(*words, cwd=folder).code == 0
+    assert [r["value"] for r in records("out")] == [{"id": 1, "v": "x"}, {"v": "x"}]
+
+
+@pytest.mark.spark
 def test_a_query_is_paused_resumed_and_terminated() -> None:
     from braid.testing.on_spark import shared_session
 

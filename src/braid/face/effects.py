@@ -406,7 +406,9 @@ class StoreWorld:
         known = begun.of(checkpoint, self.store.root)
         if known is not None:
             begun.mark(known)
-            self.store.forget(name, known.run, known.tasks, known.writes)
+            self.store.forget(name, known.run, known.tasks)
+            if known.writes is not None and self.store.dense:
+                self.delete_topic(known.writes)
         shutil.rmtree(os.path.join(self.store.root, "drops", name), ignore_errors=True)
         begun.remove(checkpoint)
 

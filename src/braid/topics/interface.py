@@ -44,9 +44,8 @@ class Topics(Protocol):
 
     def delete(self, name: str) -> None: ...
 
-    def forget(self, query: str, run: str, tasks: int, writes: str | None) -> None:
-        """What one life of a query's checkpoint has left goes: in the store the topic that it `writes`; on a broker
-        what it left besides records. `tasks`: how many wrote."""
+    def forget(self, query: str, run: str, tasks: int) -> None:
+        """What one life of a query's checkpoint has left besides records goes. `tasks`: how many wrote."""
         ...
 
     def identity(self, name: str) -> str: ...

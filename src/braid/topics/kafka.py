@@ -212,7 +212,7 @@ class KafkaTopics:
         found = self._offsets(name, "for_timestamp", time)
         return [end if at < 0 else min(at, end) for at, end in zip(found, ends, strict=True)]
 
-    def forget(self, query: str, run: str, tasks: int, writes: str | None) -> None:
+    def forget(self, query: str, run: str, tasks: int) -> None:
         remove(self.broker, query, run, tasks)
 
     def settle(self, name: str) -> None:

@@ -148,9 +148,8 @@ class TopicStore:
         commit.adopt(topic)
         return topic.ends()
 
-    def forget(self, query: str, run: str, tasks: int, writes: str | None) -> None:
-        if writes is not None and self.exists(writes):
-            self.delete(writes)
+    def forget(self, query: str, run: str, tasks: int) -> None:
+        """There is nothing."""
 
     def settle(self, name: str) -> None:
         """All that was written can be read."""
