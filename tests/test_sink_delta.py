@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,8 +17,8 @@ from braid.sinks.delta import DeltaSink
 from braid.sinks.interface import Batch, Part
 from braid.sinks.named import sink_of
 from braid.topics.store import TopicStore
-from cli_help import QUICK, Said, on_shared_spark
-from test_sink_postgres import KEYED, TABLE, TYPED, TYPES, changes, keyed, put
+from cli_help import Said, on_shared_spark
+from sink_help import KEYED, TABLE, TYPED, TYPES, changes, keyed, killed, put
 
 
 def rows(table: Path, columns: Sequence[str] = ("K", "V")) -> list[tuple[Any, ...]]:
@@ -184,26 +178,7 @@ def test_a_table_with_deletes_goes_on(tmp_path: Path) -> None:
 
 
 def kills(folder: Path, count: int, seed: int) -> None:
-    """Runs that are killed, fed between; then the rows are those of a run that was not."""
-    rng, store = random.Random(seed), TopicStore(folder / "s")
-    store.create("a", 1)
-    store.create("b", 1)
-    (folder / "q.sql").write_text(TABLE, encoding="utf-8")
-    words = [sys.executable, "-m", "braid", "run", "q.sql", "--store", "s", "--dialect", "ksqldb", *QUICK, "--quiet"]
-    command = [*words, "--sink=OUT=delta:out", "--batch-rows", "20"]
-    for n in range(count):
-        for topic, field in (("a", "V"), ("b", "W")):
-            made = [(rng.randrange(50), rng.choice([None, {field: f"{n}"}, {field: f"{n}!"}])) for _ in range(60)]
-            keyed(folder, topic, made, n * 1000)
-        process = subprocess.Popen(command, cwd=folder, start_new_session=True)
-        time.sleep(rng.uniform(4, 9))
-        assert process.poll() is None, f"kill {n} of seed {seed}"
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    assert subprocess.run([*command, "--until-idle"], cwd=folder, check=False).returncode == 0
-    assert run(folder, TABLE.replace("OUT", "PLAIN"), to="PLAIN").code == 0
-    names = ("K", "V", "W")
-    assert rows(folder / "out", names) == rows(folder / "plain", names) and len(rows(folder / "out", names)) > 10
+    killed(folder, count, seed, "delta:{}".format, lambda name: rows(folder / name, ("K", "V", "W")))
 
 
 @pytest.mark.spark

@@ -20,7 +20,7 @@ from braid.sinks.named import sink_of
 from braid.topics.store import TopicStore
 from braid.types import Scalar
 from cli_help import on_shared_spark
-from test_sink_postgres import KEYED, TYPED, TYPES, changes, put, table_of
+from sink_help import KEYED, TYPED, TYPES, changes, put, table_of
 
 ROWS = table_of(("K", Scalar.BIGINT), ("V", Scalar.VARCHAR), kind="stream")
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
-import random
-import signal
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,18 +16,17 @@ import psycopg
 import pytest
 
 from braid.errors import BraidError
-from braid.expr.nodes import Col
 from braid.operators.changes import DIFF, HASH, TIME
-from braid.plan.logical import Output, Sink
-from braid.records.facet import Encoding
+from braid.plan.logical import Sink
 from braid.sinks.interface import Batch
 from braid.sinks.named import sink_of
 from braid.sinks.postgres import MARKERS, PostgresSink, _csv
 from braid.topics.store import TopicStore
 from braid.types import Array, Column, Scalar
 from braid.types import Decimal as DecimalType
-from cli_help import QUICK, Said, braid, on_shared_spark
+from cli_help import Said, braid, on_shared_spark
 from postgres.server import Missing, programs, running
+from sink_help import KEYED, TABLE, TYPED, TYPES, changes, keyed, killed, put, table_of
 
 S = Scalar
 
@@ -72,7 +67,6 @@ def rows(db: psycopg.Connection, sql: str) -> list[tuple[Any, ...]]:
         ("postgres:$NO_SUCH_NAME", "the environment has no NO_SUCH_NAME"),
         ("postgres:@/no/such/file", "cannot be read"),
         ("postgres:no words of a connection", "names no database"),
-        ("console:x", "the console takes no name"),
     ],
 )
 def test_what_names_no_table(text: str, told: str) -> None:
@@ -88,7 +82,8 @@ def test_secrets_lie_in_a_file_or_the_environment(tmp_path: Path, monkeypatch: p
         made = sink_of(text)
         assert isinstance(made, PostgresSink) and made.settings()["password"] == "hidden"
         assert "hidden" not in repr(made) and "hidden" not in made.described()
-    assert sink_of("out/console").folder is not None
+    for text in ("out/console", "console:x", "delta", "postgres"):  # folders, as ever
+        assert sink_of(text).folder == str(Path(text).absolute())
 
 
 def test_texts_are_quoted_and_null_is_nothing() -> None:
@@ -98,13 +93,6 @@ def test_texts_are_quoted_and_null_is_nothing() -> None:
 
 
 # ---------------------------------------------------------------- batch by batch
-
-
-def table_of(*columns: tuple[str, Any], key: Sequence[str] = ("K",), kind: Any = "table") -> Sink:
-    outputs = {name: Output(name, Col(f"S.{name}", t)) for name, t in columns}
-    keys = tuple(outputs[k] for k in key)
-    values = tuple(o for name, o in outputs.items() if name not in key)
-    return Sink("OUT", "out", kind, keys, values, Encoding("JSON", "JSON"), columns=tuple(outputs))
 
 
 def published(sink: PostgresSink, columns: Sink, run: str, number: int, frame: pl.DataFrame, digest: str = "d") -> None:
@@ -124,16 +112,6 @@ def opened(db: psycopg.Connection, columns: Sink, run: str, folder: Path, overwr
     made = sink.opened(TopicStore(folder), columns, {}, run)
     made.claim(columns, run)
     return made
-
-
-def changes(*rows: tuple[Any, ...]) -> pl.DataFrame:
-    """Rows (sign, key, value) as the last stage gives them."""
-    schema = {HASH: pl.UInt64, DIFF: pl.Int8, "_k0": pl.Int64, "v0": pl.String, TIME: pl.Int64}
-    data = [(0, 1 if sign == "+" else -1, k, v, 0) for sign, k, v in rows]
-    return pl.DataFrame(data, schema=schema, orient="row")
-
-
-KEYED = table_of(("K", S.BIGINT), ("V", S.VARCHAR))
 
 
 def test_a_key_stands_as_it_was_last_and_a_batch_is_written_once(db: psycopg.Connection, tmp_path: Path) -> None:
@@ -231,27 +209,11 @@ def test_a_server_that_is_away_is_waited_for(tmp_path: Path) -> None:
 
 # -------------------------------------------------------------------- on Spark
 
-TYPES = """
-CREATE STREAM S (I INT, B BIGINT, D DECIMAL(10, 2), F DOUBLE, T VARCHAR, O BOOLEAN, Y BYTES, DA DATE, TI TIME,
-  TS TIMESTAMP, A ARRAY<INT>, M MAP<VARCHAR, INT>) WITH (kafka_topic='s', value_format='JSON', partitions=1);
-CREATE STREAM OUT AS SELECT * FROM S;
-"""
-TYPED = {
-    "I": -1, "B": 2**62, "D": "12.50", "F": -1e300, "T": 'ß "😀"\n\\., x', "O": True, "Y": "AP8=", "DA": 19000,
-    "TI": 3_600_001, "TS": 1_700_000_000_123, "A": [1, None], "M": {"a": 1},
-}  # fmt: skip
-
 
 def run(db: psycopg.Connection, folder: Path, sql: str, *more: str, to: str = "OUT") -> Said:
     (folder / "q.sql").write_text(sql, encoding="utf-8")
     words = ("run", "q.sql", "--store", "s", "--dialect", "ksqldb", "--until-idle", f"--sink={to}={where(db)}", *more)
     return on_shared_spark(*words, cwd=folder)
-
-
-def put(folder: Path, topic: str, *values: Any, at: int = 0) -> None:
-    lines = "\n".join(json.dumps({"value": v, "timestamp": at + i}) for i, v in enumerate(values))
-    said = braid("put", topic, "--store", folder / "s", stdin=lines + "\n")
-    assert said.code == 0, said.err
 
 
 @pytest.mark.spark
@@ -270,18 +232,6 @@ def test_every_type_and_what_has_no_place(db: psycopg.Connection, tmp_path: Path
     assert str(first["ts"]) == "2023-11-14 22:13:20.123000" and first["a"] == [1, None] and first["m"] == {"a": 1}
     assert found[1] == (None,) * len(names) and dict(zip(names, found[2], strict=True))["t"] == "" and len(found) == 3
     assert "NUL character" in braid("drops", "OUT", "--store", tmp_path / "s").out
-
-
-TABLE = """
-CREATE TABLE A (K BIGINT PRIMARY KEY, V VARCHAR) WITH (kafka_topic='a', value_format='JSON', partitions=1);
-CREATE TABLE B (K BIGINT PRIMARY KEY, W VARCHAR) WITH (kafka_topic='b', value_format='JSON', partitions=1);
-CREATE TABLE OUT AS SELECT A.K AS K, V, W FROM A LEFT JOIN B ON A.K = B.K;
-"""
-
-
-def keyed(folder: Path, topic: str, pairs: Sequence[tuple[int, Any]], at: int) -> None:
-    lines = "\n".join(json.dumps({"key": k, "value": v, "timestamp": at + i}) for i, (k, v) in enumerate(pairs))
-    assert braid("put", topic, "--store", folder / "s", stdin=lines + "\n").code == 0
 
 
 @pytest.mark.spark
@@ -339,26 +289,10 @@ def test_windows_are_columns_of_the_key(db: psycopg.Connection, tmp_path: Path) 
 
 
 def kills(db: psycopg.Connection, folder: Path, count: int, seed: int) -> None:
-    """Runs that are killed, fed between; then the rows are those that the topic of another run has."""
-    rng, store = random.Random(seed), TopicStore(folder / "s")
-    store.create("a", 1)
-    store.create("b", 1)
-    (folder / "q.sql").write_text(TABLE, encoding="utf-8")
-    words = [sys.executable, "-m", "braid", "run", "q.sql", "--store", "s", "--dialect", "ksqldb", *QUICK, "--quiet"]
-    command = [*words, f"--sink=OUT={where(db)}", "--batch-rows", "20"]
-    for n in range(count):
-        for topic, field in (("a", "V"), ("b", "W")):
-            made = [(rng.randrange(50), rng.choice([None, {field: f"{n}"}, {field: f"{n}!"}])) for _ in range(60)]
-            keyed(folder, topic, made, n * 1000)
-        process = subprocess.Popen(command, cwd=folder, start_new_session=True)
-        time.sleep(rng.uniform(4, 9))
-        assert process.poll() is None, f"kill {n} of seed {seed}"
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    assert subprocess.run([*command, "--until-idle"], cwd=folder, check=False).returncode == 0
-    assert run(db, folder, TABLE.replace("OUT", "PLAIN"), to="PLAIN").code == 0
-    assert rows(db, "SELECT k, v, w FROM out ORDER BY k") == rows(db, "SELECT k, v, w FROM plain ORDER BY k")
-    assert rows(db, "SELECT count(*) > 10 FROM out") == [(True,)]
+    def read(name: str) -> list[tuple[Any, ...]]:
+        return rows(db, f"SELECT k, v, w FROM {name} ORDER BY k")
+
+    killed(folder, count, seed, lambda name: where(db), read)
 
 
 @pytest.mark.spark
