@@ -92,6 +92,17 @@ def test_texts_are_quoted_and_null_is_nothing() -> None:
     assert lines.decode() == '"",1,+\n,2,+\n"x""y",,+\n"a,b",4,+\n"l\nm",5,+\n"\\.",6,+\n"NULL",7,+\n'
 
 
+@pytest.mark.parametrize("t", [S.TIMESTAMP, S.TIMESTAMPTZ, S.DATE])
+def test_years_that_have_no_place(t: Scalar) -> None:
+    dtype = pl.Date() if t is S.DATE else pl.Datetime("us")
+    most, ad, end = 2**31 - 1, -719_162, 2_932_896
+    if t is not S.DATE:
+        most, ad, end = 2**63 - 1, -62_135_596_800_000_000, 253_402_300_799_999_999
+    numbers = pl.Series([most, -most, ad - 1, ad, None, end, end + 1], dtype=pl.Int64)
+    found = PostgresSink().unstorable(numbers.cast(dtype), t)
+    assert found is not None and found.to_list() == [True, True, True, False, False, False, True]
+
+
 # ---------------------------------------------------------------- batch by batch
 
 

@@ -124,7 +124,8 @@ class PostgresSink(StagedSink):
             case Array() | Map() | Struct():
                 return json_text(values, t).str.contains("\\u0000", literal=True).fill_null(False)
             case S.DATE | S.TIMESTAMP | S.TIMESTAMPTZ:
-                return (~values.dt.year().is_between(1, 9999)).fill_null(False)
+                fits = values.dt.year().is_between(1, 9999)  # null, too, where a year is too far for Polars
+                return values.is_not_null() & ~fits.fill_null(False)
         return None
 
     # -------------------------------------------------------------- each batch
