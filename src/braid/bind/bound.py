@@ -137,6 +137,12 @@ class Declared:
         keys, values = ([Column(c.name, c.type) for c in self.columns if c.place == p] for p in ("key", "value"))
         return wires(self.encoding, keys, values, self.message_key)
 
+    @property
+    def in_files(self) -> dict[str, str]:
+        """How text files that stand for its topic are read."""
+        null = {} if self.null_value is None else {"null_value": self.null_value}
+        return {"delimiter": self.encoding.delimiter, **null}
+
     def read_as(self, alias: str) -> Source:
         """The plan node that reads it under `alias`, with all columns and pseudo columns."""
         columns = [

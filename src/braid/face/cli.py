@@ -159,6 +159,15 @@ def _spark_begins(master: str, conf: Mapping[str, str]) -> Iterator[None]:
 @click.option(
     "--old-statements", type=click.Choice(["done", "do"]), help="What statements are that 0.1.0 may have done."
 )
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.5),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Between two looks at a table that lies elsewhere, of a run that stays up.",
+)
+@click.option("--accept-deletes", is_flag=True, help="A look that finds most rows of a snapshot: gone is taken.")
 @click.option("--fail-fast", is_flag=True, help="A query that dies ends the others, too.")
 @click.option("--quiet", is_flag=True, help="No progress; what was dropped is told.")
 @functions_option
@@ -479,9 +488,12 @@ def sql(
     and the exit code is 1 if a statement was refused.
     """
     from braid.face.shell import Shell, pieces
+    from braid.tables.named import is_table
 
     first, dialect = read_sql(file, text, dialect) if file or text else ("", dialect or "ksqldb")
     live = sys.stdin.isatty() and sys.stdout.isatty()
+    if (table := next((x for x in sources if is_table(x.partition("=")[2])), None)) is not None:
+        raise BraidError(f"--source {table}: a table that lies elsewhere is looked at by braid run", "start it there")
     shell = Shell(dialect, store, out, err, live, master, pairs(sources, "--source"), broker, functions)
     try:
         rest = "" if live else sys.stdin.read()

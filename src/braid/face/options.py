@@ -125,7 +125,12 @@ def files_options(command: Decorated) -> Decorated:
         "--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]"
     )(command)
     return click.option(
-        "--source", "sources", multiple=True, metavar="NAME=PATH", help="Read a declared source from files (glob)."
+        "--source",
+        "sources",
+        multiple=True,
+        metavar="NAME=PATH|KIND:…",
+        help="Read a declared source from files (glob), or look at a table that lies elsewhere: snapshot:…, "
+        "postgres:…, delta:…, iceberg:… (docs/tables.md).",
     )(command)
 
 

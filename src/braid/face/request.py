@@ -26,6 +26,7 @@ from braid.bind.bound import (
 from braid.bind.program import Effect, Program, first_match
 from braid.errors import BraidError, SqlError
 from braid.expr.user import NONE, Functions
+from braid.face import looks
 from braid.face.asserted import looks_at
 from braid.face.begin import check_read
 from braid.face.catalogue import over
@@ -39,6 +40,7 @@ from braid.sinks.named import sink_of
 from braid.spark.wishes import Asked
 from braid.stage import checkpoint
 from braid.stage.inputs import Input
+from braid.tables.named import is_table
 from braid.topics.files import check_name
 from braid.topics.interface import Topics
 
@@ -77,17 +79,14 @@ class SourceFiles:
         name = first_match(source.name, self.patterns)
         if name is None:
             return None
-        options = {"delimiter": source.encoding.delimiter}
-        declared = self.declared.get(source.name)
-        if declared is not None and declared.null_value is not None:
-            options["null_value"] = declared.null_value
-        return Files(self.patterns[name], options)
+        return Files(self.patterns[name], self.declared[source.name].in_files)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """What `braid run` was asked for. `asked`: of each of its queries; its `close` asks for `until_idle`, too.
-    `sources`, `sinks`: declared name -> path (or `console`). `folder`: of scripts."""
+    `sources`, `sinks`: declared name -> path (or `console`), or a table elsewhere. `every`: s between two looks at such
+    a table; `accept_deletes`: a look that finds most rows of a file gone is taken. `folder`: of scripts."""
 
     sql: str
     dialect: str
@@ -108,6 +107,18 @@ class Request:
     functions: Functions = NONE
     folder: str | None = None
     old_statements: Literal["done", "do"] | None = None  # what those are that 0.1.0 may have done (`once.py`)
+    every: float = 10.0
+    accept_deletes: bool = False
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The sources that are read from files."""
+        return {name: text for name, text in self.sources.items() if not is_table(text)}
+
+    @property
+    def tables(self) -> dict[str, str]:
+        """The sources that are looked at."""
+        return {name: text for name, text in self.sources.items() if is_table(text)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +146,11 @@ def prepare(request: Request) -> Prepared:
         check_name(topic)
     _check_written(effects, program, request)
     queries, push = _queries(effects, program)
-    for pattern in request.sources.values():
+    for pattern in request.files.values():
         look(pattern, empty=True)
     for query in queries:
-        _check_times(query.root, request.sources)
+        _check_times(query.root, request.files)
+    looks.check_read(queries, request.tables)
     check_read(request.asked.begins, {s.topic for q in queries for s in sources(q.root)})
     _check_sinks(queries, request)
     order = in_topological_order(queries, lambda q: {s.topic for s in sources(q.root)}, lambda q: q.sink.topic)
@@ -158,8 +170,10 @@ def _check_written(effects: Sequence[Effect], program: Program, request: Request
         match effect.bound:
             case Inserted(target=target) | RowsChanged(target=target) if target.topic in names:
                 name, span = names[target.topic], effect.statement.span
-                hint = f"add a file, or leave --source {name}=… out"
-                raise SqlError(f"{name} is read from files, and cannot be written", span, hint, request.sql)
+                table = first_match(name, request.tables) is not None
+                do, where = ("change it there", "elsewhere") if table else ("add a file", "files")
+                hint = f"{do}, or leave --source {name}=… out"
+                raise SqlError(f"{name} is read from {where}, and cannot be written", span, hint, request.sql)
             case _:
                 pass
 
@@ -205,7 +219,7 @@ def _check_sinks(queries: Sequence[Query], request: Request) -> None:
                 raise BraidError(f"--sink {name} and --sink {folders[folder]} name one folder", "give each its own")
             folders[folder] = name
             part = to.written_to()
-            source = next((x for x in request.sources if part and matches(request.sources[x], part)), None)
+            source = next((x for x, path in request.files.items() if part and matches(path, part)), None)
             if source is not None:
                 raise BraidError(
                     f"--sink {name}: --source {source} would read what is written to {target}",
@@ -245,7 +259,7 @@ def check_asked(prepared: Prepared, request: Request) -> None:
 
 def source_files(prepared: Prepared, request: Request, cache: str = "") -> SourceFiles:
     """What is read from files. `cache`: a folder for those that are parsed here."""
-    return SourceFiles(request.sources, prepared.program.catalog.sources, cache)
+    return SourceFiles(request.files, prepared.program.catalog.sources, cache)
 
 
 def check_checkpoints(prepared: Prepared, request: Request, store: Topics) -> dict[str, int]:

@@ -31,6 +31,7 @@ from braid.face.asserted import Asserted, looks_at
 from braid.face.catalogue import Catalogue
 from braid.face.effects import Rows, append_records, carry_out
 from braid.face.engine import Engine, EngineWorld
+from braid.face.looks import Looks
 from braid.face.metrics import Metrics, progress_line, summary_line, summary_lines, warnings
 from braid.face.once import Once
 from braid.face.pulls import StorePulls
@@ -52,7 +53,7 @@ from braid.sinks.named import sink_of
 from braid.spark.wishes import Wishes
 from braid.topics import whereabouts
 from braid.topics.broker import delivery
-from braid.topics.interface import open_topics
+from braid.topics.interface import Topics, open_topics
 from braid.topics.lock import StoreLock
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ def run_program(request: Request, err: Console) -> Outcome:
     ):
         resumed = check_checkpoints(prepared, request, store)
         check_broker(prepared, request, store)
+        looks = _looks(prepared, request, store, err)
+        looks.check()
         if request.checkpoint:
             whereabouts.note(store.root, os.path.abspath(request.checkpoint))
 
@@ -113,9 +116,11 @@ def run_program(request: Request, err: Console) -> Outcome:
         engine = Engine(store, spark, broker=request.asked.broker, begins=begins)
         world = _World(engine, prepared, request, err, parsed)
         program = Catalogue(store, request.dialect, request.functions).program("file")
+        looks.begin(program.catalog.sources.values())
         for effect in prepared.effects:
             world.do(effect)
             program.apply(effect)
+            looks.begin(program.catalog.sources.values())
         if not prepared.queries:
             if not request.quiet:
                 err.print("done; the file has no query to run")
@@ -125,10 +130,21 @@ def run_program(request: Request, err: Console) -> Outcome:
         if request.asked.broker is not None and not request.quiet:
             err.print(f"results go to Kafka {delivery(request.asked.broker)}", markup=False)
         spark()
+        stack.callback(looks.end)
+        if not request.until_idle:
+            looks.go_on(request.every)
         outcome = _Run(request, prepared, engine, err, scratch, metrics).go()
         for look in world.waiting:
             look()
         return outcome
+
+
+def _looks(prepared: Prepared, request: Request, store: Topics, err: Console) -> Looks:
+    def tell(text: str) -> None:
+        if request.tell:
+            err.print(f"note: {text}", markup=False)
+
+    return Looks(request.tables, prepared.program.catalog.sources, store, request.accept_deletes, tell)
 
 
 @contextlib.contextmanager

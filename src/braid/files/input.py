@@ -344,7 +344,7 @@ class FileInput:
     def _matched(self, path: str) -> tuple[list[str], list[int | None]]:
         """The header of a CSV file, and where each declared column stands in it."""
         names = header(path, shown(path, self.options))
-        return names, _matched(self.source, self._columns, names, path)
+        return names, matched(self.source, self._columns, names, path)
 
     @contextlib.contextmanager
     def _copied(self, text: Text, kind: str) -> Iterator[tuple[int, Callable[[Piece], None]]]:
@@ -394,7 +394,7 @@ class FileInput:
 
     def _parquet_rows(self, path: str, start: int, count: int) -> Rows:
         names = list(file_parquet.schema_of(path)[0])
-        at = _matched(self.source, self._columns, names, path)
+        at = matched(self.source, self._columns, names, path)
         frame = file_parquet.rows_of(path, [names[i] for i in at if i is not None], start, count)
         nothing = pl.repeat(None, count, eager=True)
         given = [nothing if i is None else frame[names[i]] for i in at]
@@ -410,7 +410,7 @@ class FileInput:
         assert t is not None
         column = next(c for c in self._columns if c.field == t.field)
         schema, total = file_parquet.schema_of(path)
-        (at,) = _matched(self.source, [column], list(schema), path)
+        (at,) = matched(self.source, [column], list(schema), path)
         assert at is not None, "a time stands in the value"
         name = list(schema)[at]
         for start in range(0, total, 8 * GROUP):
@@ -461,7 +461,7 @@ def _as_json(frame: pl.DataFrame) -> pl.Series:
     return pl.Series("raw", texts, dtype=pl.String)
 
 
-def _matched(source: Source, columns: Sequence[SourceColumn], names: Sequence[str], path: str) -> list[int | None]:
+def matched(source: Source, columns: Sequence[SourceColumn], names: Sequence[str], path: str) -> list[int | None]:
     """Where each declared column stands among `names`: an exact match first, then one without case. None: the file has
     no keys."""
     found: list[int | None] = []
@@ -493,15 +493,24 @@ def _checked_parquet(source: Source, columns: Sequence[SourceColumn], path: str)
     """How many rows there are."""
     schema, rows = file_parquet.schema_of(path)
     file_parquet.check_pages(path)
+    fitting(source, columns, schema, path)
+    return rows
+
+
+def fitting(
+    source: Source, columns: Sequence[SourceColumn], schema: Mapping[str, pl.DataType], where: str
+) -> list[int | None]:
+    """As `matched`; refused where a column holds no values of the declared type."""
     names = list(schema)
-    for c, i in zip(columns, _matched(source, columns, names, path), strict=True):
+    found = matched(source, columns, names, where)
+    for c, i in zip(columns, found, strict=True):
         if i is not None and not fits(schema[names[i]], c.column.type):
             raise BraidError(
-                f"{path}: column {names[i]} is {str(schema[names[i]])[:200]}, "
+                f"{where}: column {names[i]} is {str(schema[names[i]])[:200]}, "
                 f"but {source.name}.{c.field} is {a(c.column.type)}",
-                "declare the type that the file has",
+                "declare the type that is there",
             )
-    return rows
+    return found
 
 
 @lru_cache(maxsize=256)

@@ -51,13 +51,13 @@ class IcebergSink(StagedSink):
         if columns.kind == "table":
             hint = "write it to delta:… or postgres:…, or make it a stream (SELECT without GROUP BY, of streams)"
             raise BraidError(f"{columns.name} takes rows back, and a row of Iceberg is replaced file by file", hint)
-        schema, there = arrow_schema(columns.name, Shape.of(columns), ICEBERG), self._table()
+        schema, there = arrow_schema(columns.name, Shape.of(columns), ICEBERG), self.table()
         if there is not None:
             check_schema(self.target, there.schema().as_arrow(), schema)
         check_owner(self.target, _owner(there), run, goes_on, overwrite)
 
     def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> IcebergSink:
-        there, known = self._table(), {**ONCE, OWNER: run}
+        there, known = self.table(), {**ONCE, OWNER: run}
         if there is None:
             schema = arrow_schema(columns.name, Shape.of(columns), ICEBERG)
             catalog = self._catalog()
@@ -84,7 +84,7 @@ class IcebergSink(StagedSink):
             hint = f"name it in ~/.pyiceberg.yaml, or by PYICEBERG_CATALOG__{name.upper()}__URI"
             raise BraidError(f"the catalog {name} cannot be opened: {line_of(e)}", hint) from None
 
-    def _table(self) -> Table | None:
+    def table(self) -> Table | None:
         from pyiceberg.exceptions import NoSuchTableError
 
         try:
@@ -103,7 +103,7 @@ class IcebergSink(StagedSink):
             remove(path)
 
     def _committed(self, batch: Batch, columns: logical.Sink, paths: Sequence[str]) -> None:
-        table, shape = self._table(), Shape.of(columns)
+        table, shape = self.table(), Shape.of(columns)
         if is_written(self.target, batch, _owner(table), _last(table, batch.run)) or table is None or not paths:
             return
         if any(table.properties.get(name) != value for name, value in ONCE.items()):

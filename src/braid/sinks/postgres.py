@@ -99,14 +99,14 @@ class PostgresSink(StagedSink):
 
     def check(self, columns: logical.Sink, run: str | None, goes_on: bool, overwrite: bool) -> None:
         table = _Table.of(self, columns)
-        with self._connected() as c:
+        with self.connected() as c:
             table.check(c)
             owner = table.owner(c)
         check_owner(table.name, owner, run, goes_on, overwrite)
 
     def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> PostgresSink:
         table = _Table.of(self, columns)
-        with self._connected() as c, c.transaction():
+        with self.connected() as c, c.transaction():
             table.make(c)
             table.claim(c, run)
         return replace(self, target=table.name, root=topics.root)
@@ -136,7 +136,7 @@ class PostgresSink(StagedSink):
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
-                with self._connected() as c, c.transaction():
+                with self.connected() as c, c.transaction():
                     if table.mark(c, batch):
                         table.take(c, [pl.read_parquet(path) for path in paths])
                 break
@@ -148,7 +148,8 @@ class PostgresSink(StagedSink):
             remove(path)
 
     @contextlib.contextmanager
-    def _connected(self) -> Iterator[Connection[Any]]:
+    def connected(self) -> Iterator[Connection[Any]]:
+        """A session of its own, whose errors are told in a line."""
         psycopg = library("psycopg", "postgres")
         try:
             connection = psycopg.connect(**self.settings(), autocommit=True, connect_timeout=10)

@@ -1,0 +1,111 @@
+"""Tables that lie elsewhere, in a run: who looks at them, and when.
+
+In: what `--source` names, the declarations of a file. Out: topics that hold what the tables hold; what to tell of it.
+Rule: the first look is taken, and its rows are in the topic, before a statement or a query reads it. A run that ends by
+itself takes no other; one that stays up looks again every so many seconds. A look that fails changes nothing and is
+told once; the next one is taken all the same.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from braid.bind.bound import Declared
+from braid.bind.program import first_match
+from braid.errors import BraidError, printable
+from braid.plan.logical import Query, sources
+from braid.tables.interface import Unready
+from braid.tables.mirror import Look, Mirror
+from braid.tables.named import table_of
+from braid.topics.interface import Topics
+
+PATIENT = 12.0  # s that a first look waits for a file that is being written
+LATEST = 20.0  # s that the end waits for a look
+
+Tell = Callable[[str], None]
+
+
+class Looks:
+    """`wanted`: what to look at, by name; `losing`: see `Mirror`."""
+
+    def __init__(
+        self, wanted: Mapping[str, str], declared: Mapping[str, Declared], topics: Topics, losing: bool, tell: Tell
+    ) -> None:
+        names = {name: first_match(name, declared) for name in wanted}
+        found = {name: declared[known] for name, known in names.items() if known is not None}
+        self._mirrors = {d.topic: Mirror(d, table_of(wanted[name]), topics, losing) for name, d in found.items()}
+        self._begun: set[str] = set()
+        self._tell = tell
+        self._over = threading.Event()
+        self._failed: dict[str, str] = {}
+
+    def check(self) -> None:
+        """Refuses what cannot be looked at; nothing is written."""
+        for mirror in self._mirrors.values():
+            _patiently(mirror.check)
+
+    def begin(self, declared: Iterable[Declared]) -> None:
+        """The first look at those of the declared tables that were not looked at yet."""
+        for topic in [d.topic for d in declared if d.topic in self._mirrors.keys() - self._begun]:
+            self._begun.add(topic)
+            mirror = self._mirrors[topic]
+            mirror.begin()
+            found = mirror.look()
+            if found is not None:
+                self._told(mirror, found)
+
+    def go_on(self, every: float) -> None:
+        """Looks again every so many seconds, until `end`."""
+        if self._mirrors:
+            threading.Thread(target=self._go, args=(every,), name="looks", daemon=True).start()
+
+    def end(self) -> None:
+        self._over.set()
+        for x in threading.enumerate():
+            if x.name == "looks":
+                x.join(LATEST)
+
+    def _go(self, every: float) -> None:
+        while not self._over.wait(every):
+            for topic, mirror in self._mirrors.items():
+                try:
+                    found = mirror.look()
+                except Unready:
+                    continue  # the next look finds it
+                except Exception as e:
+                    self._told_failed(topic, mirror, e)
+                    continue
+                self._failed.pop(topic, None)
+                if found is not None and found.wrote:
+                    self._told(mirror, found)
+
+    def _told(self, mirror: Mirror, found: Look) -> None:
+        self._tell(f"{mirror.declared.name}, from {mirror.table.described()}: {found.told()}")
+
+    def _told_failed(self, topic: str, mirror: Mirror, e: Exception) -> None:
+        says = e.render() if isinstance(e, BraidError) else f"{type(e).__name__}: {printable(str(e))}"
+        if self._failed.get(topic) != says:
+            self._failed[topic] = says
+            self._tell(f"{mirror.declared.name} stays as it was: {says}")
+
+
+def check_read(queries: Iterable[Query], names: Iterable[str]) -> None:
+    """What is looked at is read as a table."""
+    for query in queries:
+        for source in sources(query.root):
+            if source.kind == "stream" and not source.captured and first_match(source.name, names) is not None:
+                what = f"{query.name} reads {source.name} as a stream, and what is looked at is a table"
+                raise BraidError(what, "join it as a table, or read files: --source NAME=PATH")
+
+
+def _patiently(check: Callable[[], None]) -> None:
+    deadline = time.monotonic() + PATIENT
+    while True:
+        try:
+            return check()
+        except Unready:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)

@@ -1,0 +1,200 @@
+"""A topic that holds what a table elsewhere holds.
+
+In: a declared table, a `Table`, topics. Out: a batch of records of the topic: a row that is new or has changed, a
+tombstone for one that is gone.
+Rule: operators read the topic and nothing else, so a batch that is done again reads what it read. What stands is what
+the topic says: what was written before a crash is found there, and a look that finds nothing changed writes nothing.
+All records of a look are one commit, and have one time, `SINCE`: a row counts for all that is read from then on. The
+topic holds nothing but looks, which a note beside the store's topics says.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from braid.bind.bound import Declared
+from braid.errors import BraidError
+from braid.operators.changes import DIFF
+from braid.plan.logical import Source
+from braid.records import formats
+from braid.stage.decode import decode
+from braid.tables.interface import Read, Table
+from braid.topics.files import check_name, members, parsed, private_folder, read_small, write_atomic
+from braid.topics.interface import Topics
+from braid.types import Column
+
+SINCE = 1  # ms since 1970; Kafka's client takes 0 for now
+MOST = 0.5  # of the rows of files, that may be gone at once
+FEW = 10  # rows, of which any number may
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a look has found: rows that are new, that have changed, that are gone; those without a key, left out; how
+    many rows there are."""
+
+    new: int = 0
+    changed: int = 0
+    gone: int = 0
+    keyless: int = 0
+    rows: int = 0
+
+    @property
+    def wrote(self) -> bool:
+        return bool(self.new or self.changed or self.gone)
+
+    def told(self) -> str:
+        parts = [(self.new, "new"), (self.changed, "changed"), (self.gone, "gone"), (self.keyless, "without a key")]
+        found = ", ".join(f"{n:,} {what}" for n, what in parts if n) or "nothing changed"
+        return f"{self.rows:,} row{'s' * (self.rows != 1)}: {found}"
+
+
+class Mirror:
+    """`losing`: a look at files that finds most rows gone is taken."""
+
+    def __init__(self, declared: Declared, table: Table, topics: Topics, losing: bool = False) -> None:
+        self.declared, self.table = declared, table
+        self._topics, self._losing = topics, losing
+        self._source: Source = declared.read_as(declared.name)
+        self._seen: str | None = None  # the version that was looked at last
+        self._read: tuple[str | None, Read] | None = None  # what `check` has found
+        self._stands: pl.DataFrame | None = None  # `_key`, `_value`: what the topic says
+
+    def check(self) -> None:
+        """Refuses what cannot be looked at; nothing is written."""
+        _check_declared(self.declared)
+        self._read = self.table.version(), self.table.read(self.declared)
+        self._rows(self._read[1])
+
+    def begin(self) -> None:
+        """The topic is there, and holds looks only."""
+        topic, topics = self.declared.topic, self._topics
+        if not topics.exists(topic):
+            topics.create(topic, self.declared.partitions or 1, compacted=True)
+        note, identity = _note(topics.root, topic), topics.identity(topic)
+        if _noted(note) == identity:
+            return
+        if any(topics.end_offsets(topic)):
+            what = f"the topic {topic} has records that did not come from {self.table.described()}"
+            hint = f"a look would delete them: declare {self.declared.name} over another topic, or remove that one"
+            raise BraidError(what, hint)
+        private_folder(topics.root)
+        os.makedirs(os.path.dirname(note), exist_ok=True)
+        document = {"topic": topic, "identity": identity, "from": self.table.described()}
+        write_atomic(note, json.dumps(document).encode(), os.path.dirname(note))
+
+    def look(self) -> Look | None:
+        """Writes what has changed since; None where there is nothing to look at."""
+        if self._read is not None:
+            version, read = self._read
+            self._read = None
+        else:
+            version = self.table.version()
+            if version is not None and version == self._seen:
+                return None
+            read = self.table.read(self.declared)
+        rows, keyless = self._rows(read)
+        if self._stands is None:
+            self._stands = self._of_topic()
+        stands = self._stands
+        changes = _changes(stands, rows)
+        new, gone = changes["_new"].sum(), changes["_value"].null_count()
+        look = Look(int(new), changes.height - int(new) - gone, gone, keyless, rows.height)
+        self._check_losses(stands.height, look)
+        if changes.height:
+            self._write(changes)
+        self._stands, self._seen = rows, version
+        return look
+
+    # ------------------------------------------------------------------- rows
+
+    def _rows(self, read: Read) -> tuple[pl.DataFrame, int]:
+        """The rows as texts of the topic, one of each key; and how many have none."""
+        return self._as_texts(read.sound(self.table.described()))
+
+    def _as_texts(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+        declared = self.declared
+        keys, values = _of(declared, "key"), _of(declared, "value")
+        nulls = (pl.col(c.name).is_null() for c in keys)
+        lacks = pl.any_horizontal(nulls) if declared.relation is not None else pl.all_horizontal(nulls)
+        kept = rows.filter(~lacks)
+        of_keys, of_values = declared.encoding.of_keys(len(keys)), declared.encoding.of_values(len(values))
+        key = formats.encode(kept, [(c.name, c) for c in keys], of_keys)
+        value = formats.encode(kept, [(c.name, c) for c in values], of_values)
+        if DIFF in kept.columns:
+            value = value.set(kept[DIFF] == -1, None)
+        texts = pl.DataFrame([key.alias("_key"), value.alias("_value")])
+        return texts.unique("_key", keep="last", maintain_order=True), rows.height - kept.height
+
+    def _of_topic(self) -> pl.DataFrame:
+        """The rows that stand by what the topic says."""
+        parts = [rows for p in range(self._topics.partitions(self.declared.topic)) for rows in self._partition(p)]
+        every = pl.concat(parts) if parts else pl.DataFrame(schema={"_key": pl.String, "_value": pl.String})
+        return every.unique("_key", keep="last", maintain_order=True).filter(pl.col("_value").is_not_null())
+
+    def _partition(self, p: int) -> Iterator[pl.DataFrame]:
+        topics, topic, how = self._topics, self.declared.topic, self.declared.wires
+        at, end = topics.start_offsets(topic)[p], topics.end_offsets(topic)[p]
+        while at < end:
+            upto = topics.page_end(topic, p, at, end)
+            found = decode(self._source, topics.raw(topic, p, at, upto, how), p, topics.registry)
+            fields = [pl.col(c.name).alias(c.field) for c in self._source.columns if c.place in ("key", "value")]
+            yield self._as_texts(found.rows.filter(found.error.is_null()).select(*fields, DIFF))[0]
+            at = upto
+
+    def _check_losses(self, stood: int, look: Look) -> None:
+        if self.table.whole or self._losing or look.gone <= MOST * stood or (stood < FEW and look.rows):
+            return
+        what = f"{self.table.described()} has lost {look.gone:,} of the {stood:,} rows of {self.declared.name}"
+        raise BraidError(what, "the table stays as it was; where they are to go, start the run with --accept-deletes")
+
+    def _write(self, changes: pl.DataFrame) -> None:
+        topics, topic, how = self._topics, self.declared.topic, self.declared.wires
+        placed = topics.placed(topic, changes["_key"], topics.partitions(topic), how)
+        frame = changes.select("_key", "_value", pl.lit(SINCE, pl.Int64).alias("_t"))
+        topics.append(topic, frame.with_columns(placed.cast(pl.Int64).alias("_partition")), how=how)
+
+
+def _of(declared: Declared, place: str) -> list[Column]:
+    return [Column(c.name, c.type) for c in declared.columns if c.place == place]
+
+
+def _changes(stands: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """`_key`, `_value` (null: it is gone), `_new`: what makes of the rows that stand the others."""
+    gone = stands.join(rows, "_key", "anti", maintain_order="left")
+    was = stands.select("_key", pl.col("_value").alias("_was"), pl.lit(True).alias("_there"))
+    both = rows.join(was, "_key", "left", maintain_order="left")
+    differs = pl.col("_there").is_null() | pl.col("_value").ne_missing(pl.col("_was"))
+    come = both.filter(differs).select("_key", "_value", pl.col("_there").is_null().alias("_new"))
+    return pl.concat([gone.select("_key", pl.lit(None, pl.String).alias("_value"), pl.lit(False).alias("_new")), come])
+
+
+def _check_declared(declared: Declared) -> None:
+    name = declared.name
+    if declared.kind != "table":
+        raise BraidError(
+            f"{name} is a stream, and what is looked at is a table", f"declare it as one: CREATE TABLE {name}"
+        )
+    if not _of(declared, "key") or (declared.relation is not None and declared.relation.row_id):
+        raise BraidError(f"{name} has no primary key, by which its rows are told apart", "declare it with PRIMARY KEY")
+    if declared.windowed is not None or declared.created_by is not None or declared.read_only:
+        raise BraidError(f"{name} is not written by looks", "declare a table of its own")
+
+
+def _note(root: str, topic: str) -> str:
+    return os.path.join(root, "tables", f"{check_name(topic)}.json")
+
+
+def _noted(path: str) -> str | None:
+    """The identity of the topic that looks have written."""
+    try:
+        return str(members(parsed(read_small(path)))["identity"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError) as e:
+        raise BraidError(f"{path} is not what braid wrote: {e}", "remove it with its topic") from None
