@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from braid.bind.bound import Declared
 from braid.bind.program import first_match
@@ -28,14 +29,14 @@ Tell = Callable[[str], None]
 
 
 class Looks:
-    """`wanted`: what to look at, by name; `losing`: see `Mirror`."""
+    """`wanted`: what to look at, by name; `how`: see `Mirror`."""
 
     def __init__(
-        self, wanted: Mapping[str, str], declared: Mapping[str, Declared], topics: Topics, losing: bool, tell: Tell
+        self, wanted: Mapping[str, str], declared: Mapping[str, Declared], tell: Tell, topics: Topics, *how: Any
     ) -> None:
         names = {name: first_match(name, declared) for name in wanted}
         found = {name: declared[known] for name, known in names.items() if known is not None}
-        self._mirrors = {d.topic: Mirror(d, table_of(wanted[name]), topics, losing) for name, d in found.items()}
+        self._mirrors = {d.topic: Mirror(d, table_of(wanted[name]), topics, *how) for name, d in found.items()}
         self._begun: set[str] = set()
         self._tell = tell
         self._over = threading.Event()
@@ -85,7 +86,9 @@ class Looks:
         self._tell(f"{mirror.declared.name}, from {mirror.table.described()}: {found.told()}")
 
     def _told_failed(self, topic: str, mirror: Mirror, e: Exception) -> None:
-        says = e.render() if isinstance(e, BraidError) else f"{type(e).__name__}: {printable(str(e))}"
+        says = f"{type(e).__name__}: {printable(str(e))}"
+        if isinstance(e, BraidError):
+            says = e.message + (f"; {e.hint}" if e.hint else "")
         if self._failed.get(topic) != says:
             self._failed[topic] = says
             self._tell(f"{mirror.declared.name} stays as it was: {says}")

@@ -144,7 +144,8 @@ def _looks(prepared: Prepared, request: Request, store: Topics, err: Console) ->
         if request.tell:
             err.print(f"note: {text}", markup=False)
 
-    return Looks(request.tables, prepared.program.catalog.sources, store, request.accept_deletes, tell)
+    declared, broker = prepared.program.catalog.sources, request.asked.broker
+    return Looks(request.tables, declared, tell, store, request.accept_deletes, broker)
 
 
 @contextlib.contextmanager

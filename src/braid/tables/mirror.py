@@ -24,6 +24,8 @@ from braid.plan.logical import Source
 from braid.records import formats
 from braid.stage.decode import decode
 from braid.tables.interface import Read, Table
+from braid.topics import access
+from braid.topics.broker import Broker
 from braid.topics.files import check_name, members, parsed, private_folder, read_small, write_atomic
 from braid.topics.interface import Topics
 from braid.types import Column
@@ -55,11 +57,14 @@ class Look:
 
 
 class Mirror:
-    """`losing`: a look at files that finds most rows gone is taken."""
+    """`losing`: a look at files that finds most rows gone is taken. `broker`: where the topics lie, if not in the
+    store."""
 
-    def __init__(self, declared: Declared, table: Table, topics: Topics, losing: bool = False) -> None:
+    def __init__(
+        self, declared: Declared, table: Table, topics: Topics, losing: bool = False, broker: Broker | None = None
+    ) -> None:
         self.declared, self.table = declared, table
-        self._topics, self._losing = topics, losing
+        self._topics, self._losing, self._broker = topics, losing, broker
         self._source: Source = declared.read_as(declared.name)
         self._seen: str | None = None  # the version that was looked at last
         self._read: tuple[str | None, Read] | None = None  # what `check` has found
@@ -76,6 +81,11 @@ class Mirror:
         topic, topics = self.declared.topic, self._topics
         if not topics.exists(topic):
             topics.create(topic, self.declared.partitions or 1, compacted=True)
+        if self._broker is not None and not access.takes(self._broker, topic).keyed:
+            what = (
+                f"the topic {topic} is not compacted, and the time of what a look writes is {SINCE} ms: it would expire"
+            )
+            raise BraidError(what, f"set cleanup.policy=compact for {topic}")
         note, identity = _note(topics.root, topic), topics.identity(topic)
         if _noted(note) == identity:
             return
@@ -98,14 +108,17 @@ class Mirror:
             if version is not None and version == self._seen:
                 return None
             read = self.table.read(self.declared)
-        rows, keyless = self._rows(read)
         if self._stands is None:
             self._stands = self._of_topic()
-        stands = self._stands
-        changes = _changes(stands, rows)
-        new, gone = changes["_new"].sum(), changes["_value"].null_count()
-        look = Look(int(new), changes.height - int(new) - gone, gone, keyless, rows.height)
-        self._check_losses(stands.height, look)
+        try:
+            rows, keyless = self._rows(read)
+            changes = _changes(self._stands, rows)
+            new, gone = int(changes["_new"].sum()), changes["_value"].null_count()
+            look = Look(new, changes.height - new - gone, gone, keyless, rows.height)
+            self._check_losses(self._stands.height, look)
+        except BraidError:
+            self._seen = version  # it is refused until it is another one
+            raise
         if changes.height:
             self._write(changes)
         self._stands, self._seen = rows, version
@@ -151,7 +164,7 @@ class Mirror:
         if self.table.whole or self._losing or look.gone <= MOST * stood or (stood < FEW and look.rows):
             return
         what = f"{self.table.described()} has lost {look.gone:,} of the {stood:,} rows of {self.declared.name}"
-        raise BraidError(what, "the table stays as it was; where they are to go, start the run with --accept-deletes")
+        raise BraidError(what, "where they are to go, start the run with --accept-deletes")
 
     def _write(self, changes: pl.DataFrame) -> None:
         topics, topic, how = self._topics, self.declared.topic, self.declared.wires

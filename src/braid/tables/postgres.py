@@ -61,11 +61,11 @@ class PostgresTable(Table):
             bare = SQL("{0}")
             bytea = SQL("translate(encode({0}, 'base64'), E'\\n', '') AS {0}")
             fields = SQL(", ").join((bytea if kinds[n] == BYTES else bare).format(Identifier(n)) for n in names)
-            rows = SQL("SELECT row_to_json(t)::text FROM (SELECT {} FROM ({}) q) t").format(fields, query)
+            whole = SQL("SELECT row_to_json(braid_row)::text FROM (SELECT {} FROM ({}) q) braid_row")
             texts = []
             with c.transaction(), c.cursor(name="braid_look") as cursor:
                 cursor.itersize = ROWS
-                cursor.execute(rows)
+                cursor.execute(whole.format(fields, query))
                 while some := cursor.fetchmany(ROWS):
                     texts.append(pl.Series([x for (x,) in some], dtype=pl.String))
         every = pl.concat(texts) if texts else pl.Series([], dtype=pl.String)
