@@ -245,6 +245,11 @@ def test_commands_refuse_what_is_no_table(tmp_path: Path) -> None:
     assert said.code == 1 and "C is read from elsewhere, and cannot be written" in said.err and "^" in said.err
     said = braid("run", *store[:3], "--source=C=snapshot:none.csv", "-e", table)
     assert said.code == 1 and "none.csv" in said.err and not (tmp_path / "s" / "topics").exists()
+    said = braid("check", "--store", tmp_path / "t", f"--source=C=snapshot:{path}", "-e", table)
+    assert said.code == 0 and not (tmp_path / "t").exists(), said.err
+    written(path, "k,v\nx,a\n")
+    said = braid("check", "--store", tmp_path / "t", f"--source=C=snapshot:{path}", "-e", table)
+    assert said.code == 1 and "row 1 is malformed" in said.err
     said = braid("sql", "--store", tmp_path / "s", f"--source=C=snapshot:{path}")
     assert said.code == 1 and "looked at by braid run" in said.err
 
@@ -358,6 +363,28 @@ def test_postgres(tmp_path: Path) -> None:
         pytest.skip(str(e))
 
 
+# ------------------------------------------------------------ files of changes
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_a_file_of_changes_deletes(tmp_path: Path, kind: str) -> None:
+    from braid.files.input import open_files
+
+    made = declared("CREATE TABLE c (k INT PRIMARY KEY, v STRING) WITH (kafka_topic='c', value_format='JSON');")
+    path = tmp_path / f"c.{kind}"
+    rows = pl.DataFrame({"k": [1, 2, 1, 2], "v": ["a", "b", None, "c"], "op": ["c", None, "D", "u"]})
+    {"csv": rows.write_csv, "jsonl": rows.write_ndjson, "parquet": rows.write_parquet}[kind](path)
+    opened = open_files(made.read_as("C"), str(path), tmp_path / "cache", made.in_files | {"deleted": "OP"})
+    found = opened.read(0, 0, 4)
+    assert found.rows["_diff"].to_list() == [1, 1, -1, 1] and found.error.null_count() == 4
+    assert found.rows["C.V"].to_list() == ["a", "b", None, "c"]
+    assert "OP" not in "".join(found.rows.columns) and found.rows["_value"][2] is None
+    if kind == "jsonl":
+        return  # a field that is missing is null
+    with pytest.raises(BraidError, match="has no column NONE"):
+        open_files(made.read_as("C"), str(path), tmp_path / "cache", made.in_files | {"deleted": "NONE"}).read(0, 0, 4)
+
+
 # ------------------------------------------------------------------- on Spark
 
 
@@ -398,6 +425,23 @@ def test_views_over_files_that_are_written_anew(tmp_path: Path) -> None:
                     stands[json.dumps(r["key"])] = whole if isinstance(r["key"], dict) else whole | {"g": r["key"]}
             rows = [tuple(x[k] for k in (("k", "v", "w") if view == "both" else ("g", "n"))) for x in stands.values()]
             assert sorted(map(repr, rows)) == sorted(map(repr, duckdb.sql(sql).fetchall())), (n, view)
+
+
+@pytest.mark.spark
+def test_a_query_keeps_to_the_column_that_deletes(tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text("id,name,gone\n1,Ann,false\n2,Bob,\n1,,true\n", encoding="utf-8")
+    sql = """CREATE TABLE c (id INT PRIMARY KEY, name STRING) WITH (kafka_topic='c', value_format='JSON');
+        CREATE TABLE o AS SELECT id, name FROM c EMIT CHANGES;"""
+    words = ("run", "-e", sql, "--store", "s", "--until-idle", "--source=C=c.csv")
+    said = on_shared_spark(*words, "--deleted=C=gone", cwd=tmp_path)
+    assert said.code == 0, said.err
+    assert [(r["key"], r["value"]) for r in records("O", tmp_path / "s")] == [
+        (1, {"NAME": "Ann"}), (2, {"NAME": "Bob"}), (1, None),
+    ]  # fmt: skip
+    said = on_shared_spark(*words, cwd=tmp_path)
+    assert said.code == 1 and "deleted" in said.err, said.err
+    said = on_shared_spark(*words[:-1], "--deleted=C=gone", cwd=tmp_path)
+    assert said.code == 1 and "no table C is read from files" in said.err
 
 
 ENRICH = """

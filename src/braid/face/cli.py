@@ -187,7 +187,7 @@ def run(
     to its end; 1 something to mend in the SQL, the options or the files; 2 a query died; 3 --max-drops was exceeded.
     """
     sql, dialect = read_sql(file, text, dialect)
-    named = {name: pairs(wanted[name], f"--{name.rstrip('s')}") for name in ("sources", "sinks", "conf")}
+    named = {name: pairs(wanted[name], f"--{name.rstrip('s')}") for name in ("sources", "sinks", "deleted", "conf")}
     with _spark_begins(master or "local[*]", named["conf"]):
         from braid.face.begin import begins_of
         from braid.face.metrics import MaxDrops
@@ -271,7 +271,7 @@ def check(file: str | None, text: str | None, dialect: str | None, **wanted: Any
     from braid.spark.wishes import Asked
 
     sql, dialect = read_sql(file, text, dialect)
-    wanted |= {name: pairs(wanted[name], f"--{name.rstrip('s')}") for name in ("sources", "sinks")}
+    wanted |= {name: pairs(wanted[name], f"--{name.rstrip('s')}") for name in ("sources", "sinks", "deleted")}
     if not checked(Request(sql, dialect, asked=Asked.taken(wanted), folder=folder_of(file), **wanted), err):
         raise click.exceptions.Exit(1)
 

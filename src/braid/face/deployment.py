@@ -18,7 +18,7 @@ from rich.console import Console
 from braid.bind.program import check_program
 from braid.errors import BraidError
 from braid.face.catalogue import over
-from braid.face.request import Prepared, Request, check_files, checkpoint_of, compared, prepare
+from braid.face.request import Prepared, Request, check_files, checkpoint_of, compared, looks_of, prepare
 from braid.plan.logical import Query
 from braid.stage import checkpoint
 from braid.topics import whereabouts
@@ -56,6 +56,7 @@ def checked(request: Request, err: Console) -> bool:
 def outlooks(request: Request) -> Iterator[Outlook]:
     """Of the queries of a file, in the order in which they start."""
     prepared, store = prepare(request), open_topics(request.store, request.asked.broker)
+    looks_of(prepared, request, store, lambda text: None).check()
     for query in prepared.queries:
         if query.name not in prepared.push:
             try:

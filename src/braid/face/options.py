@@ -111,7 +111,8 @@ def folder_of(file: str | None) -> str:
 
 
 def files_options(command: Decorated) -> Decorated:
-    """`--source`, `--sink`, `--overwrite` and `--checkpoint`: what is not a topic of the store, or lies elsewhere."""
+    """`--source`, `--deleted`, `--sink`, `--overwrite`, `--checkpoint`: what is not a topic of the store, or lies
+    elsewhere."""
     command = click.option("--overwrite", is_flag=True, help="Replace what another run has left in a --sink.")(command)
     command = click.option(
         "--sink",
@@ -123,6 +124,12 @@ def files_options(command: Decorated) -> Decorated:
     )(command)
     command = click.option(
         "--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]"
+    )(command)
+    command = click.option(
+        "--deleted",
+        multiple=True,
+        metavar="NAME=COLUMN",
+        help="The column of a --source's files that says which rows of a table are deleted (true, 1, d, delete).",
     )(command)
     return click.option(
         "--source",
@@ -136,6 +143,7 @@ def files_options(command: Decorated) -> Decorated:
 
 EXAMPLES = {
     "--source": "flights=data/flights.csv",
+    "--deleted": "customers=op",
     "--sink": "late=results/late.csv",
     "--conf": "spark.driver.memory=4g",
 }

@@ -47,11 +47,13 @@ from braid.topics.interface import Topics
 
 @dataclass(frozen=True, slots=True)
 class SourceFiles:
-    """`patterns`: path or glob by name; `declared`: by name; `cache`: a folder for parsed files."""
+    """`patterns`: path or glob by name; `declared`: by name; `cache`: a folder for parsed files; `deleted`: by name the
+    column of its files that says which rows are."""
 
     patterns: Mapping[str, str]
     declared: Mapping[str, Declared]
     cache: str = ""
+    deleted: Mapping[str, str] = field(default_factory=dict)
 
     def names(self) -> list[str]:
         """The declared names that files stand for."""
@@ -79,14 +81,17 @@ class SourceFiles:
         name = first_match(source.name, self.patterns)
         if name is None:
             return None
-        return Files(self.patterns[name], self.declared[source.name].in_files)
+        says = first_match(source.name, self.deleted)
+        more = {} if says is None else {"deleted": self.deleted[says]}
+        return Files(self.patterns[name], self.declared[source.name].in_files | more)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """What `braid run` was asked for. `asked`: of each of its queries; its `close` asks for `until_idle`, too.
-    `sources`, `sinks`: declared name -> path (or `console`), or a table elsewhere. `every`: s between two looks at such
-    a table; `accept_deletes`: a look that finds most rows of a file gone is taken. `folder`: of scripts."""
+    `sources`, `sinks`: declared name -> path (or `console`), or a table elsewhere. `deleted`: see `SourceFiles`.
+    `every`: s between two looks at such a table; `accept_deletes`: a look that finds most rows of a file gone is taken.
+    `folder`: of scripts."""
 
     sql: str
     dialect: str
@@ -107,6 +112,7 @@ class Request:
     functions: Functions = NONE
     folder: str | None = None
     old_statements: Literal["done", "do"] | None = None  # what those are that 0.1.0 may have done (`once.py`)
+    deleted: Mapping[str, str] = field(default_factory=dict)
     every: float = 10.0
     accept_deletes: bool = False
 
@@ -148,6 +154,11 @@ def prepare(request: Request) -> Prepared:
     queries, push = _queries(effects, program)
     for pattern in request.files.values():
         look(pattern, empty=True)
+    for name in request.deleted:
+        there = first_match(name, program.catalog.sources)
+        if first_match(name, request.files) is None or there is None or program.catalog.sources[there].kind != "table":
+            hint = f"it goes with --source {name}=PATH of a declared table"
+            raise BraidError(f"--deleted {name}: no table {name} is read from files", hint)
     for query in queries:
         _check_times(query.root, request.files)
     looks.check_read(queries, request.tables)
@@ -259,7 +270,13 @@ def check_asked(prepared: Prepared, request: Request) -> None:
 
 def source_files(prepared: Prepared, request: Request, cache: str = "") -> SourceFiles:
     """What is read from files. `cache`: a folder for those that are parsed here."""
-    return SourceFiles(request.files, prepared.program.catalog.sources, cache)
+    return SourceFiles(request.files, prepared.program.catalog.sources, cache, request.deleted)
+
+
+def looks_of(prepared: Prepared, request: Request, store: Topics, tell: Callable[[str], None]) -> looks.Looks:
+    """Whoever looks at tables that lie elsewhere."""
+    declared = prepared.program.catalog.sources
+    return looks.Looks(request.tables, declared, tell, store, request.accept_deletes, request.asked.broker)
 
 
 def check_checkpoints(prepared: Prepared, request: Request, store: Topics) -> dict[str, int]:

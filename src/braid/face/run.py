@@ -31,7 +31,6 @@ from braid.face.asserted import Asserted, looks_at
 from braid.face.catalogue import Catalogue
 from braid.face.effects import Rows, append_records, carry_out
 from braid.face.engine import Engine, EngineWorld
-from braid.face.looks import Looks
 from braid.face.metrics import Metrics, progress_line, summary_line, summary_lines, warnings
 from braid.face.once import Once
 from braid.face.pulls import StorePulls
@@ -42,6 +41,7 @@ from braid.face.request import (
     check_broker,
     check_checkpoints,
     checkpoint_of,
+    looks_of,
     prepare,
     source_files,
 )
@@ -53,7 +53,7 @@ from braid.sinks.named import sink_of
 from braid.spark.wishes import Wishes
 from braid.topics import whereabouts
 from braid.topics.broker import delivery
-from braid.topics.interface import Topics, open_topics
+from braid.topics.interface import open_topics
 from braid.topics.lock import StoreLock
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def run_program(request: Request, err: Console) -> Outcome:
     ):
         resumed = check_checkpoints(prepared, request, store)
         check_broker(prepared, request, store)
-        looks = _looks(prepared, request, store, err)
+        looks = looks_of(prepared, request, store, _notes(request, err))
         looks.check()
         if request.checkpoint:
             whereabouts.note(store.root, os.path.abspath(request.checkpoint))
@@ -139,15 +139,6 @@ def run_program(request: Request, err: Console) -> Outcome:
         return outcome
 
 
-def _looks(prepared: Prepared, request: Request, store: Topics, err: Console) -> Looks:
-    def tell(text: str) -> None:
-        if request.tell:
-            err.print(f"note: {text}", markup=False)
-
-    declared, broker = prepared.program.catalog.sources, request.asked.broker
-    return Looks(request.tables, declared, tell, store, request.accept_deletes, broker)
-
-
 @contextlib.contextmanager
 def _session(request: Request) -> Iterator[SparkSession]:
     """A session for this run; its JVM goes with it. One that the process has already is taken, and left alone."""
@@ -178,6 +169,16 @@ def _session(request: Request) -> Iterator[SparkSession]:
             conf.end(spark)
 
 
+def _notes(request: Request, err: Console) -> Callable[[str], None]:
+    """What tells a note, where notes are wanted."""
+
+    def note(text: str) -> None:
+        if request.tell:
+            err.print(f"note: {text}", markup=False)
+
+    return note
+
+
 class _World(EngineWorld):
     """What the statements of a file do before its queries start. A source that is read from files has no topic; that of
     a query is made when it starts. INSERT, UPDATE and DELETE are done once per store (`once.py`)."""
@@ -191,7 +192,7 @@ class _World(EngineWorld):
         self._queries = {q.name for q in prepared.queries}
         words = dialect_named(request.dialect).words
         self._once = Once(self.store, self.tables, words, prepared.effects, request.old_statements)
-        self._tell, self._err = request.tell, err
+        self._noted, self._err = _notes(request, err), err
         self.waiting: list[Callable[[], None]] = []
         self.checkpoints = os.path.abspath(request.checkpoint) if request.checkpoint else self.checkpoints
 
@@ -200,8 +201,7 @@ class _World(EngineWorld):
             super().delete_topic(name)
 
     def note(self, text: str) -> None:
-        if self._tell:
-            self._err.print(f"note: {text}", markup=False)
+        self._noted(text)
 
     def create_topic(self, name: str, partitions: int | None, compacted: bool) -> None:
         if name not in self._from_files and (name not in self._made or self.store.exists(name)):

@@ -45,7 +45,10 @@ from braid.stage.decode import Decoded, no_time, time_of, with_pseudo
 from braid.stage.inputs import Ahead, Block, Times, filled
 from braid.timing import spent
 from braid.topics.files import read_small, remove
-from braid.types import Column, polars_type
+from braid.types import Column, Scalar, polars_type
+
+DELETED = ("true", "t", "1", "d", "delete", "deleted")  # what says that a row is, in any case
+_SAYS = " deleted"  # the column that tells it, by a name that no column of a plan has
 
 
 def columns_of(source: Source) -> tuple[SourceColumn, ...]:
@@ -97,14 +100,14 @@ def clean(cache: str | Path, inputs: Iterable[FileInput]) -> None:
 
 def reading(options: Mapping[str, str]) -> Options:
     """How files are to be read, from the words of a declaration."""
-    known = ("null_value", "delimiter")
+    known = ("null_value", "delimiter", "deleted")
     for name in options:
         if name not in known:
-            raise BraidError(f"files have no option {name}", f"there are {' and '.join(known)}")
+            raise BraidError(f"files have no option {name}", f"there are {', '.join(known)}")
     delimiter = delimiter_of(options.get("delimiter", ","))
     if not delimiter.isascii():
         raise BraidError(f"{delimiter!r} is not a delimiter of files", "take an ASCII character")
-    return Options(options.get("null_value"), delimiter)
+    return Options(options.get("null_value"), delimiter, options.get("deleted"))
 
 
 class FileInput:
@@ -113,6 +116,9 @@ class FileInput:
     def __init__(self, source: Source, log: FileLog, options: Options, cache: str) -> None:
         self.source, self.log, self.options, self.cache = source, log, options, cache
         self._columns = columns_of(source)
+        if options.deleted is not None:
+            says = Column(options.deleted, Scalar.VARCHAR)
+            self._columns += (SourceColumn(_SAYS, options.deleted, says, "value"),)
         self._time = source.timestamp or _time_of_watermark(source)
         self._declared = tuple(Column(c.field, c.column.type) for c in self._columns)
         self._ahead: Ahead | None = None
@@ -248,24 +254,24 @@ class FileInput:
         as they are: malformed ones, and those that hold a null."""
         bad = rows.error.is_not_null()
         columns = [s.alias(c.name) for s, c in zip(rows.columns, self._columns, strict=True)]
-        frame = pl.DataFrame(columns)
+        frame, live = _without_deleted(pl.DataFrame(columns), self._columns)
         if bad.any():
             frame = frame.select(pl.when(~bad).then(pl.all()))
         shown = frame.select(pl.any_horizontal(pl.all().is_null())).to_series().arg_true() if columns else pl.Series([])
         keys = [c for c in self._columns if c.place == "key"]
-        values = [c for c in self._columns if c.place == "value"]
+        values = [c for c in self._columns if c.place == "value" and c.name != _SAYS]
         key, value = (pl.repeat(None, len(bad), dtype=pl.String, eager=True) for _ in range(2))
         if len(shown):
             few = frame[shown]
             key.scatter(shown, _texts(few, keys, len(keys) == 1))
             value.scatter(shown, _texts(few, values, False))
-            value = pl.select(pl.when(bad).then(rows.raw).otherwise(value)).to_series()
+            value = pl.select(pl.when(bad).then(rows.raw).when(live == 1).then(value)).to_series()
         t = pl.Series(TIME, times, dtype=pl.Int64)
         if times.size and times.min() == NEVER:
             t = t.set(t == NEVER, None)
         return frame.with_columns(
             t,
-            pl.lit(1, pl.Int8).alias(DIFF),
+            live.alias(DIFF),
             pl.lit(None, pl.String).alias(HEADERS),
             key.alias("_key"),
             value.alias("_value"),
@@ -337,7 +343,7 @@ class FileInput:
         what = [
             file_copies.FORMAT, p.name, p.start, p.stop, p.digest, known[0].digest if known else p.digest,
             [[c.name, str(c.type)] for c in self._declared], [self.options.null_value, self.options.delimiter],
-            [t.field, t.format] if t else None,
+            [t.field, t.format] if t else None, *filter(None, [self.options.deleted]),
         ]  # fmt: skip
         return os.path.join(self.cache, hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32])
 
@@ -437,8 +443,18 @@ def _with_time_errors(source: Source, rows: Rows, times: Times) -> Rows:
         return rows
     error = rows.error.clone().scatter(at, no_time(source))
     names = [c.field for c in columns_of(source)]
-    shown = pl.DataFrame([s.alias(name) for s, name in zip(rows.columns, names, strict=True)])[at]
+    shown = pl.DataFrame([s.alias(name) for s, name in zip(rows.columns, names, strict=False)])[at]
     return Rows(rows.columns, error, rows.raw.clone().scatter(at, _as_json(shown)))
+
+
+def _without_deleted(frame: pl.DataFrame, columns: Sequence[SourceColumn]) -> tuple[pl.DataFrame, pl.Series]:
+    """The rows without the column that says which are deleted, and 1 or -1 of each; a deleted one has its key alone."""
+    if _SAYS not in frame.columns:
+        return frame, pl.repeat(1, frame.height, dtype=pl.Int8, eager=True)
+    gone = frame[_SAYS].str.to_lowercase().is_in(DELETED).fill_null(False)
+    values = [c.name for c in columns if c.place == "value" and c.name != _SAYS]
+    made = frame.drop(_SAYS).with_columns(pl.when(~gone).then(pl.col(name)).alias(name) for name in values)
+    return made, pl.select(pl.when(gone).then(-1).otherwise(1).cast(pl.Int8)).to_series()
 
 
 def _frame(rows: Rows) -> pl.DataFrame:

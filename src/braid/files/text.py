@@ -41,10 +41,12 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How text files are written. `null_value`: a text that stands for null besides the empty field."""
+    """How files are written. `null_value`: a text that stands for null besides the empty field. `deleted`: the column
+    that says of a row that its key is deleted."""
 
     null_value: str | None = None
     delimiter: str = ","
+    deleted: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,6 +182,8 @@ def _settings(plan: Plan, there: _There, run: str, watches: Mapping[str, FileWat
         settings[checkpoint.KEEPS] = True
     if plan.in_place:
         settings[checkpoint.IN_PLACE] = True
+    if deleted := {n: x.input.options.deleted for n, x in sorted(watches.items()) if x.input.options.deleted}:
+        settings["deleted"] = deleted
     others = {*watches, *wishes.frames}
     where = _where(plan, others, wishes.begins)
     if known is not None:

@@ -194,7 +194,8 @@ def _check_declared(declared: Declared) -> None:
             f"{name} is a stream, and what is looked at is a table", f"declare it as one: CREATE TABLE {name}"
         )
     if not _of(declared, "key") or (declared.relation is not None and declared.relation.row_id):
-        raise BraidError(f"{name} has no primary key, by which its rows are told apart", "declare it with PRIMARY KEY")
+        hint = "declare it with PRIMARY KEY; in sqlstream, which reads a table once, name files: --source NAME=PATH"
+        raise BraidError(f"{name} has no primary key, by which its rows are told apart", hint)
     if declared.windowed is not None or declared.created_by is not None or declared.read_only:
         raise BraidError(f"{name} is not written by looks", "declare a table of its own")
 
