@@ -119,6 +119,7 @@ class Mirror:
         except BraidError:
             self._seen = version  # it is refused until it is another one
             raise
+        self._stands = None  # unknown until it is written
         if changes.height:
             self._write(changes)
         self._stands, self._seen = rows, version
