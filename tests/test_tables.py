@@ -250,8 +250,6 @@ def test_commands_refuse_what_is_no_table(tmp_path: Path) -> None:
     written(path, "k,v\nx,a\n")
     said = braid("check", "--store", tmp_path / "t", f"--source=C=snapshot:{path}", "-e", table)
     assert said.code == 1 and "row 1 is malformed" in said.err
-    said = braid("sql", "--store", tmp_path / "s", f"--source=C=snapshot:{path}")
-    assert said.code == 1 and "looked at by braid run" in said.err
 
 
 def test_a_statement_reads_what_was_looked_at(tmp_path: Path) -> None:
@@ -264,6 +262,20 @@ def test_a_statement_reads_what_was_looked_at(tmp_path: Path) -> None:
     written(path, '{"k": 2, "v": "c"}\n', ago=30)
     said = braid(*words, f"--source=c=snapshot:{path}", "-e", sql)
     assert said.code == 0 and said.out.split()[-2:] == ["2", "c"], said
+
+
+def test_the_prompt_looks_when_a_table_is_declared(tmp_path: Path) -> None:
+    path = tmp_path / "c.csv"
+    written(path, "k,v\n1,a\n2,b\n")
+    words = ("sql", "--store", tmp_path / "s", "--dialect", "risingwave", f"--source=c=snapshot:{path}")
+    said = braid(*words, stdin="CREATE TABLE c (k INT PRIMARY KEY, v VARCHAR); SELECT count(*) FROM c;")
+    assert said.code == 0 and "2" in said.out.split() and "2 rows: 2 new" in said.err, said
+    written(path, "k,v\n1,a\n2,b\n3,c\n", ago=30)
+    said = braid(*words, stdin="SELECT count(*) FROM c;")
+    assert said.code == 0 and "3" in said.out.split() and "3 rows: 1 new" in said.err, said
+    written(path, "k,v\nx,a\n", ago=20)
+    said = braid(*words, stdin="SELECT count(*) FROM c;")
+    assert said.code == 1 and "row 1 is malformed" in said.err
 
 
 # --------------------------------------------------------------- other systems

@@ -464,7 +464,11 @@ def doctor(java: bool, quick_start: bool, master: str, conf: tuple[str, ...], br
 @sql_options
 @store_option
 @click.option(
-    "--source", "sources", multiple=True, metavar="NAME=PATH", help="Files in place of a topic; declared if need be."
+    "--source",
+    "sources",
+    multiple=True,
+    metavar="NAME=PATH|KIND:…",
+    help="Files in place of a topic, declared if need be; or a declared table that lies elsewhere (docs/tables.md).",
 )
 @click.option("--master", default="local[*]", show_default=True, help="Spark master URL.")
 @functions_option
@@ -488,12 +492,9 @@ def sql(
     and the exit code is 1 if a statement was refused.
     """
     from braid.face.shell import Shell, pieces
-    from braid.tables.named import is_table
 
     first, dialect = read_sql(file, text, dialect) if file or text else ("", dialect or "ksqldb")
     live = sys.stdin.isatty() and sys.stdout.isatty()
-    if (table := next((x for x in sources if is_table(x.partition("=")[2])), None)) is not None:
-        raise BraidError(f"--source {table}: a table that lies elsewhere is looked at by braid run", "start it there")
     shell = Shell(dialect, store, out, err, live, master, pairs(sources, "--source"), broker, functions)
     try:
         rest = "" if live else sys.stdin.read()

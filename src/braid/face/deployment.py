@@ -56,7 +56,7 @@ def checked(request: Request, err: Console) -> bool:
 def outlooks(request: Request) -> Iterator[Outlook]:
     """Of the queries of a file, in the order in which they start."""
     prepared, store = prepare(request), open_topics(request.store, request.asked.broker)
-    looks_of(prepared, request, store, lambda text: None).check()
+    looks_of(prepared, request, store, lambda text: None)
     for query in prepared.queries:
         if query.name not in prepared.push:
             try:

@@ -249,6 +249,9 @@ class World(Protocol):
         """The topic of a declared source, where it is missing. `partitions` None: nobody said how many; `compacted`: a
         table's."""
 
+    def declared(self, made: Declared) -> None:
+        """A source; its topic is there."""
+
     def delete_topic(self, name: str) -> None:
         """Nothing happens where there is none."""
 
@@ -298,6 +301,7 @@ def carry_out(effect: Effect, world: World) -> None:
         case SourceDeclared(declared=made):
             schemas.register_source(made, world.registry)
             world.create_topic(made.topic, made.partitions, made.kind == "table")
+            world.declared(made)
         case QueryBound(query=query):
             if bound.replaces:
                 _remove(world, (query.name,), (query.sink.topic,))
@@ -394,6 +398,9 @@ class StoreWorld:
     def create_topic(self, name: str, partitions: int | None, compacted: bool) -> None:
         if partitions is not None or not self.store.exists(check_name(name)):
             self.store.create(name, partitions or 1, compacted)
+
+    def declared(self, made: Declared) -> None:
+        pass
 
     def delete_topic(self, name: str) -> None:
         if self.store.exists(name):

@@ -31,35 +31,37 @@ Tell = Callable[[str], None]
 class Looks:
     """`wanted`: what to look at, by name; `how`: see `Mirror`."""
 
-    def __init__(
-        self, wanted: Mapping[str, str], declared: Mapping[str, Declared], tell: Tell, topics: Topics, *how: Any
-    ) -> None:
-        names = {name: first_match(name, declared) for name in wanted}
-        found = {name: declared[known] for name, known in names.items() if known is not None}
-        self._mirrors = {d.topic: Mirror(d, table_of(wanted[name]), topics, *how) for name, d in found.items()}
-        self._begun: set[str] = set()
-        self._tell = tell
+    def __init__(self, wanted: Mapping[str, str], tell: Tell, topics: Topics, *how: Any) -> None:
+        self._wanted = {name: table_of(text) for name, text in wanted.items()}
+        self._topics, self._how, self._tell = topics, how, tell
+        self._mirrors: dict[str, Mirror] = {}  # by topic: those that were checked
+        self._begun: dict[str, Mirror] = {}
         self._over = threading.Event()
         self._failed: dict[str, str] = {}
 
-    def check(self) -> None:
-        """Refuses what cannot be looked at; nothing is written."""
-        for mirror in self._mirrors.values():
-            _patiently(mirror.check)
+    def check(self, declared: Mapping[str, Declared]) -> None:
+        """Refuses what cannot be looked at of these tables; nothing is written."""
+        for name, table in self._wanted.items():
+            known = first_match(name, declared)
+            if known is not None and (topic := declared[known].topic) not in self._mirrors:
+                mirror = Mirror(declared[known], table, self._topics, *self._how)
+                _patiently(mirror.check)
+                self._mirrors[topic] = mirror
 
     def begin(self, declared: Iterable[Declared]) -> None:
-        """The first look at those of the declared tables that were not looked at yet."""
-        for topic in [d.topic for d in declared if d.topic in self._mirrors.keys() - self._begun]:
-            self._begun.add(topic)
-            mirror = self._mirrors[topic]
-            mirror.begin()
-            found = mirror.look()
-            if found is not None:
-                self._told(mirror, found)
+        """The first look at those of these tables that were checked and not looked at yet."""
+        topics = [d.topic for d in declared]
+        for topic, mirror in self._mirrors.items():
+            if topic in topics and topic not in self._begun:
+                mirror.begin()
+                found = mirror.look()
+                self._begun = self._begun | {topic: mirror}  # a new one: another thread goes through it
+                if found is not None:
+                    self._told(mirror, found)
 
     def go_on(self, every: float) -> None:
         """Looks again every so many seconds, until `end`."""
-        if self._mirrors:
+        if self._wanted:
             threading.Thread(target=self._go, args=(every,), name="looks", daemon=True).start()
 
     def end(self) -> None:
@@ -70,7 +72,7 @@ class Looks:
 
     def _go(self, every: float) -> None:
         while not self._over.wait(every):
-            for topic, mirror in self._mirrors.items():
+            for topic, mirror in self._begun.items():
                 try:
                     found = mirror.look()
                 except Unready:

@@ -274,9 +274,10 @@ def source_files(prepared: Prepared, request: Request, cache: str = "") -> Sourc
 
 
 def looks_of(prepared: Prepared, request: Request, store: Topics, tell: Callable[[str], None]) -> looks.Looks:
-    """Whoever looks at tables that lie elsewhere."""
-    declared = prepared.program.catalog.sources
-    return looks.Looks(request.tables, declared, tell, store, request.accept_deletes, request.asked.broker)
+    """Whoever looks at tables that lie elsewhere, which are checked."""
+    made = looks.Looks(request.tables, tell, store, request.accept_deletes, request.asked.broker)
+    made.check(prepared.program.catalog.sources)
+    return made
 
 
 def check_checkpoints(prepared: Prepared, request: Request, store: Topics) -> dict[str, int]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from braid.bind.bound import BatchQuery, Printed, Pull, QueryBound, RowsChanged
+from braid.bind.bound import BatchQuery, Declared, Printed, Pull, QueryBound, RowsChanged
 from braid.bind.dialects import dialect_named
 from braid.bind.program import Effect, NewRecords, first_match
 from braid.errors import BraidError, QueryDied, QueryRefused, Span, TooManyDrops, printable_lines
@@ -31,6 +31,7 @@ from braid.face.asserted import Asserted, looks_at
 from braid.face.catalogue import Catalogue
 from braid.face.effects import Rows, append_records, carry_out
 from braid.face.engine import Engine, EngineWorld
+from braid.face.looks import Looks
 from braid.face.metrics import Metrics, progress_line, summary_line, summary_lines, warnings
 from braid.face.once import Once
 from braid.face.pulls import StorePulls
@@ -96,7 +97,6 @@ def run_program(request: Request, err: Console) -> Outcome:
         resumed = check_checkpoints(prepared, request, store)
         check_broker(prepared, request, store)
         looks = looks_of(prepared, request, store, _notes(request, err))
-        looks.check()
         if request.checkpoint:
             whereabouts.note(store.root, os.path.abspath(request.checkpoint))
 
@@ -114,13 +114,12 @@ def run_program(request: Request, err: Console) -> Outcome:
 
         begins = replace(request.asked.begins, whole=frozenset(q.sink.topic for q in prepared.queries))
         engine = Engine(store, spark, broker=request.asked.broker, begins=begins)
-        world = _World(engine, prepared, request, err, parsed)
+        world = _World(engine, prepared, request, err, parsed, looks)
         program = Catalogue(store, request.dialect, request.functions).program("file")
         looks.begin(program.catalog.sources.values())
         for effect in prepared.effects:
             world.do(effect)
             program.apply(effect)
-            looks.begin(program.catalog.sources.values())
         if not prepared.queries:
             if not request.quiet:
                 err.print("done; the file has no query to run")
@@ -183,7 +182,9 @@ class _World(EngineWorld):
     """What the statements of a file do before its queries start. A source that is read from files has no topic; that of
     a query is made when it starts. INSERT, UPDATE and DELETE are done once per store (`once.py`)."""
 
-    def __init__(self, engine: Engine, prepared: Prepared, request: Request, err: Console, parsed: str) -> None:
+    def __init__(
+        self, engine: Engine, prepared: Prepared, request: Request, err: Console, parsed: str, looks: Looks
+    ) -> None:
         files = source_files(prepared, request, parsed)
         ticks = dialect_named(request.dialect).ticks
         super().__init__(engine, StorePulls(engine.store), files.opened(), ticks, None)
@@ -193,6 +194,7 @@ class _World(EngineWorld):
         words = dialect_named(request.dialect).words
         self._once = Once(self.store, self.tables, words, prepared.effects, request.old_statements)
         self._noted, self._err = _notes(request, err), err
+        self._looks = looks
         self.waiting: list[Callable[[], None]] = []
         self.checkpoints = os.path.abspath(request.checkpoint) if request.checkpoint else self.checkpoints
 
@@ -206,6 +208,9 @@ class _World(EngineWorld):
     def create_topic(self, name: str, partitions: int | None, compacted: bool) -> None:
         if name not in self._from_files and (name not in self._made or self.store.exists(name)):
             super().create_topic(name, partitions, compacted)
+
+    def declared(self, made: Declared) -> None:
+        self._looks.begin([made])
 
     def do(self, effect: Effect) -> None:
         self._effect = effect

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
-from braid.bind.bound import BatchQuery, Printed, Pull, QueryBound
+from braid.bind.bound import BatchQuery, Declared, Printed, Pull, QueryBound
 from braid.bind.dialects import dialect_named
 from braid.bind.program import Program
 from braid.errors import BraidError, QueryDied, Span, printable
@@ -36,6 +36,7 @@ from braid.face.catalogue import Catalogue
 from braid.face.effects import Rows, carry_out_all
 from braid.face.engine import Engine, EngineWorld
 from braid.face.infer import statement
+from braid.face.looks import Looks
 from braid.face.pulls import StorePulls
 from braid.face.request import SourceFiles
 from braid.face.scripts import scripts_in
@@ -53,6 +54,7 @@ from braid.stage.cut import LIMIT, Cut, beginning, part_name, plan_batch
 from braid.stage.ingest import Chunk
 from braid.stage.inputs import Input, TopicInput, Until
 from braid.stage.local import LocalQuery
+from braid.tables.named import is_table
 from braid.topics.begin import offsets_of
 from braid.topics.broker import Broker
 from braid.topics.interface import Topics, open_topics
@@ -145,6 +147,7 @@ def columns_of(sink: Sink) -> tuple[str, ...]:
 
 
 POLL = 0.1  # s between two looks for new records
+EVERY = 10.0  # s between two looks at a table that lies elsewhere
 DONE: dict[str, str] = {"insert": "into", "update": "updated in", "delete": "deleted from"}
 WIDEST = 40  # characters of a column of a live tail, at most
 
@@ -179,8 +182,8 @@ class Shell:
         broker: Broker | None = None,
         functions: Functions = NONE,
     ) -> None:
-        """`sources`: files in place of topics, by name. `broker`: where the topics lie, if not in the store.
-        `functions`: of the user."""
+        """`sources`: files in place of topics, by name, and tables that lie elsewhere. `broker`: where the topics lie,
+        if not in the store. `functions`: of the user."""
         dialect_named(dialect)
         self.dialect, self.live = dialect, live
         self.failed = False
@@ -194,7 +197,13 @@ class Shell:
         self._noted: set[str] = set()  # queries of which it was said that they stand still
         self._closing = contextlib.ExitStack()
         self._spark: Any = None
-        self._sources = dict(sources or {})
+        self._sources = {name: text for name, text in (sources or {}).items() if not is_table(text)}
+        tables = {name: text for name, text in (sources or {}).items() if is_table(text)}
+        self._seen: list[str] = []  # at tables that lie elsewhere; told at the next prompt
+        self._looks = Looks(tables, self._seen.append, self._store, False, broker)
+        if live:
+            self._looks.go_on(EVERY)
+            self._closing.callback(self._looks.end)
         self._parsed = self._closing.enter_context(tempfile.TemporaryDirectory(prefix="braid-files-"))
 
     def declare(self, text: str = "") -> None:
@@ -287,7 +296,15 @@ class Shell:
         self._err.print(text, style="red", markup=False)
 
     def _statements(self, text: str) -> None:
+        self.look(self.program.catalog.sources)
         carry_out_all(self.program, text, _World(self))
+
+    def look(self, declared: Mapping[str, Declared]) -> None:
+        """At those of these tables that lie elsewhere, for the first time."""
+        self._looks.check(declared)
+        self._looks.begin(declared.values())
+        while self._seen:
+            self.note(self._seen.pop(0))
 
     # ------------------------------------------------------------ dot commands
 
@@ -376,6 +393,8 @@ class Shell:
 
     def news(self) -> None:
         """Says what there is to say of the queries since the last look."""
+        while self._seen:
+            self.note(self._seen.pop(0))
         try:
             for said in self.engine.news():
                 if said.error:
@@ -413,6 +432,9 @@ class _World(EngineWorld):
     def create_topic(self, name: str, partitions: int | None, compacted: bool) -> None:
         if name not in self._shell.files.topics():
             super().create_topic(name, partitions, compacted)
+
+    def declared(self, made: Declared) -> None:
+        self._shell.look({made.name: made})
 
     def note(self, text: str) -> None:
         self._shell.note(text)

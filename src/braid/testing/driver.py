@@ -355,6 +355,9 @@ class _World:
     def note(self, text: str) -> None:
         pass  # EXPLAIN has them
 
+    def declared(self, made: Declared) -> None:
+        pass
+
     def create_topic(self, name: str, partitions: int | None, compacted: bool) -> None:
         self._backend.create_topic(name, partitions or 1)
 
