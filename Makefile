@@ -5,13 +5,14 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 QUICK  := $(VENV)/.quick
 FLINK  := .venv-flink/.installed
+DOCS   := $(VENV)/.docs
 # A worker that dies ends the tests, and its test is named. With a new one in its place the last tests can wait for ever
 # (pytest-xdist 3.8, its issues 784 and 1378).
 BY_FILE := -n 2 --dist loadfile --max-worker-restart 0
 export POLARS_MAX_THREADS ?= 1
 unexport PYTHONDONTWRITEBYTECODE  # else each of the hundreds of processes compiles all of it anew
 
-.PHONY: install demo demo-kafka test test-fast test-heavy test-spark test-spark43 test-cluster test-kafka lint law fuzz bench bench-kafka bench-nexmark bench-small flink crash soak clean java
+.PHONY: install demo demo-kafka test test-fast test-heavy test-spark test-spark43 test-cluster test-kafka lint law fuzz bench bench-kafka bench-nexmark bench-small flink crash soak docs picture clean java
 
 install: $(STAMP)
 
@@ -113,5 +114,18 @@ bench-nexmark: $(STAMP) java $(QUICK) $(FLINK)
 bench-small: $(STAMP) java
 	$(BIN)/python -m benchmarks --small
 
+# The pages as a site with search, in build/site; a link that leads nowhere, or a page that no list has, is an error.
+docs: $(DOCS)
+	$(BIN)/sphinx-build -q -E -W --keep-going -b html -c docs/site . build/site
+	@echo "build/site/index.html"
+
+$(DOCS): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $(DOCS)
+
+# README's picture, from what the commands print now.
+picture: $(STAMP) java
+	PYTHONPATH=src:tests $(BIN)/python -m picture
+
 clean:
-	rm -rf $(VENV) braid-data .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build braid-data .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -11,13 +11,14 @@ Blocks
   python              a program that must end well; `python spark`: in its place among the commands, with a JVM;
                       `python FILE`: a file of functions, which the page's statements may call
   sh, text, mermaid   for people
-and those of case files, on the pages of docs/semantics (`braid test docs/semantics`).
+and those of case files, on the pages of docs/semantics (`braid test docs/semantics`) and docs/choose-your-dialect.md.
 
 With BRAID_ACCEPT=1 the output of `console` blocks without `…` is written into the page.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -46,28 +47,20 @@ from braid.face.scripts import scripts_in
 from braid.sql.dialects.ksqldb import KSQLDB
 from braid.sql.dialects.risingwave_calls import LEVELS
 from braid.sql.parser import dialect_of
-from braid.testing.cases import DIALECTS, INPUT_COLUMNS, SHOWN, Block, blocks, run_case
+from braid.testing.cases import DIALECTS, INPUT_COLUMNS, SHOWN, blocks, run_case
 from braid.testing.cases import KINDS as case_kinds
 from braid.topics.registries import FolderRegistry
 from cli_help import shown
+from pages import PAGES, ROOT, Said, commands, has, matches, page_blocks
 
-ROOT = Path(__file__).parent.parent
 DIALECT = ROOT / "docs" / "dialects" / "ksqldb.md"
 CASES = {"sql", "input", "output", "standing", "query", "refused", "drops", "explain"}
 KINDS = {"sql", "csv", "console", "python", "sh", "text", "mermaid", "markdown"}
 
-PAGES = {
-    p.relative_to(ROOT).as_posix(): p
-    for p in [
-        ROOT / "README.md",
-        ROOT / "CHANGELOG.md",
-        *sorted((ROOT / "docs").rglob("*.md")),
-        *sorted((ROOT / "examples").rglob("*.md")),
-    ]
-}
 BATCH = "docs/semantics/batch.md"  # a list of what tests/test_law_batch.py runs: no case page
 SEMANTICS = [name for name in PAGES if name.startswith("docs/semantics/") and name != BATCH]
-OTHERS = [name for name in PAGES if name not in SEMANTICS]
+CHOICE = "docs/choose-your-dialect.md"  # one question, a case for each dialect
+OTHERS = [name for name in PAGES if name not in (*SEMANTICS, CHOICE)]
 
 
 def program_of(dialect: str, functions: Functions = NONE) -> Program:
@@ -75,36 +68,16 @@ def program_of(dialect: str, functions: Functions = NONE) -> Program:
     return Program(dialect, Catalog(registry=FolderRegistry(), functions=functions))
 
 
-def page_blocks(name: str) -> list[Block]:
-    return list(blocks(PAGES[name].read_text(encoding="utf-8")))
-
-
-def has(name: str, kind: str, argument: str | None = None) -> bool:
-    return any(b.kind == kind and argument in (None, b.argument) for b in page_blocks(name))
-
-
 # ---------------------------------------------------------------------- pages
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_block_is_of_a_known_kind(name: str) -> None:
-    known = CASES if name in SEMANTICS else KINDS
+    known = CASES if name in (*SEMANTICS, CHOICE) else KINDS
     assert {b.kind for b in page_blocks(name)} <= known
     fences = [line for line in PAGES[name].read_text(encoding="utf-8").splitlines() if line.lstrip().startswith("```")]
     inside = [x for b in page_blocks(name) for x in b.text.splitlines() if x.lstrip().startswith("```")]
     assert len(fences) - len(inside) == 2 * len(page_blocks(name)), "a fence without a kind, or indented, or not closed"
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_links_resolve(name: str) -> None:
-    for target in re.findall(r"\]\(([^)\s]+)\)", without_code(PAGES[name].read_text(encoding="utf-8"))):
-        if re.match(r"[a-z]+:", target):
-            continue
-        path, _, anchor = target.partition("#")
-        found = (PAGES[name].parent / path).resolve() if path else PAGES[name]
-        assert found.exists(), f"{name}: {target}"
-        if anchor:
-            assert anchor in anchors(found.read_text(encoding="utf-8")), f"{name}: {target}"
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -124,16 +97,6 @@ def test_make_targets_exist(name: str) -> None:
         m for b in page_blocks(name) if b.kind == "sh" for m in re.findall(r"^make ([a-z-]+)", b.text, re.MULTILINE)
     ]
     assert set(named) <= targets
-
-
-def without_code(text: str) -> str:
-    return re.sub(r"`[^`\n]+`", "", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
-
-
-def anchors(text: str) -> set[str]:
-    """The anchors of a page's headings."""
-    heads = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in heads}
 
 
 # ------------------------------------------------------------------- semantics
@@ -157,6 +120,51 @@ def test_the_page_of_case_pages(batch: int | None, runtime: str, tmp_path: Path)
     told = PAGES["docs/case-pages.md"].read_text(encoding="utf-8")
     for word in (*case_kinds, *INPUT_COLUMNS, *filter(None, SHOWN)):
         assert re.search(rf"`{word}\b", told), word
+
+
+# Behind a case of docs/choose-your-dialect.md: the end of the input, and what went out of it.
+END = """
+```input
+clock orders 99999
+clock payments 99999
+```
+```output {name}
+```
+"""
+
+
+def question(dialect: str) -> str:
+    (part,) = re.findall(
+        rf"^### {dialect}\n.*?(?=^##)", PAGES[CHOICE].read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
+    return str(part)
+
+
+@pytest.mark.parametrize(("batch", "runtime"), [(None, "local"), (1, "local"), (None, "reference")])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_one_question_in_each_dialect(dialect: str, batch: int | None, runtime: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(question(dialect), encoding="utf-8")
+    outcome = run_case(page, runtime, batch)
+    assert not outcome.failures, "\n".join(text for _, text in outcome.failures)
+    assert outcome.blocks > 4
+
+
+@pytest.mark.parametrize(("dialect", "name"), [("ksqldb", "paid"), ("sqlstream", "in_the_end"), ("lenses", "paid")])
+def test_the_dialects_agree_in_the_end(dialect: str, name: str, tmp_path: Path) -> None:
+    """On what stands in risingwave."""
+    page = tmp_path / "page.md"
+    page.write_text(question(dialect) + END.format(name=name), encoding="utf-8")
+    seen = run_case(page).seen
+    rows = sorted(
+        tuple({k.lower(): v for k, v in r.value.items() if k.lower() != "id"}.values())
+        for x in seen
+        for r in seen[x]
+        if x.lower() == name
+    )
+    (query,) = [b for b in blocks(question("risingwave")) if b.kind == "query"]
+    stand = [line.split("  ") for line in query.text.split("----\n")[1].splitlines()]
+    assert rows == sorted((json.loads(item), json.loads(method)) for _, item, method in stand)
 
 
 # ------------------------------------------------------------------ statements
@@ -233,23 +241,6 @@ def run_console(name: str, folder: Path, spark: bool) -> None:
     assert not problems, "\n" + "\n".join(problems)
 
 
-@dataclass(frozen=True)
-class Said:
-    """A command of a page, the lines below it, and the line it stands on."""
-
-    command: str
-    output: list[str]
-    line: int
-
-
-def commands(block: Block) -> Iterator[Said]:
-    lines = block.text.splitlines()
-    starts = [i for i, line in enumerate(lines) if line.startswith("$ ")]
-    assert starts and starts[0] == 0, "a console block begins with a command"
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
-        yield Said(lines[start][2:], lines[start + 1 : end], block.line + start)
-
-
 def carried_out(command: str) -> list[str]:
     """What the command prints, errors included, line by line. Spark, where it needs it, is that of all tests."""
     program, *arguments = shlex.split(command)
@@ -264,12 +255,6 @@ def failed(program: str, names: dict[str, str]) -> list[str]:
     except BaseException:
         return traceback.format_exc().splitlines()[-20:]
     return []
-
-
-def matches(want: list[str], got: list[str]) -> bool:
-    parts = [".*" if line.strip() == "…" else re.escape(line.rstrip()).replace("…", "[^\n]*") for line in want]
-    pattern = "\n".join(parts)
-    return re.fullmatch(pattern, "\n".join(got), re.DOTALL) is not None
 
 
 def accept(page: Path, said: Said, got: list[str]) -> None:

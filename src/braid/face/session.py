@@ -2,7 +2,7 @@
 
 In: SQL, streaming DataFrames. Out: handles of started queries, streaming DataFrames, plans.
 Rule: the same statements mean the same as in `braid run`; nothing starts before all of a text is bound.
-(README.md, "From PySpark")
+(docs/start.md, "From PySpark")
 
     session = braid.connect(dialect="ksqldb", store="data")
     session.register("flights", df, kind="stream", key="tailnum", time="departed")

@@ -2,7 +2,7 @@
 
 In: SQL, single records, clock calls. Out: `Record`s in processing order, rows of SHOW and DESCRIBE, plans, drops.
 Rule: calls are the processing order over all sources; `runtime="local"`, `"spark"` and `"reference"` (the oracle) give
-the same records. (README.md, "Test your own SQL")
+the same records. (docs/start.md, "Test your own SQL")
 """
 
 from __future__ import annotations
