@@ -65,6 +65,12 @@ CREATE TABLE A (K BIGINT PRIMARY KEY, V VARCHAR) WITH (kafka_topic='a', value_fo
 CREATE TABLE B (K BIGINT PRIMARY KEY, W VARCHAR) WITH (kafka_topic='b', value_format='JSON', partitions=1);
 CREATE TABLE OUT AS SELECT A.K AS K, V, W FROM A LEFT JOIN B ON A.K = B.K;
 """
+STREAM = """
+CREATE STREAM A (K BIGINT KEY, V VARCHAR) WITH (kafka_topic='a', value_format='JSON', partitions=1);
+CREATE STREAM B (K BIGINT KEY, W VARCHAR) WITH (kafka_topic='b', value_format='JSON', partitions=1);
+CREATE STREAM OUT AS SELECT A.K AS K, V, W
+  FROM A LEFT JOIN B WITHIN 20 MILLISECONDS GRACE PERIOD 0 SECONDS ON A.K = B.K;
+"""
 
 
 def keyed(folder: Path, topic: str, pairs: Sequence[tuple[int, Any]], at: int) -> None:
@@ -78,13 +84,16 @@ def killed(
     seed: int,
     sink: Callable[[str], str],
     read: Callable[[str], list[tuple[Any, ...]]],
+    sql: str = TABLE,
+    pauses: tuple[float, float] = (4, 9),
 ) -> None:
     """Runs that are killed, fed between; then the table has the rows of a run that was not. `sink`: what stands for the
-    table of a name behind `--sink NAME=`; `read`: its rows, by their key."""
+    table of a name behind `--sink NAME=`; `read`: its rows, by their key.
+    `pauses`: s that a run lives, at least and at most."""
     rng, store = random.Random(seed), TopicStore(folder / "s")
     store.create("a", 1)
     store.create("b", 1)
-    (folder / "q.sql").write_text(TABLE, encoding="utf-8")
+    (folder / "q.sql").write_text(sql, encoding="utf-8")
     words = ["run", "q.sql", "--store", "s", "--dialect", "ksqldb"]
     command = [
         sys.executable,
@@ -102,11 +111,12 @@ def killed(
             made = [(rng.randrange(50), rng.choice([None, {field: f"{n}"}, {field: f"{n}!"}])) for _ in range(60)]
             keyed(folder, topic, made, n * 1000)
         process = subprocess.Popen(command, cwd=folder, start_new_session=True)
-        time.sleep(rng.uniform(4, 9))
+        time.sleep(rng.uniform(*pauses))
         assert process.poll() is None, f"kill {n} of seed {seed}"
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+    assert count < 30 or read("out"), "no run has come to its first batch"
     assert subprocess.run([*command, "--until-idle"], cwd=folder, check=False).returncode == 0
-    (folder / "q.sql").write_text(TABLE.replace("OUT", "PLAIN"), encoding="utf-8")
+    (folder / "q.sql").write_text(sql.replace("OUT", "PLAIN"), encoding="utf-8")
     assert on_shared_spark(*words, "--until-idle", f"--sink=PLAIN={sink('plain')}", cwd=folder).code == 0
     assert read("out") == read("plain") and len(read("out")) > 10

@@ -19,8 +19,8 @@ from braid.sinks.interface import Batch, Part
 from braid.sinks.named import sink_of
 from braid.topics.store import TopicStore
 from braid.types import Scalar
-from cli_help import on_shared_spark
-from sink_help import KEYED, TYPED, TYPES, changes, put, table_of
+from cli_help import on_shared_spark, records
+from sink_help import KEYED, STREAM, TYPED, TYPES, changes, killed, put, table_of
 
 ROWS = table_of(("K", Scalar.BIGINT), ("V", Scalar.VARCHAR), kind="stream")
 
@@ -36,7 +36,7 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
 
 def rows(catalog: Catalog, name: str = "n.t", columns: Sequence[str] = ("K", "V")) -> list[tuple[Any, ...]]:
     found = pl.DataFrame(catalog.load_table(name).scan().to_arrow())
-    return found.select(columns).sort(columns[0], nulls_last=True).rows()
+    return found.select(columns).sort(columns, nulls_last=True).rows()
 
 
 def opened(folder: Path, run: str, overwrite: bool = False, columns: Sink = ROWS) -> IcebergSink:
@@ -129,3 +129,21 @@ def test_every_type_and_a_run_that_goes_on(catalog: Catalog, tmp_path: Path) -> 
         "DA": "2022-01-08", "TI": "01:00:00.001000", "TS": "2023-11-14 22:13:20.123000", "A": [1, None],
         "M": [{"key": "a", "value": 1}],
     }  # fmt: skip
+
+
+@pytest.mark.spark
+@pytest.mark.law
+@pytest.mark.timeout(1200)
+def test_thirty_kills(catalog: Catalog, tmp_path: Path) -> None:
+    """What stands in the end is what lies in the topic of the query, when nobody has killed it."""
+
+    def read(name: str) -> list[tuple[Any, ...]]:
+        return rows(catalog, f"n.{name}", ("K", "V", "W"))
+
+    killed(tmp_path, 30, 2, "iceberg:lake.n.{}".format, read, STREAM, (4, 14))
+    words = ("--store", "s", "--dialect", "ksqldb", "--until-idle")
+    (tmp_path / "q.sql").write_text(STREAM.replace("OUT", "TOLD"), encoding="utf-8")
+    assert on_shared_spark("run", "q.sql", *words, cwd=tmp_path).code == 0
+    told = [(r["key"], r["value"]["V"], r["value"]["W"]) for r in records("TOLD", tmp_path / "s")]
+    assert read("out") == pl.DataFrame(told, ["K", "V", "W"], orient="row").sort("K", "V", "W", nulls_last=True).rows()
+    assert {w is None for _, _, w in told} == {True, False}

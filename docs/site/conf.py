@@ -60,7 +60,7 @@ def navigation(app: Sphinx, docname: str, source: list[str]) -> None:
             source[0] += contents(found, ":hidden:", f":caption: {caption}")
         source[0] += contents(["/docs/README"], ":hidden:", ":caption: Everything")
     elif docname == DECISIONS:
-        source[0] += contents(["0*"], ":glob:")
+        source[0] += contents(["0*"], ":glob:", ":titlesonly:")
 
 
 def other_files(app: Sphinx, doctree: nodes.document) -> None:
