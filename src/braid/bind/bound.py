@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from braid.bind.settings import LensesSettings, Settings
 from braid.errors import Span
 from braid.expr.nodes import Col, Expr, substituted
+from braid.plan.follows import Follows
 from braid.plan.logical import (
     BOUNDS,
     PSEUDO,
@@ -74,7 +75,8 @@ class Relation:
     """What is known besides of a table that statements change and queries read: its rows are those that stand.
 
     `types`: the SQL name of each column's type. `row_id`: the key is made for each row, `_row_id`. `key`: the
-    columns of the key, in the order of PRIMARY KEY. `inherited`: the watermarks that a view passes on.
+    columns of the key, in the order of PRIMARY KEY. `inherited`: the watermarks that a view passes on; `follows`: what
+    follows from what among its columns.
     """
 
     what: Literal["table", "source", "materialized view", "sink"]
@@ -84,6 +86,7 @@ class Relation:
     watermark: Bounded | None = None
     key: tuple[str, ...] = ()
     inherited: Inherited = field(default_factory=Inherited)
+    follows: tuple[Follows, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,8 +143,8 @@ def explain_query(
         "query": query.name,
         "dialect": query.dialect,
         "sink": {
-            "topic": sink.topic,
-            "partitions": out_partitions,
+            **_place(sink),
+            **({} if sink.into else {"partitions": out_partitions}),
             "mode": _written_mode(query),
             "key": [o.name for o in sink.key] or [show(e, names(query.root)) for e in sink.record_key],
         },
@@ -221,7 +221,11 @@ def _sink(plan: Plan, number: int) -> Document:
     keys = [o.name for o in sink.key] or [show(e, known) for e in sink.record_key]
     made = Words("write", keys, mode=_written_mode(plan.query))
     moved = None if last.steps else exchange
-    return _node(number, made, sink.kind, [last.output], moved, {"topic": sink.topic}, columns)
+    return _node(number, made, sink.kind, [last.output], moved, _place(sink), columns)
+
+
+def _place(sink: logical.Sink) -> Document:
+    return {"into": sink.into} if sink.into else {"topic": sink.topic}
 
 
 def _node(
@@ -307,9 +311,8 @@ def render_text(document: Document) -> str:
     nodes = {n["id"]: n for n in document["nodes"]}
     sink = document["sink"]
     key = ", ".join(sink["key"]) or "none"
-    head = (
-        f"{document['query']}: {sink['mode']} into topic {sink['topic']} (partitions {sink['partitions']}, key {key})"
-    )
+    where = f"{sink['into']} (" if "into" in sink else f"topic {sink['topic']} (partitions {sink['partitions']}, "
+    head = f"{document['query']}: {sink['mode']} into {where}key {key})"
     lines = [head, *_tree(nodes, document["nodes"][-1]["id"], "", "")]
     for i, stage in enumerate(document["stages"]):
         by = ", ".join(stage["exchange"]["by"]) or "one bucket"
@@ -340,7 +343,7 @@ def title(node: Document) -> str:
         case "read":
             return f"read {node['kind']} {node['source']}"
         case "write":
-            return f"write {node['kind']} {node['topic']}"
+            return f"write {node['kind']} {node.get('into') or node['topic']}"
         case "filter":
             return f"filter {node['predicate']}"
         case op:

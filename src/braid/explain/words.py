@@ -112,8 +112,9 @@ def of_node(node: logical.Node) -> Words:
         case epochs.EmitOnClose(value=value, bounds=bounds):
             kept = [Kept("input", "rows", f"{show(value)} is below {_lowest(bounds)}", bounded=True)]
             return Words("emit on window close", state=kept)
-        case epochs.Coalesce(key=key):
-            return Words("coalesce", [show(e) for e in key])
+        case epochs.Coalesce(key=key, only_rows=only_rows):
+            notes = ["a row that changes goes out again, none is taken back"] if only_rows else []
+            return Words("coalesce", [show(e) for e in key], notes=notes)
     assert_never(node)
 
 

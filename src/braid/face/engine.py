@@ -25,6 +25,7 @@ from braid.face.metrics import warned
 from braid.face.pulls import StorePulls
 from braid.lower.lower import lower
 from braid.plan.logical import Query, sources
+from braid.sinks.named import sink_of
 from braid.spark.wishes import NOTHING, Wishes
 from braid.stage import checkpoint as checkpoints
 from braid.stage.inputs import Opened
@@ -88,18 +89,17 @@ class Engine:
         return here is not None and here.status() == "running"
 
     def start(self, query: Query, wishes: Wishes = NOTHING) -> RunningQuery:
-        """A query, from its checkpoint if it has one; as it is if it runs. Broker and beginning are the engine's."""
+        """A query, from its checkpoint if it has one; as it is if it runs. Broker and beginning are the engine's; the
+        output is the statement's, unless another is wished for."""
         from braid.spark.query import start
 
         if self.runs(query.name):
             return self.running[query.name]
         written = frozenset(r.job.output.target for r in self.running.values() if r.job.output.is_topic)
-        made = start(
-            self._spark(),
-            lower(query),
-            self.store.root,
-            replace(wishes, broker=self.broker, begins=replace(self.begins, whole=self.begins.whole | written)),
-        )
+        begins = replace(self.begins, whole=self.begins.whole | written)
+        output = wishes.output or (sink_of(query.sink.into) if query.sink.into else None)
+        wishes = replace(wishes, broker=self.broker, begins=begins, output=output)
+        made = start(self._spark(), lower(query), self.store.root, wishes)
         self._told[query.name] = _Told()
         self.running[query.name] = _of_process[self.store.root, query.name] = made
         return made

@@ -36,6 +36,7 @@ from braid.files.listing import look, matches
 from braid.files.watch import Files, watched
 from braid.lower.lower import lower
 from braid.plan.logical import Node, Query, Source, StreamStreamJoin, in_topological_order, sources
+from braid.sinks.interface import Sink
 from braid.sinks.named import sink_of
 from braid.spark.wishes import Asked
 from braid.stage import checkpoint
@@ -126,6 +127,14 @@ class Request:
         """The sources that are looked at."""
         return {name: text for name, text in self.sources.items() if is_table(text)}
 
+    def target(self, query: Query) -> str:
+        """Where its results go, in the words of `--sink`; empty: to their topic. `--sink` goes before the statement."""
+        name = first_match(query.sink.name, self.sinks)
+        return query.sink.into if name is None else self.sinks[name]
+
+    def sink_for(self, query: Query) -> Sink | None:
+        return sink_of(target) if (target := self.target(query)) else None
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -208,10 +217,8 @@ def _queries(effects: Sequence[Effect], program: Program) -> tuple[list[Query], 
 
 
 def _check_sinks(queries: Sequence[Query], request: Request) -> None:
-    """What goes to files or the console cannot be read by the next query, and must not be read by a source."""
-    sinks = request.sinks
-    folders: dict[str, str] = {}
-    for name, target in sinks.items():
+    """What does not go to a topic cannot be read by the next query, and must not be read by a source."""
+    for name, target in request.sinks.items():
         writers = [q for q in queries if q.sink.name.lower() == name.lower()]
         if not writers:
             raise BraidError(f"--sink {name}: no query of this file writes it", "name what a CREATE … AS makes")
@@ -224,18 +231,21 @@ def _check_sinks(queries: Sequence[Query], request: Request) -> None:
             raise BraidError(
                 f"--sink {name}: {reader.name} reads it, so it must go to a topic", f"leave --sink {name}=… out"
             )
-        to = sink_of(target)
-        if (folder := to.folder) is not None:
-            if folder in folders:
-                raise BraidError(f"--sink {name} and --sink {folders[folder]} name one folder", "give each its own")
-            folders[folder] = name
-            part = to.written_to()
-            source = next((x for x, path in request.files.items() if part and matches(path, part)), None)
-            if source is not None:
-                raise BraidError(
-                    f"--sink {name}: --source {source} would read what is written to {target}",
-                    "write it to a folder that the pattern of the source does not take in",
-                )
+    filled: dict[str, str] = {}
+    for query in queries:
+        to, name = request.sink_for(query), query.sink.name
+        if to is None or (folder := to.folder) is None:
+            continue
+        if folder in filled:
+            raise BraidError(f"the sinks {filled[folder]} and {name} name one folder", "give each its own")
+        filled[folder] = name
+        part = to.written_to()
+        source = next((x for x, path in request.files.items() if part and matches(path, part)), None)
+        if source is not None:
+            raise BraidError(
+                f"the sink {name}: --source {source} would read what is written to {request.target(query)}",
+                "write it to a folder that the pattern of the source does not take in",
+            )
 
 
 def _check_times(node: Node, bound: Mapping[str, str]) -> None:
@@ -304,9 +314,8 @@ def compared(
     query: Query, folder: str, prepared: Prepared, request: Request, store: Topics, sink: str = "topic"
 ) -> tuple[checkpoint.Document | None, int | None]:
     """What a checkpoint has recorded, and its last batch, where the query goes on from it; refused where it does not,
-    or the folder of its --sink is not its own. `sink`: where results go that have none."""
-    name = first_match(query.sink.name, request.sinks)
-    to = sink_of(request.sinks[name]) if name is not None else None
+    or its sink is not its own. `sink`: where results go that have none."""
+    to = request.sink_for(query)
     described = sink if to is None else to.described()
     found = checkpoint.check_plan(folder, query, described, prepared.replaced.get(query.name), store.root)
     last = checkpoint.last_batch(folder, found) if found is not None else None
@@ -331,7 +340,7 @@ def check_broker(prepared: Prepared, request: Request, store: Topics) -> None:
     access.check_speculation(request.conf.get("spark.speculation"))
     files = source_files(prepared, request).topics()
     for query in prepared.queries:
-        stays = query.name in prepared.push or first_match(query.sink.name, request.sinks) is not None
+        stays = query.name in prepared.push or bool(request.target(query))
         reads = {s.topic for s in sources(query.root)} - files
         access.check(store, query.name, reads, None if stays else query.sink.topic)
 

@@ -50,7 +50,6 @@ from braid.face.tabular import print_table
 from braid.plan.logical import Query
 from braid.sinks.console import ConsoleSink
 from braid.sinks.interface import Sink
-from braid.sinks.named import sink_of
 from braid.spark.wishes import Wishes
 from braid.topics import whereabouts
 from braid.topics.broker import delivery
@@ -369,12 +368,7 @@ class _Run:
         return checkpoint_of(query, self.request, self.engine.store)
 
     def _output(self, query: Query, push: bool) -> Sink | None:
-        if push:
-            return ConsoleSink()
-        sink = first_match(query.sink.name, self.request.sinks)
-        if sink is None:
-            return None
-        return sink_of(self.request.sinks[sink])
+        return ConsoleSink() if push else self.request.sink_for(query)
 
     def _each_in_turn(self) -> None:
         for query in self.prepared.queries:

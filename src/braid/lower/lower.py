@@ -250,7 +250,7 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
             return b.step(operator, [x], node, x.keys, x.columns)
         case epochs.Coalesce():
             x = _lower(node.input, b, node.key)
-            in_place = stays(node.input) and not b.apart and x.keys != node.key
+            in_place = node.key == node.input.row_key and stays(node.input) and not b.apart and x.keys != node.key
             b.placed |= in_place
             x = x if in_place else b.spread(x, node.key, "route", "the result has another key")
             return b.step(Coalesce.of(node, in_place), [x], node, node.key, x.columns)

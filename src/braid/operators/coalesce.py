@@ -1,7 +1,7 @@
 """Coalesce: a multiset as a table, with one change of a key per epoch.
 
 In: changes of a multiset (or of an append input), with epochs. Out: per epoch and key the row that stands after it, or
-a tombstone; nothing where it ends as it began. Over an append input: its rows.
+a tombstone (none of `only_rows`); nothing where it ends as it began. Over an append input: its rows.
 Rule: within an epoch tombstones come first, then rows, each by their key's canonical text; time is the epoch.
 (docs/rules/risingwave.md, RW-6)
 
@@ -37,10 +37,12 @@ class Coalesce:
     types: tuple[Type, ...]
     upsert: bool
     key: tuple[Expr, ...] = ()
+    only_rows: bool = False
 
     @staticmethod
     def of(node: epochs.Coalesce, in_place: bool = False) -> Coalesce:
-        return Coalesce(tuple(e.type for e in node.key), node.mode == "upsert", node.key if in_place else ())
+        upsert, key = node.input.mode != "append", node.key if in_place else ()
+        return Coalesce(tuple(e.type for e in node.key), upsert, key, node.only_rows)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         (rows,) = inputs
@@ -59,6 +61,8 @@ class Coalesce:
             changes = changes.sort(POS, "_text", DIFF, maintain_order=True)
             same = (pl.col(c) == pl.col(c).shift(-1) for c in (POS, "_text"))
             changes = changes.filter(~pl.all_horizontal(same).fill_null(False))
+        if self.only_rows:
+            changes = changes.filter(pl.col(DIFF) == 1)
         changes = changes.sort(POS, DIFF, "_text", maintain_order=True)
         again = changes.select(pl.all_horizontal(pl.col(c) == pl.col(c).shift() for c in (DIFF, POS, "_text")))
         number = pl.Series(numbers_within(np.cumsum(~again.to_series().fill_null(False).to_numpy())))

@@ -37,9 +37,9 @@ LENGTHS: Mapping[tuple[str, type], Mapping[str, str]] = {
     ("Sessions", Session): {"gap": "gap"},
     ("Windows", Hopping): {"size": "size", "slide": "advance", "offset": "offset"},
 }
-# Fields that are only words: of the SQL, of declarations, of what is told to people; what is kept to be asked for; what
-# the key format of a source says already.
-WORDS = {"Query": ("sql", "notices"), "Sink": ("columns", "keeps", "retention"), "Source": ("name",),
+# Fields that are only words: of the SQL, of declarations, of what is told to people; what is kept to be asked for;
+# where results go, which a checkpoint records in a sink's own words; what the key format of a source says already.
+WORDS = {"Query": ("sql", "notices"), "Sink": ("columns", "keeps", "retention", "into"), "Source": ("name",),
          "Encoding": ("binary", "lenient"), "Code": ("path", "text", "pickled"), "Final": ("binary",)}  # fmt: skip
 
 

@@ -250,15 +250,17 @@ class EmitOnClose(InEpochs, Passing):
 @dataclass(frozen=True)
 class Coalesce(InEpochs, Passing):
     """A table by `key`, once per epoch: the row as it stands after the epoch where it differs from the one before, or a
-    tombstone. Within an epoch tombstones come first, then rows, each by key. Over an append input: its rows."""
+    tombstone. Within an epoch tombstones come first, then rows, each by key. Over an append input: its rows.
+    `only_rows`: no tombstone goes out, so that each row stands for good."""
 
     called = "coalesce"
     input: Node
     key: tuple[Expr, ...]
+    only_rows: bool = False
 
     @property
     def mode(self) -> Mode:
-        return "append" if self.input.mode == "append" else "upsert"
+        return "append" if self.only_rows or self.input.mode == "append" else "upsert"
 
     @property
     def row_key(self) -> tuple[Expr, ...]:

@@ -412,7 +412,8 @@ class Sink:
     `columns`: the names of key and value columns in the order in which they were selected, for showing rows.
     `whole_key`: a key of several columns is written as an object even where all of them are null. `window`: the bounds
     (ms) of the window that is part of each row's key. `keeps`: the rows that stand are kept by key, to be asked for;
-    `retention` (ms): but for those of windows that end so much before the latest one.
+    `retention` (ms): but for those of windows that end so much before the latest one. `into`: the statement wants the
+    rows elsewhere than in the topic, in the words of `--sink`; no secret is in it.
     """
 
     name: str
@@ -430,6 +431,7 @@ class Sink:
     window: tuple[Col, Col] | None = None
     keeps: bool = False
     retention: int | None = None
+    into: str = ""
 
     @property
     def written_key(self) -> tuple[Expr, ...]:

@@ -411,7 +411,7 @@ class CoalesceStep(EpochStep[epochs.Coalesce]):
 
     def __init__(self, node: epochs.Coalesce, number: int, run: Run, source: Step) -> None:
         super().__init__(node, number, run, source)
-        self._upsert = node.mode == "upsert"
+        self._upsert = node.input.mode != "append"
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
@@ -421,6 +421,8 @@ class CoalesceStep(EpochStep[epochs.Coalesce]):
         changes = [(self._text(row), row) for row in self.changes(bag)]
         if self._upsert:  # of a row taken back and one added, the one added: rows gone come first
             changes = list({text: (text, row) for text, row in changes}.values())
+        if self.node.only_rows:
+            changes = [(text, row) for text, row in changes if not row.gone]
         return [row for _, row in sorted(changes, key=lambda c: (not c[1].gone, c[0]))]
 
     def _text(self, row: Row) -> str:

@@ -1,4 +1,4 @@
-"""The sinks that `--sink NAME=…` names: the one list.
+"""The sinks that `--sink NAME=…` names, and statements in the same words: the one list.
 
 In: what stands behind the `=`. Out: a `Sink`.
 Rule: `console`, or `KIND:WHAT` with a kind of the list; anything else is a folder of files.

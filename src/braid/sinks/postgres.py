@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -72,22 +73,18 @@ class PostgresSink(StagedSink):
     def settings(self) -> dict[str, Any]:
         """The connection's, of which none is shown."""
         psycopg, conninfo = library("psycopg", "postgres"), library("psycopg.conninfo", "postgres")
-        text, given = self.where, True
-        if text.startswith("@"):
-            text, given = _of_file(text[1:]), False
-        elif text.startswith("$"):
-            if text[1:] not in os.environ:
-                raise BraidError(
-                    f"postgres:{text}: the environment has no {text[1:]}", f"export {text[1:]}=postgresql://…"
-                )
-            text, given = os.environ[text[1:]], False
+        given = self.where[:1] not in ("$", "@")
+        text = self.where if given else _referred(self.where)
         text = f"postgresql:{text}" if text.startswith("//") else text
         try:
             found: dict[str, Any] = conninfo.conninfo_to_dict(text)
         except psycopg.ProgrammingError:
             hint = "write postgres://USER@HOST/DATABASE#TABLE, postgres:@FILE or postgres:'$NAME'"
             raise BraidError(f"postgres:{self.where}: this names no database", hint) from None
-        if given and "password" in found:
+        secret = str(found.get("password", ""))
+        if given and re.fullmatch(r"\$\w+|@.+", secret):
+            return found | {"password": _referred(secret)}
+        if given and secret:
             hint = "put it into a file (postgres:@FILE), the environment (postgres:'$NAME', PGPASSWORD) or ~/.pgpass"
             raise BraidError("a password on a command line can be read by others", hint)
         return found
@@ -172,14 +169,19 @@ class _Away(BraidError):
     """The server does not answer."""
 
 
-def _of_file(path: str) -> str:
+def _referred(text: str) -> str:
+    """What `@FILE` holds, or the variable `$NAME`: a connection, or the password of one."""
+    name = text[1:]
+    if text.startswith("$"):
+        if name not in os.environ:
+            raise BraidError(f"postgres: the environment has no {name}", f"export {name}=…")
+        return os.environ[name]
     try:
-        with open(path, encoding="utf-8") as f:
+        with open(name, encoding="utf-8") as f:
             return f.read().strip()
     except (OSError, UnicodeDecodeError) as e:
-        raise BraidError(
-            f"postgres:@{path} cannot be read: {e}", "a file with postgresql://USER:PASSWORD@HOST/DATABASE"
-        ) from None
+        hint = "a file with postgresql://USER:PASSWORD@HOST/DATABASE, or behind password= with a password"
+        raise BraidError(f"postgres: {text} cannot be read: {e}", hint) from None
 
 
 # ------------------------------------------------------------------------ table

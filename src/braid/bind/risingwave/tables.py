@@ -9,7 +9,7 @@ view is a table by its stream key: its columns, and hidden ones where the key is
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -28,7 +28,7 @@ from braid.bind.bound import (
 )
 from braid.bind.expressions import told_at
 from braid.bind.names import free_name, repeated
-from braid.bind.risingwave import encodings
+from braid.bind.risingwave import encodings, sinks
 from braid.bind.risingwave.batch import batch_query
 from braid.bind.risingwave.expressions import bound, usual_name
 from braid.bind.risingwave.queries import Result, bind_query
@@ -37,6 +37,7 @@ from braid.bind.schemas import check_sink
 from braid.errors import SqlError
 from braid.expr.nodes import Col, Expr
 from braid.plan.epochs import Coalesce
+from braid.plan.follows import Follows, among, least
 from braid.plan.logical import Kind, Node, Output, Query, Sink
 from braid.plan.watermarks import inherited
 from braid.records.facet import Encoding
@@ -251,12 +252,12 @@ def materialized(s: ast.CreateView, result: Result, context: Context) -> QueryBo
         raise SqlError(f"the view has two columns {item.name}", item.span, "give one of them another name with AS")
     sql = context.quote(s.span)
     what: Literal["sink", "materialized view"] = "sink" if s.what == "sink" else "materialized view"
-    keys = result.node.row_key
-    if not keys:
+    if not result.node.row_key:
         raise SqlError("the rows of this view have no key", s.query.span, "select from tables or views")
-    root: Node = Coalesce(result.node, keys)
+    wish = sinks.wish(s, result, context)
+    root: Node = Coalesce(result.node, wish.keys, wish.forced)
     names: dict[Expr, str] = {item.col: item.name for item in reversed(result.items)}
-    key = _key(keys, names, context)
+    key = () if wish.added else _key(wish.keys, names, context)
     values = tuple(Output(i.name, i.col) for i in result.items if i.name not in {o.name for o in key})
     key_names = tuple(o.name for o in key)
     columns = [DeclaredColumn(i.name, i.col.type, "key" if i.name in key_names else "value") for i in result.items]
@@ -265,17 +266,34 @@ def materialized(s: ast.CreateView, result: Result, context: Context) -> QueryBo
     types = (*((i.name, i.type) for i in result.items),
              *((o.name, result.types[o.expr]) for o in key if o.name not in names.values()))  # fmt: skip
     passed = inherited(root, (*key, *values))
-    relation = Relation(what, types, append, False, None, key_names, passed)
+    follows = _follows(root, (*key, *values), context) if s.what != "sink" else ()
+    relation = Relation(what, types, append, False, None, key_names, passed, follows)
     encoding = Encoding() if s.encode is None else encodings.of_sink(s.encode, s.name, columns)
-    kind: Kind = "stream" if append else "table"
+    kind: Kind = "stream" if append and (wish.added or not wish.into) else "table"
     topic = (encodings.topic_of(s.properties) if s.what == "sink" else None) or s.name
     declared = Declared(s.name, kind, topic, tuple(columns), encoding, partitions=1, created_by=s.name, sql=sql,
                         relation=relation)  # fmt: skip
-    sink = Sink(s.name, topic, kind, key, values, encoding, (), 1, None, None,
-                tuple(i.name for i in result.items), True)  # fmt: skip
+    sink = Sink(s.name, topic, kind, key, values, encoding, wish.keys if wish.added else (), 1, None, None,
+                tuple(i.name for i in result.items), True, into=wish.into)  # fmt: skip
     check_sink(sink, context.catalog.registry, s.name_span)
-    notices = tuple(dict.fromkeys([*context.notices, *(() if s.encode is None else encodings.notices(s.encode))]))
+    of_format = () if s.encode is None else encodings.notices(s.encode)
+    notices = tuple(dict.fromkeys([*context.notices, *wish.notices, *of_format]))
     return QueryBound(Query(s.name, "risingwave", sql, root, sink, notices, True), declared)
+
+
+def _follows(root: Node, outputs: Sequence[Output], context: Context) -> tuple[Follows, ...]:
+    """What follows from what among the columns of a view."""
+    names = {o.expr.name: o.name for o in outputs if isinstance(o.expr, Col)}
+    rules = sinks.rules_of(root, context)
+    enough = least([*names], [c.name for c in root.row_key if isinstance(c, Col)], rules)
+
+    def called(part: Iterable[str]) -> frozenset[str]:
+        return frozenset(names[n] for n in part)
+
+    found = list(among([*names], rules))
+    if enough is not None:
+        found.append(Follows(frozenset(enough), frozenset(names)))
+    return tuple(replace(r, by=called(r.by), gives=called(r.gives)) for r in found)
 
 
 def _key(keys: Sequence[Expr], names: Mapping[Expr, str], context: Context) -> tuple[Output, ...]:

@@ -154,7 +154,7 @@ def _format(c: Cursor) -> ast.Encode:
 
 
 def create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
-    """CREATE [MATERIALIZED] VIEW | SINK … AS query."""
+    """CREATE [MATERIALIZED] VIEW … AS query, CREATE SINK … AS query | FROM name."""
     _no_replace(c, start, or_replace)
     what: OneOf["view", "materialized view", "sink"] = "view"
     if c.accept("MATERIALIZED"):
@@ -171,15 +171,32 @@ def create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     properties = with_properties(c) if c.at("WITH") else ()
     for p in properties:
         _check_property(c, p, what)
-    if what == "sink" and c.at("FROM"):
-        raise c.error("CREATE SINK … FROM is not supported yet", c.now, f"write CREATE SINK {name} AS SELECT * FROM …")
+    if what == "sink":
+        rows = _of_sink(c)
+        properties = with_properties(c) if c.at("WITH") else properties
+        encode = _format(c) if c.at("FORMAT") else None
+        return ast.CreateView(what, name, columns, rows, properties, if_not_exists, c.span(start), name_span, encode)
     if not c.accept("AS"):
         raise c.unexpected("AS and a query", "AS")
-    rows = _rows(c, "WITH", "FORMAT") if what == "sink" else _rows(c)
-    if what == "sink" and c.at("WITH"):
-        properties = with_properties(c)
-    encode = _format(c) if what == "sink" and c.at("FORMAT") else None
-    return ast.CreateView(what, name, columns, rows, properties, if_not_exists, c.span(start), name_span, encode)
+    return ast.CreateView(what, name, columns, _rows(c), properties, if_not_exists, c.span(start), name_span)
+
+
+def _of_sink(c: Cursor) -> ast.Query:
+    """AS query | FROM name, which is all of it."""
+    if c.accept("AS"):
+        return _rows(c, "WITH", "FORMAT")
+    if c.at("INTO"):
+        hint = "CREATE MATERIALIZED VIEW, and read that"
+        raise c.error("CREATE SINK … INTO a table is not supported yet", c.now, hint)
+    if not c.at("FROM"):
+        raise c.unexpected("AS and a query, or FROM", "AS", "FROM")
+    start = c.index
+    c.advance()
+    at = c.index
+    name = plain_name(c, "the name of a table or view")
+    span = c.span(start)
+    body = ast.Select((ast.SelectItem(ast.Star((), span), None, span),), ast.Table(name, None, c.span(at)), span)
+    return ast.Query((), body, (), None, None, None, span)
 
 
 # What a materialized view may say of how it is run; none of it changes a result.
@@ -240,6 +257,9 @@ def _property(c: Cursor) -> ast.Property:
     while c.accept_symbol("."):
         name = f"{name}.{c.label('the name of a property')}"
     c.expect_symbol("=")
+    if c.at("SECRET") and c.ahead(1).kind is TokenKind.WORD:
+        hint = "write password = '$NAME', of the environment, or '@FILE'; of other settings leave it out"
+        raise c.error("SECRET is not supported yet", c.now, hint)
     if c.now.kind is TokenKind.WORD and c.word() not in ("NULL", "TRUE", "FALSE"):
         at = c.index
         value = ast.Literal(c.advance().text, Scalar.VARCHAR, c.span(at))

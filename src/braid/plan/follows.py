@@ -1,0 +1,158 @@
+"""Which columns of a result follow from which, and so by which columns its rows can be told apart.
+
+In: nodes; what is known of the tables that they read. Out: rules, and columns that suffice.
+Rule: a rule holds within each row (`always`: its parts are equal, or made of each other), or only among the rows that
+stand at one moment: there each left row of a join meets one right row, or a key has one row. What goes out for good
+stands beside what went out before, so of its input it keeps only what holds within a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns
+from braid.plan import epochs
+from braid.plan.epochs import RegularJoin
+from braid.plan.groups import Aggregate, Final, TimeWindows
+from braid.plan.keyed import Lateral, Materialize, OnKeys
+from braid.plan.logical import Filter, Node, OnKey, Project, Source
+from braid.plan.sliding import SlidingJoin
+from braid.types import FLOATS
+
+Names = frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Follows:
+    """Rows that are equal in `by` are equal in `gives`."""
+
+    by: Names
+    gives: Names
+    always: bool = False
+
+
+Known = Callable[[Source], Iterable[Follows]]  # of a table that is read, beside its key
+
+
+def suffices(by: Collection[str], wanted: Collection[str], rules: Sequence[Follows]) -> bool:
+    """Whether all that is wanted follows from `by`."""
+    return closure(by, rules).issuperset(wanted)
+
+
+def closure(by: Collection[str], rules: Sequence[Follows]) -> set[str]:
+    """All that follows from `by`."""
+    found, before = set(by), -1
+    while len(found) != before:
+        before = len(found)
+        for rule in rules:
+            if rule.by <= found:
+                found |= rule.gives
+    return found
+
+
+def least(columns: Sequence[str], wanted: Collection[str], rules: Sequence[Follows]) -> tuple[str, ...] | None:
+    """Of these columns the first ones from which all that is wanted follows, none of which can be spared."""
+    left = list(dict.fromkeys(columns))
+    if not suffices(left, wanted, rules):
+        return None
+    for column in reversed(left[:]):
+        rest = [c for c in left if c != column]
+        if suffices(rest, wanted, rules):
+            left = rest
+    return tuple(left)
+
+
+def among(names: Sequence[str], rules: Sequence[Follows]) -> Iterator[Follows]:
+    """The rules among these columns only: what follows from each by itself."""
+    for always in (True, False):
+        held = [r for r in rules if r.always or not always]
+        for name in names:
+            found = closure((name,), held) & {*names}
+            if len(found) > 1:
+                yield Follows(frozenset((name,)), frozenset(found), always)
+
+
+def follows(node: Node, known: Known) -> list[Follows]:
+    """The rules of a node's rows."""
+    own = Follows(_names(node.row_key), _names(node.schema))
+    match node:
+        case Source():
+            return [own, *known(node)]
+        case Filter(input=x) | epochs.Changes(input=x) | epochs.OnTime(input=x) | epochs.Clocked(input=x):
+            return follows(x, known)
+        case epochs.Coalesce(input=x):
+            return [own, *follows(x, known)]
+        case epochs.EmitOnClose(input=x):
+            return [own, *(r for r in follows(x, known) if r.always)]
+        case epochs.Windows(input=x, start=start, end=end):
+            both = [Follows(frozenset((a.name,)), frozenset((b.name,)), True) for a, b in ((start, end), (end, start))]
+            return [own, *follows(x, known), *(both if node.windows.sized else ())]
+        case Project(input=x, outputs=outputs):
+            return [*follows(x, known), *_projected(x, outputs)]
+        case epochs.RegularJoin():
+            return [own, *_joined(node, known)]
+        case epochs.AsOfJoin(left=left, right=right):
+            return [own, *follows(left, known), _meets_one(left, right)]
+        case epochs.TemporalJoin(left=left, right=right, on=on):
+            one = [_meets_one(left, right)] if _found(on.right, right, known) else []
+            return [own, *follows(left, known), *one]
+        case Aggregate(keys=keys):
+            return [own, *(Follows(frozenset(), _names((c,)), True) for c, e in keys if isinstance(e, Lit))]
+        case OnKey() | OnKeys() | Lateral() | Materialize() | TimeWindows() | Final() | SlidingJoin():
+            return [own]
+    assert_never(node)
+
+
+def _joined(node: RegularJoin, known: Known) -> Iterator[Follows]:
+    """A padded row is NULL in all of a side, which says nothing of what is NULL in a row of that side."""
+    left, right, on, how = node.left, node.right, node.on, node.how
+    if how in ("inner", "left"):
+        yield from follows(left, known)
+    if how in ("inner", "right"):
+        yield from follows(right, known)
+    if how == "inner":
+        for pair in zip(on.left, on.right, strict=True):
+            yield from (Follows(_names((a,)), _names((b,)), True) for a, b in (pair, pair[::-1]) if _exact(b))
+    if how == "left" and _found(on.right, right, known):
+        yield _meets_one(left, right)
+    if how == "right" and _found(on.left, left, known):
+        yield _meets_one(right, left)
+
+
+def _meets_one(one: Node, other: Node) -> Follows:
+    """Each row of the one meets at most one of the other."""
+    return Follows(_names(one.row_key), _names(other.schema))
+
+
+def _found(by: Sequence[Expr], node: Node, known: Known) -> bool:
+    """Whether at most one row that stands has these values."""
+    return suffices(_names(e for e in by if _exact(e)), _names(node.row_key), follows(node, known))
+
+
+def _exact(e: Expr) -> bool:
+    """Whether it is a column whose equal values are the same: 0.0 equals -0.0."""
+    return isinstance(e, Col) and e.type not in FLOATS
+
+
+def _projected(node: Node, outputs: Sequence[tuple[Col, Expr]]) -> Iterator[Follows]:
+    groups = {c.name: e for x in node.walk() if isinstance(x, Aggregate) for c, e in x.keys}
+    for c, e in outputs:
+        yield Follows(_names((e,)), _names((c,)), True)
+        if isinstance(e, Col) or (_exact(c) and _is_grouped(e, groups)):
+            yield Follows(_names((c,)), _names((e,)), True)
+
+
+def _is_grouped(e: Expr, groups: Mapping[str, Expr]) -> bool:
+    """Whether it shows what groups have two keys of: that it is NULL, and its value."""
+    match e:
+        case Case(whens=((Col(name=missing), Lit(value=None)),), default=Col(name=value)):
+            match groups.get(missing), groups.get(value):
+                case Call(function="is_null", args=(a,)), Call(function="COALESCE", args=(b, Lit())):
+                    return a == b
+    return False
+
+
+def _names(exprs: Iterable[Expr]) -> Names:
+    return frozenset(name for e in exprs for name in columns(e))
