@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import groupby
 from typing import Literal
 
 import pytest
@@ -26,13 +27,14 @@ from braid.plan.epochs import (
     TemporalJoin,
     Windows,
 )
+from braid.plan.follows import Rules, follows
 from braid.plan.logical import Filter, Node, Output, Project, Query, Sink, SourceColumn
 from braid.plan.watermarks import cleaned, progress
 from braid.plan.windows import Hopping
 from braid.records.facet import Encoding
 from braid.types import Column, Scalar
 from cuts import seq_cuts, some
-from histories import History, col, integer, random_history, source
+from histories import History, col, expected, integer, random_history, source
 from law import by_reference, difference, ran
 
 pytestmark = pytest.mark.heavy
@@ -222,9 +224,77 @@ def check(shape: str, seed: int, whole: bool = True) -> None:
         assert got == want, difference(got.all, want.all, f"{shape} {seed}: cut {i}, {buckets} buckets, {query.root}")
 
 
+def check_by_another_key(shape: str, seed: int, whole: bool = True) -> bool:
+    """The rows of a view by other columns that tell them apart; `follows` says which. Whether there were any."""
+    rng = random.Random(f"{shape} {seed} by another key")
+    query = random_query(rng, shape)
+    project = query.root.inputs[0]
+    assert isinstance(project, Project)
+    columns = [c for c, _ in project.outputs]
+    wanted, known = [c.name for c in columns[: len(query.sink.key)]], {c.name: c for c in columns}
+    key = Rules(follows(project, lambda _: ())).least(rng.sample([*known], len(known)), wanted)
+    assert key is not None
+    if {*key} == {*wanted}:
+        return False
+    history = in_epochs(random_history(rng, query, explicit=True, length=rng.randint(10, 40)), rng.choice([1, 1, 2, 5]))
+    history = _keyed_by_place(query, history)
+    if shape != "closing":  # what went out for good is known by its key only
+        _check_apart(query, history, key)
+    only_rows = rng.random() < 0.3
+    root = Coalesce(project, tuple(known[name] for name in key), only_rows)
+    outputs = [Output(name, c) for name, c in known.items()]
+    keys, values = [o for o in outputs if o.name in key], [o for o in outputs if o.name not in key]
+    kind: logical.Kind = "stream" if root.mode == "append" else "table"
+    keys.sort(key=lambda o: key.index(o.name))
+    other = replace(query, root=root, sink=replace(query.sink, kind=kind, key=tuple(keys), values=tuple(values)))
+    want = by_reference(other, history)
+    cuts = seq_cuts(rng, history)
+    for i, cut in enumerate(cuts if whole else some(rng, cuts)):
+        got, _ = ran(other, history, cut, rng.choice([1, 2, 4]), rng)
+        assert got == want, difference(got.all, want.all, f"{shape} {seed} by {key}: cut {i}, {root}")
+    return True
+
+
+def _keyed_by_place(query: Query, history: History) -> History:
+    """With a key of its own for each record of a stream, as rows of an append-only table have."""
+    streams = {s.topic for s in logical.sources(query.root) if s.kind == "stream"}
+    topics = {
+        name: [
+            [replace(r, key=1000 * number + n if name in streams else r.key) for n, r in enumerate(records)]
+            for number, records in enumerate(partitions)
+        ]
+        for name, partitions in history.topics.items()
+    }
+    return replace(history, topics=topics)
+
+
+def _check_apart(query: Query, history: History, by: Sequence[str]) -> None:
+    """After each epoch no two rows that stand are equal in all of `by`."""
+    stands, names = dict[object, Mapping[str, object]](), [o.name for o in query.sink.key]
+    for _, records in groupby(expected(query, history).records, lambda r: r.time):
+        for n, r in enumerate(records):
+            at = (r.time, n) if query.root.mode == "append" else r.key
+            if r.values is None:
+                stands.pop(at, None)
+            else:
+                stands[at] = dict(zip(names, r.key or (None,), strict=True)) | r.values
+        apart = {tuple(row[name] for name in by) for row in stands.values()}
+        assert len(apart) == len(stands), f"{by}: {query.root}"
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_law(shape: str) -> None:
     check(shape, 0, whole=False)
+
+
+def test_law_by_another_key() -> None:
+    assert sum(check_by_another_key(shape, seed, whole=False) for shape in SHAPES for seed in (0, 2003)) > 5
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("shape", SHAPES)
+def test_law_by_another_key_at_length(shape: str) -> None:
+    assert any([check_by_another_key(shape, seed) for seed in range(1000, 1050)])
 
 
 @pytest.mark.law

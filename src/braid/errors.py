@@ -16,6 +16,25 @@ from typing import NamedTuple
 _UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
+# Passwords and their like in SQL, behind what says that one follows: no line that is shown has one. `$NAME` and `@FILE`
+# only refer to one.
+_SECRETS = [
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"((?:password|secret[._]key|token|credential)\s*=\s*')(?![$@])((?:[^']|'')+)",
+        r"([?&]password=)(?![$@])([^'&]+)",
+        r"(://[^\s:/@']*:)(?![$@])([^'@]+)(?=@)",
+    )
+]
+
+
+def _hidden(line: str) -> str:
+    """The line with stars in place of secrets."""
+    for secret in _SECRETS:
+        line = secret.sub(lambda m: m[1] + "*" * len(m[2]), line)
+    return line
+
+
 def printable(text: str) -> str:
     """A text in one line that a terminal shows and does nothing else with: what cannot be seen as `\\x1b`."""
     return _UNSEEN.sub(lambda m: m[0].encode("unicode_escape").decode(), text)
@@ -113,7 +132,7 @@ class SqlError(BraidError):
             shown = source[self.span.line - 1] if self.span.line <= len(source) else ""
             width = max(1, min(self.span.end - self.span.start, len(shown) - self.span.column + 1))
             pad = "".join("\t" if c == "\t" else " " for c in shown[: self.span.column - 1])
-            lines += [f"    {_UNSEEN.sub('?', shown)}", f"    {pad}{'^' * width}"]
+            lines += [f"    {_UNSEEN.sub('?', _hidden(shown))}", f"    {pad}{'^' * width}"]
         if self.hint:
             lines.append(f"  hint: {printable(self.hint)}")
         return "\n".join(lines)

@@ -76,7 +76,7 @@ class Relation:
 
     `types`: the SQL name of each column's type. `row_id`: the key is made for each row, `_row_id`. `key`: the
     columns of the key, in the order of PRIMARY KEY. `inherited`: the watermarks that a view passes on; `follows`: what
-    follows from what among its columns.
+    follows from what among its columns. `into`: where the rows of a sink go that has no topic.
     """
 
     what: Literal["table", "source", "materialized view", "sink"]
@@ -87,6 +87,7 @@ class Relation:
     key: tuple[str, ...] = ()
     inherited: Inherited = field(default_factory=Inherited)
     follows: tuple[Follows, ...] = ()
+    into: str = ""
 
 
 @dataclass(frozen=True, slots=True)

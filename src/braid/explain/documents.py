@@ -257,9 +257,10 @@ def _node(
 
 
 def _written_mode(query: logical.Query) -> Mode:
-    """Of rows that come and go, a topic gets upserts."""
+    """Of rows that come and go, a topic gets upserts; a table elsewhere has what the statement says."""
     mode = query.root.mode
-    return "upsert" if mode == "retract" else mode
+    kept = bool(query.sink.into) and query.sink.kind == "table"
+    return "upsert" if mode == "retract" or kept else mode
 
 
 def _stage(stage: Stage, plan: Plan) -> Document:

@@ -8,6 +8,7 @@ stands beside what went out before, so of its input it keeps only what holds wit
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
@@ -36,42 +37,52 @@ class Follows:
 Known = Callable[[Source], Iterable[Follows]]  # of a table that is read, beside its key
 
 
-def suffices(by: Collection[str], wanted: Collection[str], rules: Sequence[Follows]) -> bool:
-    """Whether all that is wanted follows from `by`."""
-    return closure(by, rules).issuperset(wanted)
+class Rules:
+    """Rules, to be asked what follows."""
 
+    def __init__(self, rules: Iterable[Follows]) -> None:
+        self.all = tuple(dict.fromkeys(rules))
+        self._free = [r for r in self.all if not r.by]
+        self._of: dict[str, list[Follows]] = {}
+        for rule in self.all:
+            for name in rule.by:
+                self._of.setdefault(name, []).append(rule)
 
-def closure(by: Collection[str], rules: Sequence[Follows]) -> set[str]:
-    """All that follows from `by`."""
-    found, before = set(by), -1
-    while len(found) != before:
-        before = len(found)
-        for rule in rules:
-            if rule.by <= found:
-                found |= rule.gives
-    return found
+    def closure(self, by: Iterable[str]) -> set[str]:
+        """All that follows from `by`."""
+        found = set(by).union(*(r.gives for r in self._free))
+        todo = list(found)
+        while todo:
+            for rule in self._of.get(todo.pop(), ()):
+                if rule.by <= found and not rule.gives <= found:
+                    todo += rule.gives - found
+                    found |= rule.gives
+        return found
 
+    def suffices(self, by: Iterable[str], wanted: Collection[str]) -> bool:
+        """Whether all that is wanted follows from `by`."""
+        return self.closure(by).issuperset(wanted)
 
-def least(columns: Sequence[str], wanted: Collection[str], rules: Sequence[Follows]) -> tuple[str, ...] | None:
-    """Of these columns the first ones from which all that is wanted follows, none of which can be spared."""
-    left = list(dict.fromkeys(columns))
-    if not suffices(left, wanted, rules):
-        return None
-    for column in reversed(left[:]):
-        rest = [c for c in left if c != column]
-        if suffices(rest, wanted, rules):
-            left = rest
-    return tuple(left)
+    def least(self, columns: Iterable[str], wanted: Collection[str]) -> tuple[str, ...] | None:
+        """Of these columns the first ones from which all that is wanted follows, none of which can be spared."""
+        left, needed = list(dict.fromkeys(columns)), list[str]()
+        if not self.suffices(left, wanted):
+            return None
+        while not self.suffices(needed, wanted):
+            enough = bisect_left(range(len(left)), True, key=lambda n: self.suffices([*left[:n], *needed], wanted))
+            needed.insert(0, left[enough - 1])
+            left = left[: enough - 1]
+        return tuple(needed)
 
-
-def among(names: Sequence[str], rules: Sequence[Follows]) -> Iterator[Follows]:
-    """The rules among these columns only: what follows from each by itself."""
-    for always in (True, False):
-        held = [r for r in rules if r.always or not always]
-        for name in names:
-            found = closure((name,), held) & {*names}
-            if len(found) > 1:
-                yield Follows(frozenset((name,)), frozenset(found), always)
+    def among(self, names: Sequence[str]) -> Iterator[Follows]:
+        """What follows among these columns only from each by itself."""
+        wanted = {*names}
+        for always in (True, False):
+            held = Rules(r for r in self.all if r.always) if always else self
+            for name in names:
+                found = held.closure((name,)) & wanted
+                if len(found) > 1:
+                    yield Follows(frozenset((name,)), frozenset(found), always)
 
 
 def follows(node: Node, known: Known) -> list[Follows]:
@@ -128,7 +139,7 @@ def _meets_one(one: Node, other: Node) -> Follows:
 
 def _found(by: Sequence[Expr], node: Node, known: Known) -> bool:
     """Whether at most one row that stands has these values."""
-    return suffices(_names(e for e in by if _exact(e)), _names(node.row_key), follows(node, known))
+    return Rules(follows(node, known)).suffices(_names(e for e in by if _exact(e)), _names(node.row_key))
 
 
 def _exact(e: Expr) -> bool:

@@ -92,7 +92,8 @@ def _what(d: Declared) -> str:
 def check_not_sink(d: Declared, span: Span) -> None:
     """What a sink writes is for others: no query reads it."""
     if d.relation is not None and d.relation.what == "sink":
-        hint = f"make it a materialized view to read it, or look into its topic: braid cat {d.name}"
+        topic = "" if d.relation.into else f", or look into its topic: braid cat {d.name}"
+        hint = f"make it a materialized view to read it{topic}"
         raise SqlError(f"{d.name} is a sink", span, hint)
 
 

@@ -8,6 +8,7 @@ tell them apart at every moment; which do, follows from the plan (`plan/follows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -18,7 +19,7 @@ from braid.bind.risingwave.scope import Context
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr, columns
 from braid.guess import meant
-from braid.plan.follows import Follows, follows, least, suffices
+from braid.plan.follows import Follows, Rules, follows
 from braid.plan.logical import Node, Source
 from braid.sql import ast
 
@@ -179,15 +180,15 @@ def _keys(given: Given, rows: Result, context: Context) -> tuple[Expr, ...]:
     wanted = [name for e in rows.node.row_key for name in columns(e)]
     rules, by_name = rules_of(rows.node, context), {i.col.name: i for i in rows.items}
     asked = _asked(given, rows)
-    names = [i.col.name for i in asked] or least([*by_name], wanted, rules)
-    if names and suffices(names, wanted, rules):
+    names = [i.col.name for i in asked] or rules.least(by_name, wanted)
+    if names and rules.suffices(names, wanted):
         in_order = [e for e in rows.node.row_key if isinstance(e, Col)]
         return tuple(in_order) if {c.name for c in in_order} == {*names} else tuple(by_name[n].col for n in names)
-    more = least([*(i.col.name for i in asked), *by_name], wanted, rules)
+    more = rules.least([*(i.col.name for i in asked), *by_name], wanted)
     if more:
         hint = f"write primary_key = '{', '.join(by_name[n].name for n in more)}'"
     else:
-        enough = least([*by_name, *wanted], wanted, rules) or ()
+        enough = rules.least([*by_name, *wanted], wanted) or ()
         lacks = ", ".join(context.written(name) for name in enough if name not in by_name)
         hint = f"select their key, too: {lacks}; rows of a table have one by PRIMARY KEY, others by GROUP BY"
     if asked:
@@ -206,7 +207,7 @@ def _asked(given: Given, rows: Result) -> list[Item]:
     return [known[name] for name in dict.fromkeys(names)]
 
 
-def rules_of(node: Node, context: Context) -> list[Follows]:
+def rules_of(node: Node, context: Context) -> Rules:
     """What follows from what among the columns of a plan over this catalog."""
 
     def known(source: Source) -> Iterable[Follows]:
@@ -216,7 +217,7 @@ def rules_of(node: Node, context: Context) -> list[Follows]:
                 by, gives = (frozenset(names[n] for n in part) for part in (rule.by, rule.gives))
                 yield replace(rule, by=by, gives=gives)
 
-    return follows(node, known)
+    return Rules(follows(node, known))
 
 
 # -------------------------------------------------------------------- connectors
@@ -234,8 +235,8 @@ def _postgres(given: Given) -> str:
 
 
 def _jdbc(given: Given) -> str:
-    place, url = _place(given, "schema.name", "table.name"), given.part("jdbc.url") or ""
-    if url[:1] in "$@":
+    place, url = _place(given, "schema.name", "table.name"), given.text("jdbc.url") or ""
+    if url[:1] in "$@" and "#" not in url:
         for name in ("user", "password"):
             if name in given.said:
                 hint = "leave it out: what jdbc.url refers to is all of the connection"
@@ -248,7 +249,7 @@ def _jdbc(given: Given) -> str:
         host, user, secret = (x and unquote(x) for x in (parts.hostname, parts.username, parts.password))
     except ValueError:
         raise SqlError("jdbc.url cannot be read", given.span("jdbc.url"), hint) from None
-    if not url.startswith("jdbc:postgresql://") or not host:
+    if not url.startswith("jdbc:postgresql://") or not host or "#" in url or not url.isprintable():
         raise SqlError("jdbc.url names no database of PostgreSQL", given.span("jdbc.url"), hint)
     words = {"host": host, "port": str(port or ""), "user": user, "password": secret}
     words["dbname"] = unquote(parts.path.removeprefix("/"))
@@ -257,15 +258,17 @@ def _jdbc(given: Given) -> str:
             hint = "leave it out: user, password, sslmode and sslrootcert are taken"
             raise SqlError(f"jdbc.url: {name} is not taken here", given.span("jdbc.url"), hint)
         words[name] = value
-    words["password"] = _password(words["password"], given, "jdbc.url")
-    words |= {name: x for name in ("user",) if (x := given.part(name)) is not None}
-    words |= {name: x for name in ("password",) if (x := _password(given.text(name), given, name)) is not None}
+    words["user"] = given.part("user") or words["user"]
+    in_url = _password(words["password"], given, "jdbc.url")
+    words["password"] = _password(given.text("password"), given, "password") or in_url
+    if any("#" in (text or "") for text in words.values()):
+        raise SqlError("jdbc.url names what has a '#'", given.span("jdbc.url"), hint)
     return f"postgres:{_conninfo(words)}#{place}"
 
 
 def _password(text: str | None, given: Given, name: str) -> str | None:
     """A reference to a password."""
-    if not text or (text[0] in "$@" and len(text) > 1 and "#" not in text):
+    if not text or re.fullmatch(r"\$\w+|@[^#]+", text):
         return text or None
     hint = "write password = '$NAME', of the environment, or '@FILE'; or leave it out: PGPASSWORD, ~/.pgpass"
     raise SqlError("a password in SQL can be read by others", given.span(name), hint)

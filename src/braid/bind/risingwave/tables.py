@@ -37,7 +37,7 @@ from braid.bind.schemas import check_sink
 from braid.errors import SqlError
 from braid.expr.nodes import Col, Expr
 from braid.plan.epochs import Coalesce
-from braid.plan.follows import Follows, among, least
+from braid.plan.follows import Follows
 from braid.plan.logical import Kind, Node, Output, Query, Sink
 from braid.plan.watermarks import inherited
 from braid.records.facet import Encoding
@@ -267,7 +267,7 @@ def materialized(s: ast.CreateView, result: Result, context: Context) -> QueryBo
              *((o.name, result.types[o.expr]) for o in key if o.name not in names.values()))  # fmt: skip
     passed = inherited(root, (*key, *values))
     follows = _follows(root, (*key, *values), context) if s.what != "sink" else ()
-    relation = Relation(what, types, append, False, None, key_names, passed, follows)
+    relation = Relation(what, types, append, False, None, key_names, passed, follows, wish.into)
     encoding = Encoding() if s.encode is None else encodings.of_sink(s.encode, s.name, columns)
     kind: Kind = "stream" if append and (wish.added or not wish.into) else "table"
     topic = (encodings.topic_of(s.properties) if s.what == "sink" else None) or s.name
@@ -285,12 +285,12 @@ def _follows(root: Node, outputs: Sequence[Output], context: Context) -> tuple[F
     """What follows from what among the columns of a view."""
     names = {o.expr.name: o.name for o in outputs if isinstance(o.expr, Col)}
     rules = sinks.rules_of(root, context)
-    enough = least([*names], [c.name for c in root.row_key if isinstance(c, Col)], rules)
+    enough = rules.least(names, [c.name for c in root.row_key if isinstance(c, Col)])
 
     def called(part: Iterable[str]) -> frozenset[str]:
         return frozenset(names[n] for n in part)
 
-    found = list(among([*names], rules))
+    found = list(rules.among([*names]))
     if enough is not None:
         found.append(Follows(frozenset(enough), frozenset(names)))
     return tuple(replace(r, by=called(r.by), gives=called(r.gives)) for r in found)
