@@ -18,7 +18,7 @@ import polars as pl
 from braid.expr.nodes import Col
 from braid.operators.changes import DIFF, HASH, TIME
 from braid.plan.logical import Output, Sink
-from braid.records.facet import Encoding
+from braid.records.encoding import Encoding
 from braid.topics.store import TopicStore
 from braid.types import Scalar
 from cli_help import QUICK, braid, on_shared_spark

@@ -24,10 +24,12 @@ from braid.operators.changes import HEADERS, TIME
 from braid.plan.logical import Source, SourceColumn
 from braid.records import avro, avro_write, framed
 from braid.records.avro_schema import VALUE_NAME, BadSchema, parsed, schema_of, type_of, unreadable
-from braid.records.facet import Encoding, RecordSchema
+from braid.records.encoding import Encoding
+from braid.records.facet import RecordSchema
 from braid.records.registry import Incompatible, Schema, UnknownSchema
+from braid.records.schemas.named import AVRO
 from braid.stage.decode import decode
-from braid.stage.emit import written
+from braid.stage.emit import on_wire, written
 from braid.stage.ingest import Chunk
 from braid.stage.local import LocalQuery
 from braid.testing import Driver
@@ -425,7 +427,7 @@ def test_a_query_from_bytes_to_bytes() -> None:
     local = LocalQuery(plan, 1, 1)
     decoded = decode(plan.leaves[0].source, raw_records(*rows), 0, registry)
     frame, _ = local.results([Chunk(0, 0, 0, decoded)])
-    made = written(query.sink, frame, 1, registry)
+    made = on_wire(query.sink, frame, registry)
     assert made.schema["key"] == made.schema["value"] == pl.Binary
     out, keys = registry.latest("O-value"), registry.latest("O-key")
     assert out is not None and keys is not None and out[1].text == '"string"'
@@ -454,7 +456,7 @@ def test_a_chosen_schema_gives_defaults() -> None:
     for n in (1, 40):
         raw = pl.Series([head(old) + b"\x02"] * n)
         how = RecordSchema("R", 9, json.dumps(chosen))
-        frame, _, _ = framed.decode(raw, columns, registry, "AVRO", bare=False, chosen=how)
+        frame, _, _ = framed.decode(raw, columns, registry, AVRO, bare=False, chosen=how)
         assert frame.rows() == [(1, b"\xff", decimal.Decimal("0.01"), "A")] * n
 
 
@@ -481,7 +483,7 @@ def test_folder_registry(tmp_path: Any) -> None:
     refers = Schema("AVRO", json.dumps(record(("x", "R2"))), (("R2", "r2", 1),))
     two.register("r2", Schema("AVRO", json.dumps(record(("y", "int")) | {"name": "R2"})))
     third = two.register("u-value", refers)
-    t, _ = framed.type_of(refers, framed.others_of(one, one.by_id(third)), True)
+    t, _ = framed.kind_of(refers).type_of(refers, framed.others_of(one, one.by_id(third)), True)
     assert t == Struct((Column("X", Struct((Column("Y", S.INT),))),))
 
 

@@ -24,7 +24,7 @@ from braid.expr.show import show
 from braid.plan import groups, logical
 from braid.plan.canonical import canonical
 from braid.plan.logical import Query
-from braid.records.facet import Encoding
+from braid.records.encoding import Encoding
 from braid.sql.parser import parse
 
 CASES = Path(__file__).parent / "cases" / "bind"

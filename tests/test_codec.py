@@ -20,7 +20,7 @@ from braid.files.values import from_text
 from braid.records import codec
 from braid.records.codec import decode_values, encode_values
 from braid.records.facet import Manner
-from braid.records.formats import decode_delimited, encode_delimited
+from braid.records.formats.delimited import decode_delimited, encode_delimited
 from braid.records.json_blocks import read_block
 from braid.records.python import json_value, python_values
 from braid.records.values import python_value

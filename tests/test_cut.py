@@ -23,7 +23,7 @@ from braid.lower.lower import lower
 from braid.lower.physical import Plan
 from braid.operators.changes import NEVER
 from braid.plan.logical import Source
-from braid.records.facet import Encoding
+from braid.records.encoding import Encoding
 from braid.spark.source import Part, divided
 from braid.sql.parser import parse
 from braid.stage.call_order import partition_ranks

@@ -24,7 +24,7 @@ from braid.files.listing import look, matches
 from braid.files.log import FileLog
 from braid.files.watch import Files, FileWatch, log_path, read_all
 from braid.plan.logical import Source, SourceColumn, Timestamp
-from braid.records.facet import Encoding
+from braid.records.encoding import Encoding
 from braid.types import Column, Scalar
 from effort import examples
 

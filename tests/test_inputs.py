@@ -27,7 +27,7 @@ from braid.files.input import FileInput, clean, needs_time, open_files
 from braid.files.values import csv_field, json_lines
 from braid.operators.changes import NEVER
 from braid.plan.logical import Place, Source, SourceColumn, Timestamp
-from braid.records.facet import Encoding
+from braid.records.encoding import Encoding
 from braid.stage.cut import beginning, plan_batch
 from braid.stage.decode import Decoded
 from braid.stage.inputs import Input, TopicInput

@@ -81,7 +81,7 @@ def test_references() -> None:
     text = '{"type": "object", "properties": {"at": {"$ref": "place.json"}}}'
     schema = Schema("JSON", text, (("place.json", "place", 1),))
     registry.register("t-value", schema)
-    found, _ = framed.type_of(schema, framed.others_of(registry, schema), fold=True)
+    found, _ = framed.kind_of(schema).type_of(schema, framed.others_of(registry, schema), fold=True)
     assert found == Struct((Column("AT", Struct((Column("CITY", S.VARCHAR),))),))
 
 

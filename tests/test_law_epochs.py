@@ -31,7 +31,7 @@ from braid.plan.follows import Rules, follows
 from braid.plan.logical import Filter, Node, Output, Project, Query, Sink, SourceColumn
 from braid.plan.watermarks import cleaned, progress
 from braid.plan.windows import Hopping
-from braid.records.facet import Encoding
+from braid.records.encoding import Encoding
 from braid.types import Column, Scalar
 from cuts import seq_cuts, some
 from histories import History, col, expected, integer, random_history, source

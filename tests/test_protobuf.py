@@ -19,6 +19,7 @@ from braid.records import avro, framed, protobuf
 from braid.records.facet import RecordSchema
 from braid.records.proto_schema import file_of, schema_of, type_of
 from braid.records.registry import Incompatible, Schema
+from braid.records.schemas.named import PROTOBUF
 from braid.topics.registries import FolderRegistry
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
@@ -246,7 +247,7 @@ def test_records_of_a_broker() -> None:
         [head + b"\0" + body, None, head + b"\2\2" + other, head + b"\2\0" + body, head + b"\2\x08", head, body,
          head + b"\0" + body]
     )  # fmt: skip
-    frame, null, error = framed.decode(raw, column, registry, "PROTOBUF", bare=False)
+    frame, null, error = framed.decode(raw, column, registry, PROTOBUF, bare=False)
     assert frame.rows() == [(-1, None), (None, None), (None, True), (-1, None), (None, None), (None, None),
                             (None, None), (-1, None)]  # fmt: skip
     assert null.to_list() == [False, True] + [False] * 6
@@ -262,9 +263,7 @@ def test_bytes_with_and_without_a_registry() -> None:
     alone, _ = framed.encode(frame, columns, schema, (), None, bare=False)
     assert alone.to_list() == [b"\x08\x05", b""]
     raw = pl.Series([b"\x08\x05", None, b""])
-    found, null, _ = framed.decode(
-        raw, [Column("A", S.INT)], None, "PROTOBUF_NOSR", bare=False, chosen=RecordSchema("")
-    )
+    found, null, _ = framed.decode_alone(raw, [Column("A", S.INT)], PROTOBUF, bare=False, schema=RecordSchema(""))
     assert found["A"].to_list() == [5, None, 0] and null.to_list() == [False, True, False]
 
 
@@ -287,7 +286,7 @@ def test_imports_and_compatibility() -> None:
     text = 'syntax = "proto3"; import "part.proto"; message M { x.Part p = 1; }'
     schema = Schema("PROTOBUF", text, (("part.proto", "part", 1),))
     registry.register("t-value", schema)
-    found, _ = framed.type_of(schema, framed.others_of(registry, schema), fold=True)
+    found, _ = framed.kind_of(schema).type_of(schema, framed.others_of(registry, schema), fold=True)
     assert found == Struct((Column("P", Struct((Column("N", S.INT),))),))
     registry.register("u-value", Schema("PROTOBUF", schema_of([Column("A", S.INT), Column("B", S.VARCHAR)])))
     registry.register("u-value", Schema("PROTOBUF", schema_of([Column("A", S.BIGINT)])))

@@ -15,7 +15,7 @@ import pytest
 from braid.errors import SqlError
 from braid.files.input import open_files
 from braid.plan.logical import Source, SourceColumn, Timestamp
-from braid.records.facet import Encoding
+from braid.records.encoding import Encoding
 from braid.spark.dataframes import Columns, _decoded
 from braid.stage.decode import Decoded
 from braid.stage.inputs import TopicInput

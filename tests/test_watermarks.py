@@ -18,7 +18,7 @@ from braid.plan.epochs import Equalities, RegularJoin, Windows
 from braid.plan.logical import Node, Output, Project, Source, SourceColumn
 from braid.plan.watermarks import cleaned, clocked, inherited, progress
 from braid.plan.windows import Hopping
-from braid.records.facet import Encoding
+from braid.records.encoding import Encoding
 from braid.types import Column, Scalar
 
 SECOND = 1_000_000

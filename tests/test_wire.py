@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from braid.records import formats
-from braid.records.facet import Encoding, Facet, KeyWindow
+from braid.records.encoding import Encoding
+from braid.records.facet import KeyWindow
+from braid.records.formats.interface import Facet
+from braid.records.formats.named import FORMATS
 from braid.records.wire import (
     ANY,
     Wire,
@@ -18,6 +20,7 @@ from braid.records.wire import (
     kafka_partition,
     murmur2,
     of_bytes,
+    shown,
     to_bytes,
     wires,
     with_windows,
@@ -38,45 +41,55 @@ def texts(*values: str | None) -> pl.Series:
     return pl.Series("t", values, dtype=pl.String)
 
 
+def value(format: str, *columns: Column, bare: bool = False) -> Wire:
+    """Of values in this format."""
+    return Wire(Facet("value", FORMATS[format], bare), columns)
+
+
+def one(format: str, t: Scalar) -> Wire:
+    """Of one value."""
+    return value(format, Column("x", t), bare=True)
+
+
 @pytest.mark.parametrize(
     ("facet", "text", "data"),
     [
-        (Wire("JSON"), '{"a":1}', b'{"a":1}'),
-        (Wire("JSON"), "null", b"null"),
-        (Wire("DELIMITED"), '"1,\\"x\\""', b'1,"x"'),
-        (Wire("KAFKA", S.INT), "5", b"\x00\x00\x00\x05"),
-        (Wire("KAFKA", S.BIGINT), "-1", b"\xff" * 8),
-        (Wire("KAFKA", S.DOUBLE), "5.5", b"@\x16" + b"\x00" * 6),
-        (Wire("KAFKA", S.VARCHAR), '"a\\nb"', b"a\nb"),
-        (Wire("KAFKA", S.BYTES), '"AAE="', b"\x00\x01"),
+        (value("JSON"), '{"a":1}', b'{"a":1}'),
+        (value("JSON"), "null", b"null"),
+        (value("DELIMITED"), '"1,\\"x\\""', b'1,"x"'),
+        (one("KAFKA", S.INT), "5", b"\x00\x00\x00\x05"),
+        (one("KAFKA", S.BIGINT), "-1", b"\xff" * 8),
+        (one("KAFKA", S.DOUBLE), "5.5", b"@\x16" + b"\x00" * 6),
+        (one("KAFKA", S.VARCHAR), '"a\\nb"', b"a\nb"),
+        (one("KAFKA", S.BYTES), '"AAE="', b"\x00\x01"),
         (ANY, '"x y"', b"x y"),
         (ANY, "17", b"17"),
     ],
 )
 def test_both_ways(facet: Wire, text: str, data: bytes) -> None:
     assert to_bytes(texts(text, None, text), facet).to_list() == [data, None, data]
-    made, error = of_bytes(binary(None, data, data), facet)
+    made, error = shown(binary(None, data, data), facet, None)
     assert made.to_list() == [None, text, text]
     assert error.null_count() == 3
 
 
 def test_none_is_no_bytes() -> None:
-    assert to_bytes(texts("1"), Wire("NONE")).to_list() == [None]
-    assert of_bytes(binary(b"1"), Wire("NONE"))[0].to_list() == [None]
+    assert to_bytes(texts("1"), value("NONE")).to_list() == [None]
+    assert of_bytes(binary(b"1"), value("NONE"))[0].to_list() == [None]
 
 
 @pytest.mark.parametrize(
-    ("facet", "why"),
+    ("facet", "text", "why"),
     [
-        (Wire("JSON"), "it is not UTF-8"),
-        (Wire("DELIMITED"), "it is not UTF-8"),
-        (Wire("KAFKA", S.VARCHAR), "it is not UTF-8"),
-        (Wire("KAFKA", S.INT), "it does not have the 4 bytes of INTEGER"),
+        (value("JSON"), "1", "it is not UTF-8"),
+        (value("DELIMITED"), '"1"', "it is not UTF-8"),
+        (one("KAFKA", S.VARCHAR), '"1"', "it is not UTF-8"),
+        (one("KAFKA", S.INT), "1", "it does not have the 4 bytes of INTEGER"),
     ],
 )
-def test_what_cannot_be_read_is_shown_and_costs_no_others(facet: Wire, why: str) -> None:
-    good = to_bytes(texts('"1"' if facet.type is S.VARCHAR or facet.format == "DELIMITED" else "1"), facet)[0]
-    made, error = of_bytes(binary(good, b"\xff\xfe", None, good), facet)
+def test_what_cannot_be_read_is_shown_and_costs_no_others(facet: Wire, text: str, why: str) -> None:
+    good = to_bytes(texts(text), facet)[0]
+    made, error = shown(binary(good, b"\xff\xfe", None, good), facet, None)
     assert error.to_list() == [None, why, None, None]
     assert made[1] == '"//4="'
     assert made[2] is None
@@ -99,9 +112,11 @@ def test_values_of_kafka_format_come_back(t: Scalar, given_: list[Any]) -> None:
     values = [v for v in values if not isinstance(v, str) or v.isprintable()]
     dtype = {S.INT: pl.Int32, S.BIGINT: pl.Int64, S.DOUBLE: pl.Float64, S.VARCHAR: pl.String, S.BYTES: pl.Binary}[t]
     frame = pl.DataFrame({"x": pl.Series(values, dtype=dtype)})
-    made = formats.encode(frame, [("x", Column("x", t))], Facet("value", "KAFKA", bare=True))
+    how = one("KAFKA", t)
+    assert how.facet is not None
+    made = how.facet.format.encode(frame, [("x", Column("x", t))], how.facet)
     made = made.set(frame["x"].is_null(), None)
-    back, error = of_bytes(to_bytes(made, Wire("KAFKA", t)), Wire("KAFKA", t))
+    back, error = shown(to_bytes(made, how), how, None)
     assert error.null_count() == len(values)
     assert back.to_list() == made.to_list()
 
@@ -124,13 +139,18 @@ def test_partitions_are_those_of_the_java_producer() -> None:
 
 def test_how_records_are_written_follows_from_their_declaration() -> None:
     k, v, w = Column("k", S.INT), Column("v", S.INT), Column("w", S.VARCHAR)
-    assert wires(Encoding("KAFKA", "JSON"), [k], [v, w]) == Wires(Wire("KAFKA", S.INT), Wire("JSON"))
-    assert wires(Encoding("NONE", "DELIMITED"), [], [v, w]) == Wires(Wire("NONE"), Wire("DELIMITED"))
-    assert wires(Encoding("KAFKA", "KAFKA"), [], [v]) == Wires(Wire("NONE"), Wire("KAFKA", S.INT))
-    assert wires(Encoding("JSON", "JSON", binary=("key",)), [k], [v]) == Wires(Wire("KAFKA", S.INT), Wire("JSON"))
-    assert wires(Encoding("KAFKA", "JSON"), [], [v], "v").key == Wire("KAFKA", S.VARCHAR)
-    avro = wires(Encoding("JSON", "AVRO"), [], [v, w])
-    assert avro == Wires(ANY, Wire("AVRO", facet=Facet("value", "AVRO", False), columns=(v, w)))
+    json, kafka = value("JSON", v, w), value("KAFKA", v, bare=True)
+    key = Wire(Facet("key", FORMATS["KAFKA"], True), (k,))
+    assert wires(Encoding("KAFKA", "JSON"), [k], [v, w]) == Wires(key, json)
+    none = Wire(Facet("key", FORMATS["NONE"], False))
+    assert wires(Encoding("NONE", "DELIMITED"), [], [v, w]) == Wires(none, value("DELIMITED", v, w))
+    assert wires(Encoding("KAFKA", "KAFKA"), [], [v]) == Wires(none, kafka)
+    assert wires(Encoding("JSON", "JSON", binary=("key",)), [k], [v, w]) == Wires(key, json)
+    text = wires(Encoding("KAFKA", "JSON"), [], [v], "v").key
+    assert text.facet == key.facet and text.columns == (Column("v", S.VARCHAR),)
+    assert wires(Encoding("JSON", "AVRO"), [], [v, w]) == Wires(ANY, value("AVRO", v, w))
+    number = wires(Encoding("JSON", "JSON", key_in_value=True), [k], [v]).key
+    assert number.facet is not None and number.facet.format == FORMATS["ROW_ID"]
 
 
 @pytest.mark.parametrize("kind", ["time", "session"])

@@ -13,16 +13,18 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from braid.records.wire import Wire, Wires
+from braid.records.encoding import Encoding
+from braid.records.wire import wires
 from braid.topics.broker import Broker as Address
 from braid.topics.kafka import KafkaTopics
+from braid.types import Column, Scalar
 from kafka import clients
 from kafka.broker import Broker
 from kafka.clients import Record
 
 pytestmark = pytest.mark.kafka
 
-HOW = Wires(Wire("JSON"), Wire("JSON"))
+HOW = wires(Encoding(), [Column("k", Scalar.VARCHAR)], [Column("v", Scalar.VARCHAR)])
 
 
 def filled(broker: Broker, rng: random.Random) -> str:

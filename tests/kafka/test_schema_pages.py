@@ -23,7 +23,8 @@ from braid.errors import BraidError
 from braid.face.catalogue import written_as
 from braid.face.session import Session
 from braid.records import framed
-from braid.records.formats import produced
+from braid.records.formats.named import FORMATS
+from braid.records.given import produced
 from braid.records.json_sr import DRAFT
 from braid.records.registry import Schema, subject_of
 from braid.testing.cases import SCHEMA, USES, Block, blocks
@@ -72,7 +73,9 @@ def registered(page: Page, registry: Registry | FolderRegistry) -> dict[str, int
     for block in page.schemas:
         found = SCHEMA.match(block.argument)
         assert found is not None
-        subject, kind = subject_of(found["topic"], found["facet"]), framed.KINDS[found["format"]]
+        subject, of = subject_of(found["topic"], found["facet"]), FORMATS[found["format"]].schemas
+        assert of is not None
+        kind = of.name
         uses = tuple((n, s, int(v)) for n, s, v in USES.findall(found["uses"]))
         if isinstance(registry, FolderRegistry):
             id = registry.register(subject, Schema(kind, block.text, uses), checked=False)

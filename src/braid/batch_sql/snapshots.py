@@ -25,7 +25,7 @@ from braid.operators.changes import DIFF, LOW, NEVER, POS, POS_TYPE, TIME, no_ro
 from braid.operators.clocks import CLOCK, STEPS, Clocks, LeafClock
 from braid.operators.on_time import OnTime
 from braid.operators.watermarks import ABOVE_ALL, Watermark, ticks_of
-from braid.records import codec, formats
+from braid.records import codec
 from braid.records.python import json_value
 from braid.stage.bucket import Keepless
 from braid.stage.call_order import Placed, raw_frame
@@ -253,7 +253,8 @@ def keys_of(declared: Declared, rows: pl.DataFrame, stored: bool = False) -> lis
 
 def values_of(declared: Declared, rows: pl.DataFrame) -> list[str]:
     columns = [(c.name, Column(c.name, c.type)) for c in declared.columns if c.place == "value"]
-    return formats.encode(rows, columns, replace(declared.encoding.of_values(len(columns)), bare=False)).to_list()
+    facet = replace(declared.encoding.of_values(len(columns)), bare=False)
+    return facet.format.encode(rows, columns, facet).to_list()
 
 
 def _decoded(declared: Declared, records: Sequence[Placed]) -> tuple[pl.DataFrame, pl.Series]:

@@ -26,7 +26,8 @@ from braid.plan.logical import (
     Timestamp,
 )
 from braid.plan.watermarks import Inherited
-from braid.records.facet import Encoding, KeyWindow
+from braid.records.encoding import Encoding
+from braid.records.facet import KeyWindow
 from braid.records.wire import Wires, wires
 from braid.types import Column, Type
 

@@ -41,8 +41,7 @@ from braid.bind.settings import Settings
 from braid.errors import BraidError, Span, SqlError
 from braid.plan.logical import Query
 from braid.plan.upgrade import refusal
-from braid.records.facet import PROTOBUFS
-from braid.records.formats import inserted
+from braid.records.given import inserted
 from braid.records.python import json_value
 from braid.records.wire import Wires
 from braid.sql import ast
@@ -418,7 +417,7 @@ def _key_text(
     if key is None or all(v is None for v in key.values()):
         return None
     doc = {c.name: json_value(key[c.name], c.type) for c in keys}
-    return _text(doc[keys[0].name] if len(keys) == 1 and target.encoding.key not in PROTOBUFS else doc)
+    return _text(doc[keys[0].name] if len(keys) == 1 and target.encoding.of_key.single != "record" else doc)
 
 
 def _value_text(doc: dict[str, Any], values: dict[str, Column], target: Declared) -> str | None:

@@ -12,15 +12,17 @@ from difflib import get_close_matches
 
 from braid.bind.bound import DeclaredColumn, Windowing
 from braid.bind.expressions import told_at
-from braid.bind.settings import FORMATS, Settings
+from braid.bind.settings import Settings
 from braid.errors import Span, SqlError
 from braid.expr import dates
 from braid.plan.logical import Timestamp
 from braid.plan.windows import KINDS
-from braid.records.facet import PROTOBUFS, Encoding, Format
+from braid.records.encoding import Encoding
+from braid.records.formats.interface import keyed_otherwise
+from braid.records.formats.named import FORMATS, named_in
 from braid.sql import ast
 from braid.sql.windows import CLAUSES
-from braid.types import UNITS, Array, Map, Scalar, Struct, Type
+from braid.types import UNITS, Scalar
 
 COMMON = ("KAFKA_TOPIC", "FORMAT", "KEY_FORMAT", "VALUE_FORMAT", "PARTITIONS", "REPLICAS", "TIMESTAMP",
           "TIMESTAMP_FORMAT", "WRAP_SINGLE_VALUE", "VALUE_DELIMITER", "KEY_DELIMITER", "RETENTION_MS",
@@ -31,11 +33,8 @@ OF_SOURCES = (*COMMON, "KEY", "NULL_VALUE", "WINDOW_TYPE", "WINDOW_SIZE")
 OF_SINKS = COMMON
 OF_INSERTS = ("QUERY_ID",)
 NO_EFFECT = ("REPLICAS", "RETENTION_MS", "CLEANUP_POLICY")
-SCHEMED: tuple[Format, ...] = ("AVRO", "JSON_SR", "PROTOBUF")  # formats whose schemas stand in a registry
-UNWRAPPED = ("JSON", "AVRO", "JSON_SR")  # formats in which a single value may stand alone
 NULLS = ("KEY_PROTOBUF_NULLABLE_REPRESENTATION", "VALUE_PROTOBUF_NULLABLE_REPRESENTATION")
 DELIMITERS = {"SPACE": " ", "TAB": "\t"}
-KAFKA_TYPES = (Scalar.INT, Scalar.BIGINT, Scalar.DOUBLE, Scalar.VARCHAR, Scalar.BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +181,11 @@ def encoding(
         if both is not None and one in p.items:
             raise SqlError(f"FORMAT and {one} exclude each other", p.span(one), "keep KEY_FORMAT and VALUE_FORMAT")
     value = _format(p, "VALUE_FORMAT") or both or (inherited.value if inherited else settings.value_format)
-    if value == "NONE":
-        hint = "write value_format = 'JSON'; only keys may be NONE"
-        raise SqlError("NONE is a key format", p.span("VALUE_FORMAT" if "VALUE_FORMAT" in p.items else "FORMAT"), hint)
+    if not FORMATS[value].of_values:
+        hint = f"write value_format = 'JSON'; only keys may be {value}"
+        raise SqlError(
+            f"{value} is a key format", p.span("VALUE_FORMAT" if "VALUE_FORMAT" in p.items else "FORMAT"), hint
+        )
     _check_format("VALUE_FORMAT", value, values, p, both is not None)
     key = _key_format(p, keys, both, inherited, settings)
     delimiter = _delimiter(p, "value", value, inherited.delimiter if inherited else None)
@@ -194,14 +195,14 @@ def encoding(
     )
 
 
-def written_format(p: Properties, facet: str) -> Format | None:
+def written_format(p: Properties, facet: str) -> str | None:
     """The format that the properties give keys, or values."""
     return _format(p, f"{facet}_FORMAT".upper()) or _format(p, "FORMAT")
 
 
 def _key_format(
-    p: Properties, keys: Sequence[DeclaredColumn], both: Format | None, inherited: Encoding | None, settings: Settings
-) -> Format:
+    p: Properties, keys: Sequence[DeclaredColumn], both: str | None, inherited: Encoding | None, settings: Settings
+) -> str:
     written = _format(p, "KEY_FORMAT") or both
     if written is not None:
         if written == "NONE" and keys:
@@ -216,41 +217,43 @@ def _key_format(
     return key
 
 
-def _format(p: Properties, name: str) -> Format | None:
+def _format(p: Properties, name: str) -> str | None:
     text = p.text(name)
     if text is None:
         return None
     word = text.strip().upper()
-    found = next((f for f in FORMATS if f == word), None)
-    if found is None:
-        near = get_close_matches(word, FORMATS, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]}?" if near else f"formats are {', '.join(FORMATS)}"
+    known = named_in("ksqldb")
+    if word not in known:
+        near = get_close_matches(word, known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else f"formats are {', '.join(known)}"
         raise SqlError(f"unknown format {text}", p.span(name), hint)
-    return found
+    return word
 
 
-def _fits(f: Format, columns: Sequence[DeclaredColumn], is_key: bool) -> bool:
+def _fits(f: str, columns: Sequence[DeclaredColumn], is_key: bool) -> bool:
     """Can the format hold these columns?"""
-    if f == "KAFKA":
-        return all(c.type in KAFKA_TYPES for c in columns) and (len(columns) == 1 or (is_key and not columns))
-    if f == "DELIMITED":
-        return not any(_nested(c.type) for c in columns)
-    return not any(_keyed_otherwise(c.type) for c in columns)
+    if not all(FORMATS[f].holds(c.type) for c in columns):
+        return False
+    return not _is_one_value(f) or len(columns) == 1 or (is_key and not columns)
 
 
-def _check_format(name: str, f: Format, columns: Sequence[DeclaredColumn], p: Properties, both: bool) -> None:
+def _is_one_value(f: str) -> bool:
+    return FORMATS[f].single == "value" and FORMATS[f].of_values
+
+
+def _check_format(name: str, f: str, columns: Sequence[DeclaredColumn], p: Properties, both: bool) -> None:
     """A format that is written, or inherited by a value, must be able to hold the columns."""
     is_key = name == "KEY_FORMAT"
     if _fits(f, columns, is_key):
         return
     what = "key" if is_key else "value"
     span = p.span("FORMAT" if both else name)
-    if f == "KAFKA" and len(columns) != 1:
-        message = f"format KAFKA holds one column; the {what} has {len(columns)}"
+    if _is_one_value(f) and len(columns) != 1:
+        message = f"format {f} holds one column; the {what} has {len(columns)}"
     else:
         bad = next(c for c in columns if not _fits(f, [c], True))
         message = f"format {f} cannot hold {bad.name}, which is {bad.type}"
-        if _keyed_otherwise(bad.type):
+        if keyed_otherwise(bad.type):
             raise SqlError(message, span, "formats hold MAPs with VARCHAR keys only")
     raise SqlError(message, span, f"write {name.lower()} = 'JSON'")
 
@@ -263,43 +266,28 @@ def check_holds(e: Encoding, values: Sequence[DeclaredColumn], span: Span) -> No
         raise SqlError(f"format {e.value} cannot hold these columns", span, "declare it anew, with another format")
 
 
-def _nested(t: Type) -> bool:
-    return isinstance(t, Array | Map | Struct)
-
-
-def _keyed_otherwise(t: Type) -> bool:
-    """Is there a MAP in it whose keys are no texts?"""
-    match t:
-        case Map(key, value):
-            return key is not Scalar.VARCHAR or _keyed_otherwise(value)
-        case Array(element):
-            return _keyed_otherwise(element)
-        case Struct(fields):
-            return any(_keyed_otherwise(f.type) for f in fields)
-    return False
-
-
-def _delimiter(p: Properties, facet: str, format: Format, inherited: str | None) -> str:
+def _delimiter(p: Properties, facet: str, format: str, inherited: str | None) -> str:
     name = f"{facet}_DELIMITER".upper()
     text = p.text(name)
     if text is None:
         return inherited or ","
-    if format != "DELIMITED":
-        raise SqlError(f"{name} is for DELIMITED {facet}s, not {format}", p.span(name), "leave it out")
+    if not FORMATS[format].delimited:
+        some = " or ".join(f.name for f in FORMATS.values() if f.delimited)
+        raise SqlError(f"{name} is for {some} {facet}s, not {format}", p.span(name), "leave it out")
     text = DELIMITERS.get(text.upper(), text if text.strip() else "")
     if len(text) != 1:
         raise SqlError(f"{name} must be one character", p.span(name), "or SPACE, or TAB")
     return text
 
 
-def _wrapped(p: Properties, value: Format, values: Sequence[DeclaredColumn], wrap: bool) -> bool:
-    flag = p.flag("WRAP_SINGLE_VALUE")
+def _wrapped(p: Properties, value: str, values: Sequence[DeclaredColumn], wrap: bool) -> bool:
+    flag, single = p.flag("WRAP_SINGLE_VALUE"), FORMATS[value].single
     if flag is None:
-        return wrap or len(values) != 1 or value not in UNWRAPPED
+        return wrap or len(values) != 1 or single != "either"
     if len(values) != 1:
         message = f"WRAP_SINGLE_VALUE is for one value column; there are {len(values)}"
         raise SqlError(message, p.span("WRAP_SINGLE_VALUE"), "leave it out")
-    if value not in UNWRAPPED and flag != (value in PROTOBUFS):
-        never = "are never alone" if value in PROTOBUFS else "always stand alone"
+    if single != "either" and flag != (single == "record"):
+        never = "are never alone" if single == "record" else "always stand alone"
         raise SqlError(f"values in {value} {never}", p.span("WRAP_SINGLE_VALUE"), "leave WRAP_SINGLE_VALUE out")
-    return flag or value not in UNWRAPPED
+    return flag or single != "either"

@@ -16,12 +16,17 @@ from typing import Literal
 from braid.bind.bound import Bound, Declared, DeclaredColumn, QueryBound, SourceDeclared
 from braid.bind.catalog import Catalog
 from braid.bind.names import RESERVED
-from braid.bind.properties import SCHEMED, Properties, written_format
+from braid.bind.properties import Properties, written_format
 from braid.errors import BraidError, Span, SqlError
 from braid.plan.logical import Kind, Query, Sink
-from braid.records import formats, framed
-from braid.records.facet import PROTOBUFS, Encoding, Facet, Format, RecordSchema
+from braid.records import framed
+from braid.records.encoding import Encoding
+from braid.records.facet import RecordSchema
+from braid.records.formats.interface import Facet
+from braid.records.formats.named import FORMATS, registered
+from braid.records.formats.schemed import Schemed
 from braid.records.registry import Incompatible, Registry, Schema, UnknownSchema, subject_of
+from braid.records.schemas.interface import Others
 from braid.types import Column, Type
 
 FACETS = ("key", "value")
@@ -41,7 +46,7 @@ def completed(
             hint = f"leave the columns of the {facet} out, or the id"
             span = p.span(f"{facet}_SCHEMA_ID".upper())
             raise SqlError(f"the {facet} has columns and the id of a schema", span, hint)
-        if chosen is None and (mine or format not in SCHEMED):
+        if chosen is None and (mine or not _registered(format)):
             continue
         found += _inferred(p, facet, format, topic, catalog.registry)
     keys, values = ([c for c in found if c.place == f] for f in FACETS)
@@ -49,12 +54,13 @@ def completed(
 
 
 def _inferred(
-    p: Properties, facet: str, format: Format | None, topic: str, registry: Registry | None
+    p: Properties, facet: str, format: str | None, topic: str, registry: Registry | None
 ) -> list[DeclaredColumn]:
     schema, others, chosen = _schema(p, facet, format, topic, registry)
     span = _span(p, facet)
     try:
-        found, is_record = framed.type_of(schema, others, fold=not chosen, name=_full_name(p, facet) or "")
+        kind = framed.kind_of(schema)
+        found, is_record = kind.type_of(schema, others, fold=not chosen, name=_full_name(p, facet) or "")
     except BraidError as e:
         raise SqlError(f"the schema of the {facet}: {e.message}", span, e.hint) from None
     if found is None:
@@ -71,9 +77,20 @@ def _inferred(
     return columns
 
 
-def _alone(p: Properties, facet: str, format: Format | None) -> bool:
+def _registered(format: str | None) -> bool:
+    """Whether the schemas of a format stand in a registry."""
+    return format is not None and FORMATS[format].registered
+
+
+def _needs_schemas(p: Properties, name: str, format: str) -> SqlError:
+    hint = f"write {registered()}, or leave it out"
+    return SqlError(f"{name} needs a format with schemas, not {format}", p.span(name), hint)
+
+
+def _alone(p: Properties, facet: str, format: str | None) -> bool:
     """Whether the facet is one value, whatever its schema is."""
-    return format not in PROTOBUFS and (facet == "key" or p.flag("WRAP_SINGLE_VALUE") is False)
+    single = "either" if format is None else FORMATS[format].single
+    return single != "record" and (facet == "key" or p.flag("WRAP_SINGLE_VALUE") is False)
 
 
 def _columns(facet: str, t: Type, is_record: bool, span: Span) -> list[DeclaredColumn]:
@@ -90,15 +107,14 @@ def _span(p: Properties, facet: str) -> Span:
 
 
 def _schema(
-    p: Properties, facet: str, format: Format | None, topic: str, registry: Registry | None
-) -> tuple[Schema, framed.Others, bool]:
+    p: Properties, facet: str, format: str | None, topic: str, registry: Registry | None
+) -> tuple[Schema, Others, bool]:
     """The schema that a facet has from the registry, what it refers to, and whether its id was chosen."""
     name = f"{facet}_SCHEMA_ID".upper()
     id = p.count(name)
-    if format not in SCHEMED:
-        raise SqlError(
-            f"{name} needs a format with schemas, not {format or 'JSON'}", p.span(name), "write AVRO, or leave it out"
-        )
+    kind = None if format is None or not _registered(format) else FORMATS[format].schemas
+    if kind is None:
+        raise _needs_schemas(p, name, format or "JSON")
     if registry is None:
         raise SqlError(f"{format} needs a schema registry", _span(p, facet), framed.NAME_IT)
     try:
@@ -111,7 +127,7 @@ def _schema(
     if schema is None:
         hint = f"declare the columns of the {facet}, or register their schema"
         raise SqlError(f"the registry has no schema for subject {subject_of(topic, facet)}", _span(p, facet), hint)
-    if schema.kind != framed.KINDS[format]:
+    if schema.kind != kind.name:
         raise SqlError(
             f"the schema of the {facet} is {schema.kind}, not {format}", _span(p, facet), "correct the format"
         )
@@ -131,21 +147,19 @@ def with_schemas(e: Encoding, p: Properties, name: str, topic: str, registry: Re
 
 
 def _record_schema(
-    p: Properties, facet: str, format: Format, name: str, topic: str, registry: Registry | None
+    p: Properties, facet: str, format: str, name: str, topic: str, registry: Registry | None
 ) -> RecordSchema | None:
     nulls = _nulls(p, facet, format)
-    if format == "PROTOBUF_NOSR":
+    names, kind = _names(p, facet), FORMATS[format].schemas
+    if kind is not None and not _registered(format):
         return RecordSchema("", nulls=nulls)
-    names = _names(p, facet)
-    if format not in SCHEMED:
+    if kind is None:
         for n in (*names, *(n for n in (f"{facet}_SCHEMA_ID".upper(),) if n in p.items)):
-            raise SqlError(f"{n} needs a format with schemas, not {format}", p.span(n), "write AVRO, or leave it out")
+            raise _needs_schemas(p, n, format)
         return None
     written = _full_name(p, facet)
-    full = framed.record_name(format, facet, name) if written is None else written
-    if (written is not None or format == "AVRO") and not re.fullmatch(
-        r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*", full
-    ):
+    full = kind.record_name(facet, name) if written is None else written
+    if (written is not None or full) and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*", full):
         hint = "write letters, digits and _, with dots between the parts of a namespace"
         raise SqlError(f"{full!r} is no name of a schema", p.span(names[0]), hint)
     id = p.count(f"{facet}_SCHEMA_ID".upper())
@@ -165,13 +179,13 @@ def _full_name(p: Properties, facet: str) -> str | None:
     return (p.text(names[0]) or "").strip() if names else None
 
 
-def _nulls(p: Properties, facet: str, format: Format) -> Literal["", "OPTIONAL", "WRAPPER"]:
+def _nulls(p: Properties, facet: str, format: str) -> Literal["", "OPTIONAL", "WRAPPER"]:
     """How null is told from 0."""
     name = f"{facet}_PROTOBUF_NULLABLE_REPRESENTATION".upper()
     text = p.text(name)
     if text is None:
         return ""
-    if format not in PROTOBUFS:
+    if FORMATS[format].single != "record":
         raise SqlError(f"{name} is for PROTOBUF, not {format}", p.span(name), "leave it out")
     match text.strip().upper():
         case "OPTIONAL":
@@ -186,12 +200,12 @@ def check_chosen(e: Encoding, columns: Sequence[DeclaredColumn], p: Properties) 
     for facet, chosen in (("key", e.key_schema), ("value", e.value_schema)):
         if chosen is None or not chosen.text:
             continue
-        format = e.key if facet == "key" else e.value
-        kind = framed.KINDS[format]
-        message = chosen.name if kind == "PROTOBUF" else ""
-        t, is_record = framed.type_of(Schema(kind, chosen.text), chosen.others, fold=False, name=message)
+        kind = (e.of_key if facet == "key" else e.of_value).schemas
+        assert kind is not None
+        message = chosen.name if kind.messages else ""
+        t, is_record = kind.type_of(Schema(kind.name, chosen.text), chosen.others, fold=False, name=message)
         assert t is not None
-        whole = format in PROTOBUFS or (facet == "value" and e.wrapped)
+        whole = kind.messages or (facet == "value" and e.wrapped)
         has = _columns(facet, t, is_record and whole, p.at)
         mine = [c for c in columns if c.place == facet]
         for i, c in enumerate(mine):
@@ -205,21 +219,22 @@ def check_chosen(e: Encoding, columns: Sequence[DeclaredColumn], p: Properties) 
 
 def check_names(e: Encoding, columns: Sequence[DeclaredColumn], span: Span) -> None:
     """Names that a format does not take are refused."""
-    for place, format in (("key", e.key), ("value", e.value)):
+    for place, format in (("key", e.of_key), ("value", e.of_value)):
         mine = [Column(c.name, c.type) for c in columns if c.place == place and not c.hidden]
-        if format not in framed.KINDS:
+        kind = format.schemas
+        if kind is None:
             continue
-        held = framed.unholdable(mine, framed.KINDS[format])
+        held = kind.unholdable(mine)
         if held is not None:
             raise SqlError(
-                f"{format} cannot hold {held.name}, which is {held.type}", span, "write value_format = 'JSON'"
+                f"{format.name} cannot hold {held.name}, which is {held.type}", span, "write value_format = 'JSON'"
             )
-        if place == "key" and len(mine) == 1 and format not in PROTOBUFS:
+        if place == "key" and len(mine) == 1 and not kind.messages:
             continue
-        bad = framed.unnameable(mine, framed.KINDS[format])
+        bad = kind.unnameable(mine)
         if bad is not None:
             hint = "give it a name of letters, digits and _, or take format JSON"
-            raise SqlError(f"{format} cannot hold the name {bad!r}", span, hint)
+            raise SqlError(f"{format.name} cannot hold the name {bad!r}", span, hint)
 
 
 # ------------------------------------------------------------------ registering
@@ -241,15 +256,15 @@ def of_source(d: Declared) -> list[tuple[Facet, list[Column]]]:
 
 def _schemed(e: Encoding, keys: list[Column], values: list[Column]) -> list[tuple[Facet, list[Column]]]:
     both = ((e.of_keys(len(keys)), keys), (e.of_values(len(values)), values))
-    return [(f, c) for f, c in both if c and f.format in SCHEMED]
+    return [(f, c) for f, c in both if c and f.format.registered]
 
 
 def _made(facets: list[tuple[Facet, list[Column]]], topic: str) -> list[tuple[str, Schema]]:
     """The schemas that are made of columns, not chosen, by subject."""
     return [
-        (subject_of(topic, f.name), formats.written_by(f, columns))
+        (subject_of(topic, f.name), f.format.written_by(columns, f))
         for f, columns in facets
-        if f.schema is None or f.schema.id is None
+        if isinstance(f.format, Schemed) and (f.schema is None or f.schema.id is None)
     ]
 
 
@@ -261,7 +276,7 @@ def check_there(bound: Bound, registry: Registry | None, span: Span, text: str) 
     """Refuses what needs a registry where there is none."""
     match bound:
         case SourceDeclared(declared=Declared(encoding=e)) | QueryBound(query=Query(sink=Sink(encoding=e))):
-            format = next((f for f in (e.key, e.value) if f in SCHEMED), None)
+            format = next((f for f in (e.key, e.value) if _registered(f)), None)
             if registry is None and format is not None:
                 raise SqlError(f"{format} needs a schema registry", span, framed.NAME_IT, text)
         case _:

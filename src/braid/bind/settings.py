@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from typing import Any, Literal, get_args
 
 from braid.errors import SqlError
-from braid.records.facet import Format
+from braid.records.formats.named import FORMATS, named_in
 
 NullKey = Literal["drop", "pad"]
 KeyColumn = Literal["join", "value"]
@@ -22,9 +22,8 @@ Late = Literal["lookup", "discard"]
 Strictness = Literal["default", "native", "strict"]
 Emission = Literal["arrival", "expiry", "istream"]
 OnOff = Literal["on", "off"]
-FORMATS: tuple[Format, ...] = (
-    "JSON", "DELIMITED", "KAFKA", "NONE", "AVRO", "JSON_SR", "PROTOBUF", "PROTOBUF_NOSR"
-)  # fmt: skip
+KEY_FORMATS = named_in("ksqldb")
+VALUE_FORMATS = tuple(f for f in KEY_FORMATS if FORMATS[f].of_values)
 Reset = Literal["earliest", "latest"]
 
 
@@ -87,8 +86,8 @@ class Settings:
     late: Late = "lookup"
     mode: Strictness = "default"
     wrap: bool = field(default=True, repr=False)
-    key_format: Format = field(default="KAFKA", repr=False)
-    value_format: Format = field(default="JSON", repr=False)
+    key_format: str = field(default="KAFKA", repr=False)
+    value_format: str = field(default="JSON", repr=False)
     begin: Reset = field(default="earliest", repr=False)
     collect_list: int = field(default=1000, repr=False)
     collect_set: int = field(default=1000, repr=False)
@@ -170,8 +169,8 @@ SETTINGS: dict[str, dict[str, Setting]] = {
         "braid.mode": _one_of("mode", *get_args(Strictness)),
         "ksql.persistence.wrap.single.values": _yes_or_no("wrap"),
         "ksql.query.pull.table.scan.enabled": _yes_or_no("scans"),
-        "ksql.persistence.default.format.key": _format("key_format", *FORMATS),
-        "ksql.persistence.default.format.value": _format("value_format", *(f for f in FORMATS if f != "NONE")),
+        "ksql.persistence.default.format.key": _format("key_format", *KEY_FORMATS),
+        "ksql.persistence.default.format.value": _format("value_format", *VALUE_FORMATS),
         "auto.offset.reset": _one_of("begin", *get_args(Reset)),
         "ksql.functions.collect_list.limit": Setting("collect_list", ("a number of values",), _count),
         "ksql.functions.collect_set.limit": Setting("collect_set", ("a number of values",), _count),

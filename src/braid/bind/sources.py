@@ -23,7 +23,8 @@ from braid.bind.properties import Properties
 from braid.bind.settings import Settings
 from braid.errors import Span, SqlError
 from braid.plan.logical import Kind, Place
-from braid.records.facet import Encoding
+from braid.records.encoding import Encoding
+from braid.records.formats.named import registered
 from braid.sql import ast
 from braid.types import Array, Decimal, Map, Scalar, Struct, Type, is_numeric
 
@@ -39,7 +40,8 @@ def bind_source(s: ast.CreateSource, catalog: Catalog, settings: Settings, sql: 
     topic = p.topic(s.name)
     columns = schemas.completed(p, tuple(declared_column(c, kind) for c in s.columns), topic, kind, catalog)
     if not columns:
-        hint = f"write CREATE {s.kind} {s.name} (column TYPE, …) WITH (…), or a format with schemas, such as AVRO"
+        hint = f"write CREATE {s.kind} {s.name} (column TYPE, …) WITH (…), or a format with schemas, "
+        hint += f"such as {registered()}"
         raise SqlError(f"{s.name} has no columns", s.name_span, hint)
     _check_twice(s.columns)
     if (c := repeated(columns, lambda c: c.name)) is not None:
@@ -301,11 +303,7 @@ def miswritten(made: Declared, catalog: Catalog, spans: Mapping[str, Span], at: 
 
 def _shape(d: Declared) -> str:
     """What a value is, where not an object of columns."""
-    if d.encoding.value in properties.SCHEMED:
-        return f"{d.encoding.value} {'records' if d.encoding.wrapped else 'values'}"
-    if d.encoding.value == "DELIMITED":
-        return f"values delimited by {d.encoding.delimiter!r}"
-    return "objects" if d.encoding.wrapped and d.encoding.value != "KAFKA" else "single values"
+    return d.encoding.of_value.shape(d.encoding.wrapped, d.encoding.delimiter)
 
 
 def _pairs(declared: Declared, known: Declared) -> list[tuple[DeclaredColumn, DeclaredColumn | None]]:
@@ -317,7 +315,7 @@ def _pairs(declared: Declared, known: Declared) -> list[tuple[DeclaredColumn, De
         have = list(known.key) if place == "key" else [c for c in known.columns if c.place == place]
         other = {c.name.lower(): c for c in known.columns if c.place in ("key", "value")}
         e = declared.encoding
-        named_fields = e.wrapped and e.value not in ("DELIMITED", "KAFKA")
+        named_fields = e.wrapped and e.of_value.single in ("either", "record")
         bare = len(wanted) == len(have) == 1 if place == "key" else not named_fields
         if bare:
             pairs += zip(wanted, have, strict=False)

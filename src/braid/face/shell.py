@@ -46,7 +46,7 @@ from braid.files.listing import is_awaited, look
 from braid.lower.lower import lower
 from braid.plan.logical import Query, Sink, Source
 from braid.plan.logical import sources as read_by
-from braid.records.facet import Encoding
+from braid.records.encoding import Encoding
 from braid.spark.wishes import Wishes
 from braid.sql.tokens import Lexer, TokenKind
 from braid.stage.call_order import Ranks, partition_ranks

@@ -38,7 +38,7 @@ from braid.files.values import fits, from_column, typed
 from braid.operators.changes import DIFF, HEADERS, NEVER, TIME
 from braid.plan.logical import Source, SourceColumn, Timestamp
 from braid.records import codec
-from braid.records.formats import delimiter_of
+from braid.records.formats.delimited import delimiter_of
 from braid.records.python import python_values
 from braid.records.values import a
 from braid.stage.decode import Decoded, no_time, time_of, with_pseudo

@@ -26,7 +26,6 @@ from braid.plan.groups import Aggregation
 from braid.plan.logical import Query, Source, SourceColumn
 from braid.plan.needed import needed
 from braid.plan.windows import Hopping, Session
-from braid.records.facet import PROTOBUFS
 from braid.types import Scalar
 
 # A class is called here as it was called when checkpoints first had it: whoever renames one notes its old name.
@@ -143,7 +142,7 @@ class _Form:
         """The columns that are read, and those without which the others would be read otherwise."""
         own = set(columns(source.watermark)) if source.watermark is not None else set()
         fixed = {source.message_key, source.timestamp.field if source.timestamp is not None else None}
-        whole = not source.encoding.wrapped or source.encoding.value not in ("JSON", "AVRO", "JSON_SR", *PROTOBUFS)
+        whole = not source.encoding.wrapped or source.encoding.of_value.whole
         return [
             c
             for c in source.columns

@@ -23,7 +23,7 @@ from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoi
 from braid.plan.node import Mode, OfOne, OfTwo, Passing, PlanNode
 from braid.plan.sliding import SlidingJoin
 from braid.plan.told import EAGER, LAST, MEETS_TABLE, SIDES, Kept, Told, held, window
-from braid.records.facet import Encoding
+from braid.records.encoding import Encoding
 from braid.types import Column, Scalar
 
 T = TypeVar("T")

@@ -8,19 +8,17 @@ Rule: an id names one schema for ever. The kinds of registries are in `topics/re
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from braid.errors import Away, BraidError
-
-SchemaKind = Literal["AVRO", "JSON", "PROTOBUF"]
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """`references`: (name, subject, version) of what the text refers to. `message`: the one of a Protobuf file that is
-    written, the first if it has no name."""
+    """`kind`: see `schemas`. `references`: (name, subject, version) of what the text refers to. `message`: the
+    one of a Protobuf file that is written, the first if it has no name."""
 
-    kind: SchemaKind
+    kind: str
     text: str
     references: tuple[tuple[str, str, int], ...] = ()
     message: str = ""

@@ -1,17 +1,15 @@
-"""Keys and values as bytes on a broker: what the text formats write there.
+"""Keys and values on a broker: bytes of each facet, windows behind keys, partitions.
 
-In: bytes as they came, or the JSON texts that Braid works on (`formats`), and how the facet is written. Out: the other
-of the two; why bytes are malformed.
-Rule: JSON stands there as it is. DELIMITED and text is the text alone, a number in KAFKA's format so many bytes, big
-endian, and here a JSON string or number. In formats with schemas (`framed`) who decodes has the bytes, and who looks
-(`shown`) the JSON. What cannot be read is shown in base64, with its reason. A null is no bytes. Bytes of a facet that
-nobody has declared, or reads, are JSON where they are, else text, else base64.
+In: bytes as they came, or JSON texts; how the facet is written. Out: what is decoded, and why bytes are malformed;
+texts for people; bytes.
+Rule: what bytes are, the format of the facet knows. Bytes of a facet that nobody has declared, or reads, are JSON where
+they are, else text, else base64; where a schema id stands in front of them, it tells what they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,33 +17,30 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from braid.records import formats, framed
-from braid.records.codec import decode_values, utf8
-from braid.records.facet import Encoding, Facet, KeyWindow
+from braid.records import framed
+from braid.records.codec import utf8
+from braid.records.encoding import Encoding
+from braid.records.facet import KeyWindow
+from braid.records.formats.interface import Facet
+from braid.records.formats.kafka import big_endian
+from braid.records.formats.named import NONE, ROW_ID
+from braid.records.octets import checked, no_errors, unquoted
 from braid.records.registry import Registry
 from braid.records.values import json_text
-from braid.types import Column, Scalar, Type
+from braid.types import Column, Scalar
 
 S = Scalar
-NUMBERS: dict[Type, tuple[str, int, type[pl.DataType]]] = {
-    S.INT: (">i4", 4, pl.Int32),
-    S.BIGINT: (">i8", 8, pl.Int64),
-    S.DOUBLE: (">f8", 8, pl.Float64),
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """How a key or a value is written. `type`: of the one value in KAFKA's format. `facet`, `columns`: in a format with
-    schemas."""
+    """How a key or a value is written; without a `facet` nobody has declared it."""
 
-    format: str
-    type: Type | None = None
     facet: Facet | None = None
     columns: tuple[Column, ...] = ()
 
 
-ANY = Wire("ANY")
+ANY = Wire()
 BEHIND: Mapping[KeyWindow, tuple[str, ...]] = {"time": ("start",), "session": ("end", "start")}  # bounds behind a key
 
 
@@ -64,50 +59,26 @@ def wires(
     """Of records with these columns. With a `message_key` the key is a text."""
     if not keys and message_key is not None:
         keys = [Column(message_key, S.VARCHAR)]
-    return Wires(_wire(encoding, "key", keys), _wire(encoding, "value", values), encoding.window)
-
-
-def _wire(encoding: Encoding, name: str, columns: Sequence[Column]) -> Wire:
-    format = encoding.key if name == "key" else encoding.value
-    if format == "NONE" or (format == "KAFKA" and not columns):
-        return Wire("NONE")
-    if name == "key" and not columns:
-        return ANY
-    if (format == "KAFKA" or name in encoding.binary) and len(columns) == 1:
-        return Wire("KAFKA", columns[0].type)
-    if format in framed.KINDS:
-        count = len(columns)
-        facet = encoding.of_keys(count) if name == "key" else encoding.of_values(count)
-        return Wire(format, facet=facet, columns=tuple(columns))
-    return Wire("ROW_ID" if name == "key" and encoding.key_in_value else format)
+    of_key, of_value = encoding.of_keys(len(keys)), encoding.of_values(len(values))
+    if encoding.key_in_value and of_key.format.schemas is None:
+        of_key = replace(of_key, format=ROW_ID)
+    known = keys or of_key.format == NONE
+    return Wires(Wire(of_key, tuple(keys)) if known else ANY, Wire(of_value, tuple(values)), encoding.window)
 
 
 def of_bytes(data: pl.Series, wire: Wire) -> tuple[pl.Series, pl.Series]:
-    """JSON texts, and why bytes are malformed (null where they are not). In formats with schemas the bytes."""
-    match wire.format:
-        case "NONE":
-            return pl.repeat(None, len(data), dtype=pl.String, eager=True), _nothing(len(data))
-        case "KAFKA":
-            return _of_binary(data, wire.type)
-        case "DELIMITED":
-            return _of_text(data)
-        case "ANY":
-            return _of_any(data), _nothing(len(data))
-        case "ROW_ID":
-            return _checked(data, utf8(data), "")[0], _nothing(len(data))
-        case "JSON":
-            return _checked(data, utf8(data), "it is not UTF-8")
-    return data, _nothing(len(data))
+    """What is decoded, JSON texts or the bytes as they are, and why bytes are malformed (null where they are not)."""
+    if wire.facet is None:
+        return _of_any(data), no_errors(len(data))
+    return wire.facet.format.taken(data, wire.columns)
 
 
 def shown(data: pl.Series, wire: Wire, registry: Registry | None) -> tuple[pl.Series, pl.Series]:
-    """JSON texts for people, and why bytes are malformed. Where nobody has declared them, a schema id in front of them
-    tells what they are."""
+    """JSON texts for people, and why bytes are malformed."""
     if wire.facet is not None:
-        texts, error = formats.shown(data, wire.columns, wire.facet, registry)
-        return _checked(data, texts, error)
-    texts, error = of_bytes(data, wire)
-    if wire.format != "ANY" or registry is None:
+        return wire.facet.format.shown(data, wire.columns, wire.facet, registry)
+    texts, error = _of_any(data), no_errors(len(data))
+    if registry is None:
         return texts, error
     headed = (data.bin.starts_with(b"\0") & (data.bin.size() > framed.HEAD)).fill_null(False)
     if not headed.any():
@@ -119,26 +90,11 @@ def shown(data: pl.Series, wire: Wire, registry: Registry | None) -> tuple[pl.Se
 
 
 def to_bytes(texts: pl.Series, wire: Wire, registry: Registry | None = None, topic: str = "") -> pl.Series:
-    """Bytes of JSON texts that were made by `formats.encode`, or by a person; what are bytes already stay."""
-    if texts.dtype == pl.Binary:
-        return texts
-    match wire.format:
-        case "NONE":
-            return pl.repeat(None, len(texts), dtype=pl.Binary, eager=True)
-        case "KAFKA":
-            assert wire.type is not None
-            values = _value(texts, wire.type)
-            return _big_endian(values, wire.type) if wire.type in NUMBERS else values.cast(pl.Binary)
-        case "DELIMITED":
-            return _value(texts, S.VARCHAR).cast(pl.Binary)
-        case "ANY":
-            strings = (texts.str.starts_with('"')).fill_null(False)
-            plain = _value(texts.set(~strings, None), S.VARCHAR)
-            return texts.zip_with(~strings, plain).cast(pl.Binary)
-        case "JSON" | "ROW_ID":
-            return texts.cast(pl.Binary)
-    assert wire.facet is not None
-    return formats.to_bytes(texts, wire.columns, wire.facet, registry, topic)
+    """Bytes of JSON texts that a person wrote, or a format."""
+    if wire.facet is not None:
+        return wire.facet.format.to_bytes(texts, wire.columns, wire.facet, registry, topic)
+    strings = (texts.str.starts_with('"')).fill_null(False)
+    return texts.cast(pl.Binary).zip_with(~strings, unquoted(texts.set(~strings, None)))
 
 
 def with_windows(keys: pl.Series, windows: pl.Series, kind: KeyWindow | None) -> pl.Series:
@@ -146,7 +102,7 @@ def with_windows(keys: pl.Series, windows: pl.Series, kind: KeyWindow | None) ->
     each where windows are no part of keys (None)."""
     if kind is None:
         return keys
-    parts = [keys, *(_big_endian(windows.struct.field(b), S.BIGINT) for b in BEHIND[kind])]
+    parts = [keys, *(big_endian(windows.struct.field(b), S.BIGINT) for b in BEHIND[kind])]
     blobs = [x.to_arrow().cast(pa.large_binary()) for x in parts]
     whole = pl.Series("k", pc.binary_join_element_wise(*blobs, pa.scalar(b"", pa.large_binary())))
     return whole.zip_with(windows.is_not_null(), keys)
@@ -155,7 +111,7 @@ def with_windows(keys: pl.Series, windows: pl.Series, kind: KeyWindow | None) ->
 def without_windows(keys: pl.Series, kind: KeyWindow | None) -> tuple[pl.Series, pl.Series, pl.Series]:
     """Such keys and their windows apart; and why a key has none. A window of `time` has no end."""
     if kind is None:
-        return keys, pl.repeat(None, len(keys), dtype=pl.Null, eager=True), _nothing(len(keys))
+        return keys, pl.repeat(None, len(keys), dtype=pl.Null, eager=True), no_errors(len(keys))
     size = keys.bin.size().cast(pl.Int64).fill_null(0)
     bounds = BEHIND[kind]
     tail = 8 * len(bounds)
@@ -174,73 +130,17 @@ def without_windows(keys: pl.Series, kind: KeyWindow | None) -> tuple[pl.Series,
     return made["k"].zip_with(~short, keys), made["w"], why
 
 
-def _value(texts: pl.Series, t: Type) -> pl.Series:
-    return decode_values(texts, [Column("x", t)], unwrapped=True)[0]["x"]
-
-
 def prefixed(prefix: str, error: pl.Series) -> pl.Series:
     return prefix + error if error.null_count() < len(error) else error
-
-
-def _nothing(height: int) -> pl.Series:
-    return pl.repeat(None, height, dtype=pl.String, eager=True)
-
-
-def _of_text(data: pl.Series) -> tuple[pl.Series, pl.Series]:
-    texts = utf8(data)
-    made, error = _checked(data, texts, "it is not UTF-8")
-    return json_text(texts, S.VARCHAR).zip_with(error.is_null(), made), error
-
-
-def _of_binary(data: pl.Series, t: Type | None) -> tuple[pl.Series, pl.Series]:
-    if t is S.BYTES:
-        return json_text(data, S.BYTES), _nothing(len(data))
-    if t is None or t not in NUMBERS:
-        return _of_text(data)
-    _, size, dtype = NUMBERS[t]
-    fits = (data.bin.size() == size).fill_null(False)
-    values = data.set(~fits, None).bin.reinterpret(dtype=dtype, endianness="big")
-    return _checked(data, json_text(values, t), f"it does not have the {size} bytes of {t}")
-
-
-def _checked(data: pl.Series, texts: pl.Series, why: str | pl.Series) -> tuple[pl.Series, pl.Series]:
-    """The texts, in base64 where there is none; and `why`, there."""
-    if texts.null_count() == data.null_count():
-        return texts, _nothing(len(data))
-    bad = texts.is_null() & data.is_not_null()
-    encoded = json_text(data.set(~bad, None).bin.encode("base64"), S.VARCHAR)
-    reasons = pl.repeat(why, len(data), dtype=pl.String, eager=True) if isinstance(why, str) else why
-    frame = pl.DataFrame({"t": texts, "s": encoded, "b": bad, "w": reasons})
-    return (
-        frame.select(pl.coalesce("t", "s").alias("t"))["t"],
-        frame.select(pl.when("b").then("w").otherwise(None).cast(pl.String).alias("e"))["e"],
-    )
 
 
 def _of_any(data: pl.Series) -> pl.Series:
     """As people read it: JSON, text, base64."""
     texts = utf8(data)
     texts = texts.set(texts.str.contains(_NO_TEXT).fill_null(False), None)
-    found, _ = _checked(data, texts, "")
+    found, _ = checked(data, "", texts)
     fine = texts.is_null() | found.str.json_path_match("$").is_not_null() | (texts == "null")
     return found.zip_with(fine.fill_null(True), json_text(found, S.VARCHAR))
-
-
-def _big_endian(values: pl.Series, t: Type) -> pl.Series:
-    form, size, _ = NUMBERS[t]
-    present = values.drop_nulls().to_numpy().astype(form)
-    made = _pieces(np.frombuffer(present.tobytes(), np.uint8), size)
-    if not values.null_count():
-        return made
-    place = values.is_not_null().cast(pl.UInt32).cum_sum() - 1
-    return made.gather(place.set(values.is_null(), None)) if len(made) else made.extend_constant(None, len(values))
-
-
-def _pieces(data: np.ndarray[Any, np.dtype[np.uint8]], size: int) -> pl.Series:
-    """Bytes in pieces of one size."""
-    count = len(data) // size
-    array = pa.FixedSizeBinaryArray.from_buffers(pa.binary(size), count, [None, pa.py_buffer(data.tobytes())])
-    return pl.Series(array.cast(pa.binary()))
 
 
 # ------------------------------------------------------------------- partitions

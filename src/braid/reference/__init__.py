@@ -25,7 +25,6 @@ import polars as pl
 from braid.errors import BraidError
 from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
 from braid.plan import epochs, groups, keyed, logical, sliding
-from braid.records import formats
 from braid.reference.epoch_steps import (
     AsOfStep,
     ChangesStep,
@@ -359,9 +358,9 @@ def _has_place(sink: logical.Sink, key: Sequence[object], written: Mapping[str, 
         columns = [Column(o.name, o.expr.type) for o in sink.values]
         facets.append((e.of_values(len(columns)), columns, tuple(written.values())))
     for facet, columns, given in facets:
-        if columns and formats.may_refuse(facet):
+        if columns and facet.format.may_refuse(facet):
             frame = pl.DataFrame([series_of(c.name, [v], c.type) for c, v in zip(columns, given, strict=True)])
-            if formats.unwritable(frame, [(c.name, c) for c in columns], facet) is not None:
+            if facet.format.unwritable(frame, [(c.name, c) for c in columns], facet) is not None:
                 return False
     return True
 

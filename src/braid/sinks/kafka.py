@@ -16,7 +16,7 @@ import polars as pl
 
 from braid.errors import BraidError
 from braid.plan import logical
-from braid.records.wire import to_bytes, with_windows
+from braid.records.wire import with_windows
 from braid.sinks.interface import Part, Sink
 from braid.sinks.letters import Letters, letters_of
 from braid.stage import emit
@@ -100,7 +100,7 @@ class _Outputs:
     def __init__(self, sink: KafkaSink, part: Part) -> None:
         assert sink.broker is not None and sink.takes is not None
         self._sink, self._part, self._takes = sink, part, sink.takes
-        self._how, self._topic = emit.wires_of(part.columns), sink.target
+        self._topic = sink.target
         sizes = {self._topic: self._takes.largest}
         if sink.letters is not None:
             sizes[sink.letters.topic] = sink.letters.takes.largest
@@ -112,15 +112,14 @@ class _Outputs:
             return None
         count = self._sink.partitions
         with spent("encode"):
-            records = emit.written(self._part.columns, frame, count, self._sink.topics.registry)
-            keys, values = to_bytes(records["key"], self._how.key), to_bytes(records["value"], self._how.value)
-            parts = emit.partition_of(keys, frame, count)
+            records = emit.on_wire(self._part.columns, frame, self._sink.topics.registry)
+            keys, parts = records["key"], emit.partition_of(records["key"], frame, count)
             made = pl.DataFrame(
                 {
                     "partition": parts,
-                    "key": with_windows(keys, records["window"], self._how.window),
-                    "value": values,
-                    "time": records["timestamp"],
+                    "key": with_windows(keys, records["window"], self._part.columns.encoding.window),
+                    "value": records["value"],
+                    "time": records["time"],
                     "headers": records["headers"],
                 }
             )
@@ -129,7 +128,7 @@ class _Outputs:
             large = (sizes > self._takes.largest) & ~keyless
         lost = [
             *self._without_key(frame.filter(keyless)),
-            *self._too_large(frame.filter(large), records["key"].filter(large), sizes.filter(large)),
+            *self._too_large(frame.filter(large), sizes.filter(large)),
         ]
         good = made.filter(~(keyless | large)) if lost else made
         self._writing.write(self._topic, *good.get_columns())
@@ -141,8 +140,9 @@ class _Outputs:
             names = {f"v{i}": o.name for i, o in enumerate(self._part.columns.values)}
             yield drops_of(rows.rename(names), NO_KEY, "write", (), pl.repeat(why, rows.height, eager=True))
 
-    def _too_large(self, rows: pl.DataFrame, keys: pl.Series, sizes: pl.Series) -> Iterator[pl.DataFrame]:
+    def _too_large(self, rows: pl.DataFrame, sizes: pl.Series) -> Iterator[pl.DataFrame]:
         if rows.height:
+            keys = emit.key_texts(self._part.columns, rows)
             yield too_large(rows, keys, sizes, f"{self._topic} takes {self._takes.largest} (max.message.bytes)")
 
     def close(self, drops: pl.DataFrame) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Records of a topic, decoded: from key and value texts to the typed columns of a source.
 
-In: a source and raw records (offset, time, key and value as JSON text, headers); of a broker, key and value of formats
-with schemas as bytes (Binary), and the registry that knows these schemas. Out: typed rows, and the records that
+In: a source and raw records (offset, time, key and value as JSON text, headers); of a broker, key and value as bytes
+(Binary) in formats that are read so, and the registry that knows schemas. Out: typed rows, and the records that
 could not be read; numbers of rows that have no key of their own.
 Rule: a malformed record never stops a query and never vanishes: it is dropped with its reason, and its time still
 counts for the clock. All declared columns are checked, so that what is malformed does not depend on the query. RW-7:
@@ -21,7 +21,7 @@ from braid.expr.nodes import Col
 from braid.operators.changes import DIFF, HEADERS, TIME
 from braid.operators.ranges import repeated
 from braid.plan.logical import Source, SourceColumn
-from braid.records import codec, formats
+from braid.records import codec
 from braid.records.registry import Registry
 from braid.records.wire import prefixed
 from braid.types import TIMESTAMPS, Column, Scalar, are_times, polars_type
@@ -99,9 +99,7 @@ def _read(
     source: Source, columns: list[SourceColumn], texts: pl.Series, registry: Registry | None, *, is_key: bool
 ) -> codec.Decoded:
     facet = source.encoding.of_keys(len(columns)) if is_key else source.encoding.of_values(len(columns))
-    frame, null, error = formats.decode(
-        texts, _columns(columns), facet, manner=source.encoding.manner, registry=registry
-    )
+    frame, null, error = facet.decode(texts, _columns(columns), source.encoding.manner, registry)
     return _renamed(frame, columns), null, error
 
 
@@ -129,7 +127,7 @@ def _with_keys_of_values(
     """The key columns of records without a key, from their values; and why a record is malformed."""
     facet = replace(source.encoding.of_values(len(keys)), bare=False)
     there = texts.set(~no_key, None)
-    found, _, why = formats.decode(there, _columns(keys), facet, manner=source.encoding.manner, registry=registry)
+    found, _, why = facet.decode(there, _columns(keys), source.encoding.manner, registry)
     named = _renamed(found, keys)
     columns = [named[c].zip_with(no_key, key_frame[c]) for c in named.columns]
     return pl.DataFrame(columns), _first(error, why)
@@ -176,7 +174,8 @@ def _read_times(rows: pl.DataFrame, column: Col, format: str | None) -> pl.Serie
 def _checked_message_key(source: Source, rows: pl.DataFrame, error: pl.Series) -> tuple[pl.DataFrame, pl.Series]:
     """KEY='c': the message key must be there and be c's text; that of a null value only be a text: it stands for c."""
     column = next(c for c in source.columns if c.field == source.message_key and c.place == "value")
-    message_key, _, unreadable = codec.decode_values(rows["_key"], [Column("c", Scalar.VARCHAR)], unwrapped=True)
+    facet = source.encoding.of_keys(1)
+    message_key, _, unreadable = facet.decode(rows["_key"], [Column("c", Scalar.VARCHAR)])
     key = message_key["c"]
     wrong = (rows[DIFF] == 1) & (rows[column.name].ne_missing(key) | key.is_null())
     differs = pl.when(pl.col("w")).then(pl.lit(f"message key is not column {source.message_key}"))

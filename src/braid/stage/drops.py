@@ -22,7 +22,7 @@ from braid.operators.pairing import BOTH
 from braid.plan.groups import TimeWindows
 from braid.plan.logical import Source, StreamStreamJoin
 from braid.records import codec
-from braid.records.facet import Facet
+from braid.records.formats.interface import Facet
 from braid.types import Column
 
 Find = Callable[[int], tuple[str | None, int | None, int | None]]

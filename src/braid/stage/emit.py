@@ -20,9 +20,9 @@ from braid.operators.ranges import columns_of
 from braid.operators.rekey import with_key
 from braid.plan import groups, logical
 from braid.plan.logical import Sink
-from braid.records import formats
+from braid.records.formats.interface import Named
 from braid.records.registry import Registry
-from braid.records.wire import Wires, kafka_partition, to_bytes, wires
+from braid.records.wire import Wires, kafka_partition, wires
 from braid.stage.decode import time_of
 from braid.stage.drops import DROPS, drops_of
 from braid.stage.ingest import needing_a_value
@@ -49,23 +49,40 @@ def merged(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return in_order(joined(frames)) if frames else pl.DataFrame()
 
 
-def written(sink: Sink, frame: pl.DataFrame, partitions: int, registry: Registry | None = None) -> pl.DataFrame:
-    """Records of a merged frame, in its order. With a registry, keys and values in formats with schemas are bytes, as a
-    broker has them."""
+def written(sink: Sink, frame: pl.DataFrame, partitions: int) -> pl.DataFrame:
+    """Records of a merged frame, in its order."""
     if not frame.height:
         return no_rows(WRITTEN)
     return frame.select(
         POS,
         SUB,
         bucket_of(frame, partitions).cast(pl.Int32).alias("partition"),
-        _keys(sink, frame, registry).alias("key"),
-        pl.when(pl.col(DIFF) == 1).then(_values(sink, frame, registry)).otherwise(None).alias("value"),
+        key_texts(sink, frame).alias("key"),
+        pl.when(pl.col(DIFF) == 1).then(_values(sink, frame)).otherwise(None).alias("value"),
         pl.col(TIME).alias("timestamp"),
-        pl.col(HEADERS).alias("headers") if HEADERS in frame.columns else pl.lit(None, pl.String).alias("headers"),
-        (pl.lit(None) if sink.window is None else pl.struct(start=OF_WINDOW[0], end=OF_WINDOW[1]))
-        .cast(WINDOW)
-        .alias("window"),
+        _headers(frame).alias("headers"),
+        _windows(sink).alias("window"),
     )
+
+
+def _headers(frame: pl.DataFrame) -> pl.Expr:
+    return pl.col(HEADERS) if HEADERS in frame.columns else pl.lit(None, pl.String)
+
+
+def _windows(sink: Sink) -> pl.Expr:
+    bounds = pl.lit(None) if sink.window is None else pl.struct(start=OF_WINDOW[0], end=OF_WINDOW[1])
+    return bounds.cast(WINDOW)
+
+
+def on_wire(sink: Sink, frame: pl.DataFrame, registry: Registry | None) -> pl.DataFrame:
+    """The same as a broker has them: `key` (without its window) and `value` are bytes."""
+    columns, how = _columns(sink)[1], wires_of(sink).value
+    assert how.facet is not None
+    values = how.facet.format.encode_bytes(frame, columns, how.facet, registry, sink.topic)
+    rest = frame.select(pl.col(TIME).alias("time"), _headers(frame).alias("headers"), _windows(sink).alias("window"))
+    gone = frame[DIFF] != 1
+    values = values.set(gone, None) if gone.any() else values
+    return pl.DataFrame([wire_keys(sink, frame, registry).alias("key"), values.alias("value"), *rest])
 
 
 def wires_of(sink: Sink) -> Wires:
@@ -76,7 +93,11 @@ def wires_of(sink: Sink) -> Wires:
 
 def wire_keys(sink: Sink, frame: pl.DataFrame, registry: Registry | None) -> pl.Series:
     """The bytes of the keys of a projected frame's rows."""
-    return to_bytes(_keys(sink, frame, registry), wires_of(sink).key)
+    columns, how = _columns(sink)[0], wires_of(sink).key
+    if not columns or how.facet is None:
+        return pl.Series("key", [None] * frame.height, dtype=pl.Binary)
+    made = how.facet.format.encode_bytes(frame, columns, how.facet, registry, sink.topic)
+    return made if sink.whole_key else _where_some(made, frame, columns)
 
 
 def partition_of(keys: pl.Series, frame: pl.DataFrame, partitions: int) -> pl.Series:
@@ -89,22 +110,26 @@ def partition_of(keys: pl.Series, frame: pl.DataFrame, partitions: int) -> pl.Se
     return found.zip_with(found.is_not_null(), causes)
 
 
-def _keys(sink: Sink, frame: pl.DataFrame, registry: Registry | None) -> pl.Series:
+def key_texts(sink: Sink, frame: pl.DataFrame) -> pl.Series:
+    """The JSON of the keys of a projected frame's rows."""
     columns, _ = _columns(sink)
     if not columns or sink.encoding.key == "NONE":
         return pl.Series("key", [None] * frame.height, dtype=pl.String)
     facet = sink.encoding.of_keys(len(columns))
-    texts = formats.encode(frame, columns, facet, registry=registry, topic=sink.topic)
-    if sink.whole_key:
-        return texts.rename("key")
+    texts = facet.format.encode(frame, columns, facet).rename("key")
+    return texts if sink.whole_key else _where_some(texts, frame, columns)
+
+
+def _where_some(made: pl.Series, frame: pl.DataFrame, columns: Named) -> pl.Series:
+    """Nothing, where every column of the key is null."""
     null = frame.select(pl.all_horizontal(pl.col(name).is_null() for name, _ in columns).alias("n"))["n"]
-    return pl.select(pl.when(null).then(None).otherwise(texts).alias("key"))["key"]
+    return made.set(null, None) if null.any() else made
 
 
-def _values(sink: Sink, frame: pl.DataFrame, registry: Registry | None) -> pl.Series:
+def _values(sink: Sink, frame: pl.DataFrame) -> pl.Series:
     _, columns = _columns(sink)
     facet = sink.encoding.of_values(len(columns))
-    return formats.encode(frame, columns, facet, registry=registry, topic=sink.topic)
+    return facet.format.encode(frame, columns, facet)
 
 
 def projected(
@@ -165,8 +190,8 @@ def _failed(plan: Plan, rows: pl.DataFrame, rehashed: bool, key: Sequence[str]) 
 def _unwritable(sink: Sink, out: pl.DataFrame) -> pl.Series | None:
     """Why a row has no place in the schemas that were chosen for the result."""
     keys, values = _columns(sink)
-    of_keys = formats.unwritable(out, keys, sink.encoding.of_keys(len(keys)))
-    of_values = formats.unwritable(out, values, sink.encoding.of_values(len(values)))
+    key, value = sink.encoding.of_keys(len(keys)), sink.encoding.of_values(len(values))
+    of_keys, of_values = key.format.unwritable(out, keys, key), value.format.unwritable(out, values, value)
     if of_values is not None:
         of_values = of_values.set(out[DIFF] != 1, None)
     found = [x.alias(str(i)) for i, x in enumerate((of_keys, of_values)) if x is not None]

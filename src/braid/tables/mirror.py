@@ -21,7 +21,6 @@ from braid.bind.bound import Declared
 from braid.errors import BraidError
 from braid.operators.changes import DIFF
 from braid.plan.logical import Source
-from braid.records import formats
 from braid.stage.decode import decode
 from braid.tables.interface import Read, Table
 from braid.topics import access
@@ -138,8 +137,8 @@ class Mirror:
         lacks = pl.any_horizontal(nulls) if declared.relation is not None else pl.all_horizontal(nulls)
         kept = rows.filter(~lacks)
         of_keys, of_values = declared.encoding.of_keys(len(keys)), declared.encoding.of_values(len(values))
-        key = formats.encode(kept, [(c.name, c) for c in keys], of_keys)
-        value = formats.encode(kept, [(c.name, c) for c in values], of_values)
+        key = of_keys.format.encode(kept, [(c.name, c) for c in keys], of_keys)
+        value = of_values.format.encode(kept, [(c.name, c) for c in values], of_values)
         if DIFF in kept.columns:
             value = value.set(kept[DIFF] == -1, None)
         texts = pl.DataFrame([key.alias("_key"), value.alias("_value")])

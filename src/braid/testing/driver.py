@@ -42,8 +42,9 @@ from braid.face.effects import Rows, carry_out_all
 from braid.plan import logical
 from braid.plan.logical import Query, Source
 from braid.records import framed
-from braid.records.facet import PROTOBUFS, Facet
-from braid.records.formats import passed, produced
+from braid.records.formats.interface import Facet
+from braid.records.formats.named import FORMATS
+from braid.records.given import passed, produced
 from braid.records.python import json_value
 from braid.records.registry import Registry, Schema, subject_of
 from braid.records.values import python_value
@@ -140,10 +141,12 @@ class Driver:
         references: Sequence[tuple[str, str, int]] = (),
     ) -> int:
         """Registers the schema of a topic's keys or values; gives its id. `references`: (name, subject, version)."""
-        if format.upper() not in framed.KINDS or facet not in ("key", "value"):
-            raise BraidError(f"no {facet} has a schema of {format}", f"formats are {', '.join(framed.KINDS)}")
-        made = Schema(framed.KINDS[format.upper()], text, tuple((n, s, v) for n, s, v in references))
-        framed.type_of(made, framed.others_of(self._registry, made), fold=False)
+        kinds = {f.name: f.schemas for f in FORMATS.values() if f.schemas is not None}
+        if format.upper() not in kinds or facet not in ("key", "value"):
+            raise BraidError(f"no {facet} has a schema of {format}", f"formats are {', '.join(kinds)}")
+        kind = kinds[format.upper()]
+        made = Schema(kind.name, text, tuple((n, s, v) for n, s, v in references))
+        kind.type_of(made, framed.others_of(self._registry, made), fold=False)
         return self._registry.register(subject_of(topic, facet), made, id, checked=False)
 
     def write(
@@ -169,7 +172,7 @@ class Driver:
             key_text, value_text = _plain(key), _plain(value)
         else:
             keys, values, e = _columns(declared, "key"), _columns(declared, "value"), declared.encoding
-            key_text = _text(key, keys, e.of_keys(len(keys)), e.key not in PROTOBUFS)
+            key_text = _text(key, keys, e.of_keys(len(keys)), e.of_key.single != "record")
             value_text = _text(value, values, e.of_values(len(values)), not e.wrapped)
         key_text = self._passed(name, "key", key_text, declared)
         value_text = self._passed(name, "value", value_text, declared)
@@ -187,10 +190,10 @@ class Driver:
         if declared is None:
             return produced(text, latest[1], framed.others_of(self._registry, latest[1]))
         e = declared.encoding
-        format, own = (e.key, e.key_schema) if facet == "key" else (e.value, e.value_schema)
-        if format not in framed.KINDS:
+        format, own = (e.of_key, e.key_schema) if facet == "key" else (e.of_value, e.value_schema)
+        if format.schemas is None:
             return text
-        message = own.name if own is not None and format in PROTOBUFS else ""
+        message = own.name if own is not None and format.schemas.messages else ""
         schema = replace(latest[1], message=message)
         return produced(text, schema, framed.others_of(self._registry, schema))
 
@@ -497,8 +500,8 @@ def _text(value: Any, columns: Sequence[Column], facet: Facet, bare: bool) -> st
         doc = {n: json_value(v, c.type) if (c := typed[n]) is not None else v for n, v in value.items()}
         if bare and len(columns) == 1 and len(doc) == 1:
             return _plain(next(iter(doc.values())))
-        return passed(_plain(doc), columns, facet) if facet.format == "DELIMITED" else _plain(doc)
-    if len(columns) == 1 and facet.format in PROTOBUFS:
+        return passed(_plain(doc), columns, facet) if facet.format.single == "line" else _plain(doc)
+    if len(columns) == 1 and facet.format.single == "record":
         return _plain({columns[0].name: json_value(value, columns[0].type)})
     if len(columns) == 1 and not isinstance(value, str):
         return _plain(json_value(value, columns[0].type))
@@ -532,7 +535,7 @@ def _record(topic: str, placed: Placed, declared: Declared | None, ints: bool) -
         keys, values = _columns(declared, "key"), _columns(declared, "value")
         if isinstance(key, dict):
             key = _typed(key, keys, ints)
-        elif len(keys) == 1 and declared.encoding.key != "DELIMITED":  # a line as it stands
+        elif len(keys) == 1 and declared.encoding.of_key.single != "line":  # a line as it stands
             key = python_value(key, keys[0].type, ints)
         if isinstance(value, dict):
             bare = len(values) == 1 and not declared.encoding.wrapped

@@ -17,8 +17,7 @@ from braid.operators.changes import DIFF, HEADERS, TIME
 from braid.operators.ranges import Hashes
 from braid.plan import logical
 from braid.plan.logical import Query, Sink
-from braid.records import codec, formats
-from braid.records.facet import PROTOBUFS
+from braid.records import codec
 from braid.records.key import canonical_key, key_hash
 from braid.records.python import python_values
 from braid.reference import Bound, Drop, End, Event, OutRecord, Record, Reference
@@ -80,7 +79,7 @@ class ReferenceBackend(InMemory[Judged]):
         for row in rows:
             seq, partition = row.place if isinstance(row.place, tuple) else (row.place, 0)
             key = key_text(sink, row.key)
-            hashed = key if sink.encoding.key not in PROTOBUFS else _canonical(sink, row.key)
+            hashed = key if sink.encoding.of_key.single != "record" else _canonical(sink, row.key)
             target = _partition(hashed, sink, row, topic.partitions, partition)
             headers = row.headers if isinstance(row.headers, str) else None
             n = judged.written
@@ -199,9 +198,9 @@ def key_text(sink: Sink, key: tuple[object, ...] | None) -> str | None:
     names = [o.name for o in sink.key] or [f"KEY_{i}" for i in range(len(key))]
     columns = [Column(n, e.type) for n, e in zip(names, sink.written_key, strict=True)]
     frame, fields = _frame(columns, [key]), [(c.name, c) for c in columns]
-    e = sink.encoding
-    if e.key in ("DELIMITED", *PROTOBUFS) or sink.whole_key:
-        return str(formats.encode(frame, fields, e.of_keys(len(fields)))[0])
+    if sink.encoding.of_key.single in ("line", "record") or sink.whole_key:
+        facet = sink.encoding.of_keys(len(fields))
+        return str(facet.format.encode(frame, fields, facet)[0])
     return _canonical(sink, key)
 
 
@@ -222,8 +221,8 @@ def value_text(sink: Sink, row: OutRecord) -> str | None:
     if not columns:
         return "{}"
     frame, fields = _frame(columns, [tuple(row.values[c.name] for c in columns)]), [(c.name, c) for c in columns]
-    e = sink.encoding
-    return str(formats.encode(frame, fields, e.of_values(len(columns)))[0])
+    facet = sink.encoding.of_values(len(columns))
+    return str(facet.format.encode(frame, fields, facet)[0])
 
 
 def _frame(columns: Sequence[Column], rows: Sequence[tuple[object, ...]]) -> pl.DataFrame:

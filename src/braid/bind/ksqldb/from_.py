@@ -35,6 +35,7 @@ from braid.plan.logical import (
     TableTableJoin,
 )
 from braid.plan.names import level
+from braid.records.formats.named import grouped
 from braid.sql import ast
 
 DAY = 86_400_000
@@ -167,9 +168,11 @@ def _check_sources(s: Step) -> None:
             raise SqlError(f"{e.alias} names two sources", s.join.right.span, f"write {d.name} AS another name")
     check_windows(s.left.scope.entries[0], s.new, s.join.right.span)
     for e, span in ((s.left.scope.entries[0], s.join.left.span), (s.new, s.join.right.span)):
-        if e.declared.encoding.value == "KAFKA":
-            hint = f"declare {e.declared.name} with value_format = 'JSON' or 'DELIMITED'"
-            raise SqlError(f"{e.declared.name} has KAFKA values, which cannot be joined", span, hint)
+        if not e.declared.encoding.of_value.grouped:
+            hint = f"declare {e.declared.name} with value_format = {grouped()}"
+            raise SqlError(
+                f"{e.declared.name} has {e.declared.encoding.value} values, which cannot be joined", span, hint
+            )
 
 
 def _check_within(s: Step) -> None:

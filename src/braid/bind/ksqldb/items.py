@@ -108,15 +108,16 @@ class Grouping:
     def _check_format(self, name: str, arg: Expr | None) -> None:
         """ksqlDB keeps groups in the format of the first source's values."""
         source = self.scope.entries[0].declared
-        if source.encoding.value != "DELIMITED":
+        format = source.encoding.of_value
+        if format.single != "line":
             return
         hint = (
             f"group a stream of other values: CREATE STREAM … WITH (value_format='JSON') AS SELECT … FROM {source.name}"
         )
         if not is_flat(name):
-            raise SqlError(f"{name} keeps more of a group than a field of DELIMITED values holds", hint=hint)
+            raise SqlError(f"{name} keeps more of a group than a field of {format.name} values holds", hint=hint)
         if arg is not None and isinstance(arg.type, Array | Map | Struct):
-            raise SqlError(f"{name} takes {arg.type} here, which DELIMITED values do not hold", hint=hint)
+            raise SqlError(f"{name} takes {arg.type} here, which {format.name} values do not hold", hint=hint)
 
 
 def bind_grouping(

@@ -28,7 +28,8 @@ from braid.guess import meant
 from braid.plan.groups import Aggregate
 from braid.plan.logical import BOUNDS, Filter, Kind, Node, Output, Query, Sink, StreamStreamJoin, sources
 from braid.plan.names import level_of
-from braid.records.facet import Encoding
+from braid.records.encoding import Encoding
+from braid.records.formats.named import grouped
 from braid.sql import ast
 from braid.types import Scalar
 
@@ -283,9 +284,11 @@ def _check_groups(entries: tuple[Entry, ...], env: Env, span: Span) -> None:
         if e.declared.windowed is not None and env.settings.mode != "native":
             hint = "group what it was made of, or SET 'braid.mode'='native' to count each window as a row"
             raise SqlError(f"{e.declared.name} is windowed; GROUP BY takes rows without windows", span, hint)
-        if e.declared.encoding.value == "KAFKA":
-            hint = f"declare {e.declared.name} with value_format = 'JSON' or 'DELIMITED'"
-            raise SqlError(f"{e.declared.name} has KAFKA values, which cannot be grouped", span, hint)
+        if not e.declared.encoding.of_value.grouped:
+            hint = f"declare {e.declared.name} with value_format = {grouped()}"
+            raise SqlError(
+                f"{e.declared.name} has {e.declared.encoding.value} values, which cannot be grouped", span, hint
+            )
 
 
 def _grouped(q: ast.Select, node: Node, grouping: Grouping) -> Node:

@@ -2,10 +2,9 @@
 
 In: types and formats; projections with their targets, in written order. Out: which format a facet gets, whether a
 format holds a type, names of types; the facets of a result.
-Rule: in the topic store every facet is a JSON value; the format stands in the catalog and says what is accepted. AVRO
-has a schema in the registry. A
-facet is either one whole projection or a tree. A path that holds a value or fields already is refused; a new field
-under a structure that was projected is added to it.
+Rule: in the topic store every facet is a JSON value; the format stands in the catalog and says what is accepted. What
+has a schema has it in the registry. A facet is either one whole projection or a tree. A path that holds a value or
+fields already is refused; a new field under a structure that was projected is added to it.
 """
 
 from __future__ import annotations
@@ -16,8 +15,10 @@ from dataclasses import dataclass, field, replace
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr
-from braid.records.facet import Encoding, RecordSchema
-from braid.types import Array, Decimal, Map, Scalar, Struct, Type
+from braid.records.encoding import Encoding
+from braid.records.facet import RecordSchema
+from braid.records.formats.named import FORMATS, named_in
+from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
 PRIMITIVES = {"INT": Scalar.INT, "LONG": Scalar.BIGINT, "STRING": Scalar.VARCHAR, "BYTES": Scalar.BYTES}
 CONVERTS = {  # what STORE … AS converts, by format: nothing is lost
@@ -25,8 +26,7 @@ CONVERTS = {  # what STORE … AS converts, by format: nothing is lost
     "STRING": (Scalar.INT, Scalar.BIGINT, Scalar.BOOLEAN, Scalar.DOUBLE),
 }
 
-
-AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def check_holds(format: str, facet: Facet, name: str, span: Span) -> None:
         return
     t = expr.type
     if facet.fields:
-        hint = f"write JSON or AVRO, or project one value: AS {name}"
+        hint = f"write {' or '.join(named_in('lenses'))}, or project one value: AS {name}"
         raise SqlError(f"format {format} holds one value; {name} is a structure", span, hint)
     if t != PRIMITIVES[format] and (t, format) != (Scalar.INT, "LONG"):
         fits = format_of(t, "JSON")
@@ -75,41 +75,31 @@ def converted(facet: Facet, format: str) -> Facet:
     return replace(facet, format=format, whole=typing.cast(facet.whole, PRIMITIVES[format]))
 
 
-def check_avro(fields: tuple[tuple[str, Expr], ...], name: str, span: Span) -> None:
-    """AVRO has rules for names, at every depth."""
-    for named, e in fields:
-        bad = _not_avro(named, e.type)
-        if bad is not None:
-            hint = "give it a name of letters, digits and _: AS name, or STORE VALUE AS JSON"
-            raise SqlError(f"AVRO cannot hold the name {bad!r} in {name}", span, hint)
-
-
-def _not_avro(name: str, t: Type) -> str | None:
-    if not AVRO_NAME.fullmatch(name):
-        return name
-    match t:
-        case Struct(fields):
-            return next((bad for f in fields if (bad := _not_avro(f.name, f.type)) is not None), None)
-        case Array(element):
-            return _not_avro(name, element)
-    return None
+def check_names(format: str, fields: tuple[tuple[str, Expr], ...], name: str, span: Span) -> None:
+    """A format with schemas has rules for names, at every depth."""
+    kind = None if format in PRIMITIVES else FORMATS[format].schemas
+    bad = None if kind is None else kind.unnameable([Column(n, e.type) for n, e in fields])
+    if bad is not None:
+        hint = "give it a name of letters, digits and _: AS name, or STORE VALUE AS JSON"
+        raise SqlError(f"{format} cannot hold the name {bad!r} in {name}", span, hint)
 
 
 def encoding_of(topic: str, formats: tuple[str, str], *, wrapped: bool) -> Encoding:
-    """How a topic's facets are written: AVRO by a schema, all others as JSON; but on a broker a primitive stands in the
-    bytes of its serializer."""
+    """How a topic's facets are written: structures in their format, a primitive as JSON; but on a broker that stands in
+    the bytes of its serializer."""
     name = "".join(c if c.isalnum() else "_" for c in topic)
-    name = name if AVRO_NAME.fullmatch(name) else f"_{name}"
-    key, value = (
-        RecordSchema(f"lenses.{name}{end}") if f == "AVRO" else None
-        for f, end in zip(formats, ("Key", ""), strict=True)
+    name = name if NAME.fullmatch(name) else f"_{name}"
+    key, value = ("JSON" if f in PRIMITIVES else f for f in formats)
+    key_schema, value_schema = (
+        None if FORMATS[f].schemas is None else RecordSchema(f"lenses.{name}{end}")
+        for f, end in ((key, "Key"), (value, ""))
     )
     return Encoding(
-        "AVRO" if key is not None else "JSON",
-        "AVRO" if value is not None else "JSON",
+        key,
+        value,
         wrapped=wrapped,
-        key_schema=key,
-        value_schema=value,
+        key_schema=key_schema,
+        value_schema=value_schema,
         binary=tuple(n for n, f in zip(("key", "value"), formats, strict=True) if f in PRIMITIVES),
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from braid.bind.expressions import Rules, bind_expr, told_at
-from braid.bind.lenses.facets import Facet, Placed, Tree, check_avro, check_holds, converted, format_of
+from braid.bind.lenses.facets import Facet, Placed, Tree, check_holds, check_names, converted, format_of
 from braid.bind.lenses.joins import default_name, merged, tidy
 from braid.bind.lenses.scope import FACETS, Relation, Scope, is_nullable
 from braid.errors import Span, SqlError
@@ -106,11 +106,10 @@ def _stored(
     format, span = (stored.format, stored.span) if stored is not None else (facet.format, items[0].span)
     facet = converted(facet, format)
     check_holds(format, facet, name, span)
-    if format == "AVRO":
-        fields = facet.fields
-        if facet.whole is not None and isinstance(facet.whole.type, Struct):
-            fields = tuple((f.name, typing.field(facet.whole, f.name)) for f in facet.whole.type.fields)
-        check_avro(fields, name, span)
+    fields = facet.fields
+    if facet.whole is not None and isinstance(facet.whole.type, Struct):
+        fields = tuple((f.name, typing.field(facet.whole, f.name)) for f in facet.whole.type.fields)
+    check_names(format, fields, name, span)
     missing = given.missing()
     nullable = {n for n, e in facet.fields if is_nullable(e, missing)}
     if facet.whole is not None and is_nullable(facet.whole, missing):

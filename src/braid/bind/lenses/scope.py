@@ -20,11 +20,12 @@ from braid.expr.functions import by_name
 from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns
 from braid.guess import guesses, meant
 from braid.plan.logical import Kind, Node
+from braid.records.formats.named import named_in
 from braid.sql import ast
 from braid.types import Array, Decimal, Scalar, Struct
 
 FACETS = ("_key", "_value")
-STRUCTURED = ("JSON", "AVRO")
+STRUCTURED = named_in("lenses")  # formats of structures
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,13 @@ from typing import Any
 from braid.bind.bound import Declared, DeclaredColumn, Inserted, InsertedRow, Nothing, SourceDeclared
 from braid.bind.catalog import Catalog
 from braid.bind.insert import inserted_value
-from braid.bind.lenses.facets import PRIMITIVES, Facet, check_avro, check_holds, encoding_of, type_name
+from braid.bind.lenses.facets import PRIMITIVES, Facet, check_holds, check_names, encoding_of, type_name
 from braid.bind.lenses.scope import FACETS
 from braid.bind.sources import KIND, check_topic_name
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr
+from braid.records.formats.named import named_in
 from braid.sql import ast
 from braid.types import Column, Struct, Type
 
@@ -94,17 +95,15 @@ def _facet(facet: str, fields: Sequence[ast.FieldDef], format: ast.StoreAs, at: 
     if primitive is not None:
         if fields:
             message = f"format {format.format} holds one value; the {what} has fields"
-            raise SqlError(
-                message, fields[0].span, f"declare {facet} {format.format}, or write the format JSON or AVRO"
-            )
+            hint = f"declare {facet} {format.format}, or write the format {' or '.join(named_in('lenses'))}"
+            raise SqlError(message, fields[0].span, hint)
         return primitive
     if not fields:
         example = f"{facet}.id INT or {facet} INT" if facet == "_key" else "id INT"
         raise SqlError(f"the {what} has no fields", at, f"declare them: {example}")
     made = _struct([((f.path[1:] if f.path[0] in FACETS else f.path), f) for f in fields])
-    if format.format == "AVRO":
-        from_fields = tuple((f.name, _as_expr(f.type)) for f in made.fields)
-        check_avro(from_fields, f"the {what}", format.span)
+    from_fields = tuple((f.name, _as_expr(f.type)) for f in made.fields)
+    check_names(format.format, from_fields, f"the {what}", format.span)
     return made
 
 

@@ -15,13 +15,15 @@ from braid.bind.risingwave.scope import Context
 from braid.bind.schemas import check_names
 from braid.errors import BraidError, SqlError
 from braid.records import framed
-from braid.records.facet import Encoding, Format, RecordSchema
-from braid.records.registry import Schema, SchemaKind, subject_of
+from braid.records.encoding import Encoding
+from braid.records.facet import RecordSchema
+from braid.records.formats.named import FORMATS
+from braid.records.registry import Schema, subject_of
+from braid.records.schemas.interface import Kind, Others
 from braid.sql import ast
 from braid.sql.dialects.risingwave_values import type_named
 from braid.types import Scalar, Struct
 
-FORMATS: dict[str, tuple[Format, SchemaKind]] = {"AVRO": ("AVRO", "AVRO"), "PROTOBUF": ("PROTOBUF", "PROTOBUF")}
 REGISTRY = "schema.registry has no effect here: schemas are in the registry of the store, or of --registry"
 MOST = 1 << 20  # bytes of a file with a schema
 
@@ -30,7 +32,9 @@ def columns_of(encode: ast.Encode, topic: str, context: Context) -> list[ast.Col
     """The columns that the schema of a topic's values has."""
     schema, others = _schema(encode, topic, context)
     try:
-        found, is_record = framed.type_of(schema, others, False, encode.text("message") or "", Scalar.REAL)
+        found, is_record = framed.kind_of(schema).type_of(
+            schema, others, False, encode.text("message") or "", Scalar.REAL
+        )
     except BraidError as e:
         raise SqlError(e.message, encode.span, e.hint) from None
     if not is_record or not isinstance(found, Struct):
@@ -45,10 +49,10 @@ def columns_of(encode: ast.Encode, topic: str, context: Context) -> list[ast.Col
     return made
 
 
-def _schema(encode: ast.Encode, topic: str, context: Context) -> tuple[Schema, framed.Others]:
-    _, kind = FORMATS[encode.word]
+def _schema(encode: ast.Encode, topic: str, context: Context) -> tuple[Schema, Others]:
+    kind = _kind(encode)
     if encode.text("schema.location") is not None:
-        return Schema(kind, _of_file(encode)), ()
+        return Schema(kind.name, _of_file(encode)), ()
     registry, subject = context.catalog.registry, subject_of(topic, "value")
     if registry is None:
         raise SqlError(f"{encode.word} needs a schema registry", encode.span, framed.NAME_IT)
@@ -56,16 +60,26 @@ def _schema(encode: ast.Encode, topic: str, context: Context) -> tuple[Schema, f
     if latest is None:
         hint = "declare the columns, or register their schema"
         raise SqlError(f"the registry has no schema for subject {subject}", encode.span, hint)
-    if latest[1].kind != kind:
+    if latest[1].kind != kind.name:
         message = f"the schema of {subject} is {latest[1].kind}, not {encode.word}"
         raise SqlError(message, encode.span, "correct the ENCODE")
     return latest[1], framed.others_of(registry, latest[1])
 
 
+def has_schema(encode: ast.Encode) -> bool:
+    return FORMATS[encode.word].schemas is not None
+
+
+def _kind(encode: ast.Encode) -> Kind:
+    kind = FORMATS[encode.word].schemas
+    assert kind is not None
+    return kind
+
+
 def _of_file(encode: ast.Encode) -> str:
     """The text of the schema in a file."""
     where = encode.text("schema.location") or ""
-    if encode.word != "AVRO":
+    if not _kind(encode).lone:
         hint = "register the schema, and write schema.registry"
         raise SqlError(f"schema.location of {encode.word} is not supported yet", encode.span, hint)
     path = where.removeprefix("file://")
@@ -76,7 +90,7 @@ def _of_file(encode: ast.Encode) -> str:
             text = f.read(MOST + 1)
         if len(text) > MOST:
             raise SqlError(f"{path} is no schema: it is too large", encode.span)
-        framed.avro(text)
+        _kind(encode).check(text)
     except OSError as e:
         raise SqlError(f"{path}: {e.strerror}", encode.span, "name a file with the schema") from None
     except UnicodeDecodeError:
@@ -89,24 +103,24 @@ def _of_file(encode: ast.Encode) -> str:
 def of_values(encode: ast.Encode, name: str, before: Encoding) -> Encoding:
     """The encoding of a source's or a table's records."""
     if encode.text("schema.location") is not None:
-        return replace(before, value="AVRO_NOSR", value_schema=RecordSchema(_record_name(name), text=_of_file(encode)))
-    written = encode.text("message") if encode.word == "PROTOBUF" else None
-    format, _ = FORMATS[encode.word]
-    full = written or ("" if format == "PROTOBUF" else _record_name(name))
-    return replace(before, value=format, value_schema=RecordSchema(full))
+        alone = next(f.name for f in FORMATS.values() if f.schemas == _kind(encode) and not f.registered)
+        return replace(before, value=alone, value_schema=RecordSchema(_record_name(name), text=_of_file(encode)))
+    messages = _kind(encode).messages
+    full = (encode.text("message") or "") if messages else _record_name(name)
+    return replace(before, value=encode.word, value_schema=RecordSchema(full))
 
 
 def of_sink(encode: ast.Encode, name: str, columns: list[DeclaredColumn]) -> Encoding:
     """The encoding of a sink's records."""
-    if encode.word not in FORMATS or encode.text("schema.location") is not None:
-        if encode.word == "JSON":
-            return Encoding()
+    if not has_schema(encode):
+        return Encoding()
+    if encode.text("schema.location") is not None:
         raise SqlError("a sink takes its schema from the registry", encode.span, "leave schema.location out")
-    format, _ = FORMATS[encode.word]
-    names = ["", ""] if format == "PROTOBUF" else [f"{_record_name(name)}Key", _record_name(name)]
-    made = Encoding(format, format, key_schema=RecordSchema(names[0]), value_schema=RecordSchema(names[1]))
+    messages = _kind(encode).messages
+    names = ["", ""] if messages else [f"{_record_name(name)}Key", _record_name(name)]
+    made = Encoding(encode.word, encode.word, key_schema=RecordSchema(names[0]), value_schema=RecordSchema(names[1]))
     keys = [c for c in columns if c.place == "key"]
-    if any(c.hidden for c in keys) and (len(keys) > 1 or format == "PROTOBUF"):
+    if any(c.hidden for c in keys) and (len(keys) > 1 or messages):
         raise SqlError(f"a key in {encode.word} has names: select its columns", encode.span, "or write ENCODE JSON")
     check_names(made, columns, encode.span)
     return made

@@ -40,7 +40,7 @@ from braid.plan.epochs import Coalesce
 from braid.plan.follows import Follows
 from braid.plan.logical import Kind, Node, Output, Query, Sink
 from braid.plan.watermarks import inherited
-from braid.records.facet import Encoding
+from braid.records.encoding import Encoding
 from braid.sql import ast
 from braid.sql.dialects.risingwave_values import SqlType
 from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Scalar
@@ -66,7 +66,7 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
     columns = list(s.columns)
     if s.rows is not None:
         return _table_of_rows(s, s.rows, context)
-    encode = s.encode if s.encode is not None and s.encode.word in encodings.FORMATS else None
+    encode = s.encode if s.encode is not None and encodings.has_schema(s.encode) else None
     if encode is not None and not columns:
         columns = encodings.columns_of(encode, encodings.topic_of(s.properties) or s.name, context)
     twice = repeated(columns, lambda d: d.name)

@@ -21,7 +21,7 @@ from braid.bind.sqlstream.scope import rules
 from braid.errors import Span, SqlError
 from braid.guess import guess
 from braid.plan.logical import PSEUDO, Timestamp
-from braid.records.facet import Encoding
+from braid.records.encoding import Encoding
 from braid.sql import ast
 from braid.types import Scalar
 

@@ -9,6 +9,7 @@ before `)`) is told as a notice; what does not belong in a query is refused with
 from __future__ import annotations
 
 from braid.errors import Span, SqlError
+from braid.records.formats.named import named_in
 from braid.sql import ast
 from braid.sql.cursor import Cursor
 from braid.sql.declare import Declaring, declaration, paths, quoted, typed
@@ -20,7 +21,7 @@ from braid.sql.tokens import TokenKind
 from braid.sql.types import sql_type
 from braid.types import Array, Column, Scalar, Type
 
-FORMATS = ("INT", "LONG", "STRING", "BYTES", "JSON", "AVRO")
+FORMATS = ("INT", "LONG", "STRING", "BYTES", *named_in("lenses"))
 OTHER_FORMATS = ("XML", "CSV", "PROTOBUF", "CUSTOM")  # Lenses reads them; Braid does not
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Literal as OneOf
 
 from braid.errors import Span
+from braid.records.formats.named import named_in
 from braid.sql import ast
 from braid.sql.constants import literal
 from braid.sql.cursor import Cursor
@@ -138,14 +139,14 @@ def _watermark(c: Cursor) -> ast.Watermark:
 
 
 def _format(c: Cursor) -> ast.Encode:
-    """FORMAT PLAIN | UPSERT ENCODE JSON | AVRO | PROTOBUF [(…)]."""
+    """FORMAT PLAIN | UPSERT ENCODE format [(…)]."""
     c.expect("FORMAT")
     if c.word() not in ("PLAIN", "UPSERT"):
         raise c.error(f"FORMAT {c.now.text} is not supported yet", c.now, "write FORMAT PLAIN ENCODE JSON")
     c.advance()
     c.expect("ENCODE")
-    if c.word() not in ("JSON", "AVRO", "PROTOBUF"):
-        hint = "write ENCODE JSON, AVRO or PROTOBUF"
+    if c.word() not in (formats := named_in("risingwave")):
+        hint = f"write ENCODE {', '.join(formats[:-1])} or {formats[-1]}"
         raise c.error(f"ENCODE {c.now.text} is not supported yet", c.now, hint)
     start, word = c.index, c.word()
     c.advance()

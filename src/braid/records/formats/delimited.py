@@ -1,0 +1,130 @@
+"""DELIMITED: one line of separated values, as ksqlDB has it.
+
+In: lines; columns. Out: see `Format`.
+Rule: values are quoted where needed; there are as many fields as columns, an empty field is null, numbers are read
+strictly; STRUCT, ARRAY and MAP have no form here.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import TypeVar
+
+import polars as pl
+
+from braid.errors import SqlError
+from braid.records.codec import Decoded
+from braid.records.formats.interface import Facet, Named
+from braid.records.formats.lines import Lines
+from braid.records.values import a, form
+from braid.types import Column, Scalar, Type, polars_type
+
+
+class Delimited(Lines):
+    delimited = True
+
+    def read(self, lines: pl.Series, columns: Sequence[Column], facet: Facet) -> Decoded:
+        return decode_delimited(lines, columns, facet.delimiter)
+
+    def written(self, frame: pl.DataFrame, columns: Named, facet: Facet) -> pl.Series:
+        return encode_delimited(frame, columns, facet.delimiter)
+
+    def shape(self, wrapped: bool, delimiter: str) -> str:
+        return f"values delimited by {delimiter!r}"
+
+
+S = Scalar
+F = TypeVar("F")
+# What ksqlDB quotes (by Commons CSV 1.4, "minimal"): the first field of a line unless it begins with a letter or digit
+# of ASCII, an empty one too; others where a reader might trim them, or take them for a comment.
+_FIRST, _BLANK_EDGE = r"\A(?:[^0-9A-Za-z]|\z)|[\x00- ]\z", r"\A[\x00-#]|[\x00- ]\z"
+_APART = ",;|\t "  # delimiters that no number or time has in it
+_NAMED = {"SPACE": " ", "TAB": "\t"}
+
+
+def delimiter_of(text: str) -> str:
+    """The delimiter that a `value_delimiter` property names: one character, SPACE or TAB."""
+    found = _NAMED.get(text.upper(), text)
+    if len(found) != 1 or found in '"\n\r':
+        raise SqlError(f"{text!r} is not a delimiter", hint="write one character, 'SPACE' or 'TAB'")
+    return found
+
+
+def decode_delimited(texts: pl.Series, columns: Sequence[Column], delimiter: str = ",") -> Decoded:
+    """Columns, `is_null_value`, and `error` (null where the line is well formed)."""
+    by = delimiter_of(delimiter)
+    parts = texts.str.split(by)
+    quoted = texts.str.contains('"', literal=True).fill_null(False)
+    if quoted.any():  # slow path: the csv module, for lines with quotes
+        rows = pl.Series([_fields(t, by) for t in texts.filter(quoted).to_list()], dtype=pl.List(pl.String))
+        order = pl.concat([(~quoted).arg_true(), quoted.arg_true()]).arg_sort()
+        parts = pl.concat([parts.filter(~quoted), rows]).gather(order)
+    frame = pl.DataFrame({"_p": parts})
+    count = pl.col("_p").list.len()
+    wrong = (
+        pl.when(pl.col("_p").is_null() & texts.is_not_null())
+        .then(pl.lit("the quotes of the line do not match"))
+        .when(count != len(columns))
+        .then(pl.concat_str([pl.lit(f"{len(columns)} fields expected, "), count.cast(pl.String), pl.lit(" found")]))
+    )
+    values: list[pl.Expr] = []
+    for i, c in enumerate(columns):
+        raw = pl.col("_p").list.get(i, null_on_oob=True)
+        raw = pl.when(raw != "").then(raw)
+        value = _known(form(c.type).from_text, c.type)(raw, c.type, False)
+        why = pl.concat_str([pl.lit(f"field {c.name}: '"), raw, pl.lit(f"' is not {a(c.type)}")])
+        wrong = wrong.when(raw.is_not_null() & value.is_null()).then(why)
+        values.append(value.cast(polars_type(c.type)).alias(c.name))
+    out = frame.select(*values, wrong.cast(pl.String).alias("_error"))
+    errors = out.get_column("_error").rename("error")
+    out = out.drop("_error")
+    bad = errors.is_not_null()
+    if bad.any():
+        out = out.select(pl.when(~bad).then(pl.col(c.name)).alias(c.name) for c in columns)
+    return out, texts.is_null().rename("is_null_value"), errors
+
+
+def _fields(line: str, by: str) -> list[str] | None:
+    try:
+        found = list(csv.reader(io.StringIO(line), delimiter=by, strict=True))
+    except csv.Error:
+        return None
+    return found[0] if len(found) == 1 else None
+
+
+def encode_delimited(frame: pl.DataFrame, columns: Sequence[tuple[str, Column]], delimiter: str = ",") -> pl.Series:
+    """One line per row; a null is an empty field, quoted where it is the first."""
+    by = delimiter_of(delimiter)
+    texts = [_write(frame.get_column(name), c.type, by, i == 0).alias(str(i)) for i, (name, c) in enumerate(columns)]
+    if not texts:
+        return pl.Series("value", [""] * frame.height, dtype=pl.String)
+    joined = pl.concat_str([pl.col(t.name).fill_null("") for t in texts], separator=by)
+    return pl.DataFrame(texts).select(joined.alias("value")).to_series()
+
+
+def _write(s: pl.Series, t: Type, by: str, first: bool) -> pl.Series:
+    texts = _known(form(t).to_text, t)(s, t)
+    if first:
+        texts = texts.fill_null("")
+    odd = _odd(texts, t, by, first)
+    if odd is None or not odd.any():
+        return texts
+    quoted = pl.concat_str([pl.lit('"'), pl.col("s").str.replace_all('"', '""', literal=True), pl.lit('"')])
+    both = pl.DataFrame({"s": texts, "odd": odd})
+    return both.select(pl.when(pl.col("odd")).then(quoted).otherwise(pl.col("s"))).to_series()
+
+
+def _odd(texts: pl.Series, t: Type, by: str, first: bool) -> pl.Series | None:
+    """Which fields are quoted; None where none can be."""
+    if t is S.VARCHAR or by not in _APART:
+        edge = texts.str.contains(_FIRST if first else _BLANK_EDGE)
+        return (edge | texts.str.contains_any([by, '"', "\n", "\r"])).fill_null(False)
+    return texts.str.contains(_FIRST) if first else None
+
+
+def _known(cell: F | None, t: Type) -> F:
+    if cell is None:
+        raise SqlError(f"DELIMITED has no form for {t}", hint="use format='JSON'")
+    return cell
