@@ -29,7 +29,8 @@ from braid.records.facet import RecordSchema
 from braid.records.registry import Incompatible, Schema, UnknownSchema
 from braid.records.schemas.named import AVRO
 from braid.stage.decode import decode
-from braid.stage.emit import on_wire, written
+from braid.stage.drops import DROPS, too_large
+from braid.stage.emit import key_texts, on_wire, written
 from braid.stage.ingest import Chunk
 from braid.stage.local import LocalQuery
 from braid.testing import Driver
@@ -435,6 +436,9 @@ def test_a_query_from_bytes_to_bytes() -> None:
     assert made["value"].to_list()[:2] == [head(out[0]) + b"\x04x2", head(out[0]) + b"\x04x3"]
     assert set(made["key"].to_list()) == {head(k) + b"\x02"}
     assert written(query.sink, frame, 1)["value"].to_list()[:2] == ['"x2"', '"x3"']
+    lost = too_large(frame, key_texts(query.sink, frame), pl.repeat(9, frame.height, eager=True), "o takes 8")
+    assert lost.schema == pl.Schema(DROPS)  # bytes of keys did not fit beside other drops
+    assert lost["key"].to_list()[0] == "1"
 
 
 def test_tombstones_and_bare_nulls_have_no_bytes() -> None:

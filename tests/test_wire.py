@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import struct
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -9,6 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from braid.bind.program import Program
+from braid.lower.lower import lower
+from braid.plan.logical import Source
+from braid.records.codec import decode_values
 from braid.records.encoding import Encoding
 from braid.records.facet import KeyWindow
 from braid.records.formats.interface import Facet
@@ -26,7 +33,13 @@ from braid.records.wire import (
     with_windows,
     without_windows,
 )
+from braid.stage.decode import decode, wires_of
+from braid.stage.emit import on_wire
+from braid.stage.ingest import Chunk
+from braid.stage.local import LocalQuery
+from braid.topics.broker import Broker as Address
 from braid.topics.envelope import WINDOW
+from braid.topics.kafka import KafkaTopics, Records
 from braid.types import Column, Scalar
 
 S = Scalar
@@ -119,6 +132,99 @@ def test_values_of_kafka_format_come_back(t: Scalar, given_: list[Any]) -> None:
     back, error = shown(to_bytes(made, how), how, None)
     assert error.null_count() == len(values)
     assert back.to_list() == made.to_list()
+
+
+FORMS = {S.INT: ">i", S.BIGINT: ">q", S.DOUBLE: ">d"}
+NAN = struct.unpack(">d", b"\xff\xf8\x00\x00\x00\x00\x00\x01")[0]  # not the NaN that Python has
+BLOBS = st.one_of(
+    st.none(),
+    st.binary(max_size=9),
+    st.integers(-(2**31), 2**31 - 1).map(lambda n: struct.pack(">i", n)),
+    st.integers(-(2**63), 2**63 - 1).map(lambda n: struct.pack(">q", n)),
+    (st.floats() | st.sampled_from([-0.0, NAN, 5e-324, math.inf])).map(lambda x: struct.pack(">d", x)),
+    st.text(max_size=3).map(str.encode),
+)
+
+
+def plainly(data: bytes | None, t: Scalar) -> Any:
+    """What Python makes of bytes; `...` where they are no value."""
+    if data is None or t is S.BYTES:
+        return data
+    try:
+        return data.decode() if t is S.VARCHAR else struct.unpack(FORMS[t], data)[0]
+    except (UnicodeDecodeError, struct.error):
+        return ...
+
+
+@given(st.sampled_from(KAFKA), st.lists(BLOBS, max_size=6))
+def test_values_of_kafka_format_are_read_as_they_were_through_json(t: Scalar, blobs: list[bytes | None]) -> None:
+    how, data = one("KAFKA", t), binary(*blobs)
+    assert how.facet is not None
+    taken, error = of_bytes(data, how)
+    frame, null, why = how.facet.decode(taken, how.columns)
+    expected = [plainly(x, t) for x in blobs]
+    found = [... if e is not None else v for v, e in zip(frame["x"], error, strict=True)]
+    assert repr(found) == repr(expected)  # NaN, and a 0 with its sign
+    assert null.to_list() == data.is_null().to_list()
+    assert why.to_list() == error.to_list()
+    texts, told = shown(data, how, None)
+    assert told.to_list() == error.to_list()
+    through, _, _ = decode_values(texts.set(told.is_not_null(), None), how.columns, unwrapped=True)
+    assert repr(through["x"].to_list()) == repr(frame["x"].to_list())
+    made = how.facet.format.encode_bytes(frame, [("x", how.columns[0])], how.facet, None, "")
+    json = how.facet.format.encode(frame, [("x", how.columns[0])], how.facet)
+    assert made.to_list() == to_bytes(json, how).to_list()
+    assert made.null_count() == len(blobs) - sum(x is not None and x is not ... for x in expected)
+
+
+def came(folder: Any, source: Source, records: Sequence[tuple[bytes | None, bytes | None]]) -> pl.DataFrame:
+    """Records as a query takes them from a broker."""
+    topics, n = KafkaTopics(folder, Address("nowhere:1")), len(records)
+    keys, values = zip(*records, strict=True)
+    found = Records([*range(n)], [*range(n)], [*keys], [*values], [None] * n)
+    topics._records = lambda *_: found  # type: ignore[method-assign]
+    return topics.raw("s", 0, 0, n, wires_of(source))
+
+
+def test_records_of_kafka_format_from_bytes_to_bytes(tmp_path: Any) -> None:
+    """What is malformed, or null, is dropped with its key and value as people read them."""
+    text = """CREATE STREAM s (k INT KEY, v DOUBLE) WITH (kafka_topic='s', format='KAFKA', partitions=1);
+        CREATE STREAM o AS SELECT k, v FROM s PARTITION BY k;"""
+    query = next(e.query for e in Program("ksqldb").statements(text) if e.query is not None)
+    plan = lower(query)
+    seven, half = struct.pack(">i", 7), struct.pack(">d", 0.5)
+    nan, minus = struct.pack(">d", NAN), struct.pack(">d", -0.0)
+    records = [(seven, half), (b"\0\0\7", half), (seven, b"\0"), (None, half), (seven, None), (seven, nan),
+               (seven, minus), (b"", b"")]  # fmt: skip
+    source = plan.leaves[0].source
+    raw = came(tmp_path, source, records)
+    assert raw.schema["_key"] == raw.schema["_value"] == pl.Binary
+    frame, dropped = LocalQuery(plan, 1, 1).results([Chunk(0, 0, 0, decode(source, raw, 0))])
+    told = dropped.sort("offset").select("reason", "offset", "key", "value", "message").rows()
+    size = "it does not have the {} bytes of {}".format
+    assert told == [
+        ("malformed", 1, '"AAAH"', "0.5", f"the key: {size(4, 'INTEGER')}"),
+        ("malformed", 2, "7", '"AA=="', f"the value: {size(8, 'DOUBLE')}"),
+        ("malformed", 7, '""', '""', f"the key: {size(4, 'INTEGER')}"),
+    ]
+    made = on_wire(query.sink, frame, None)
+    usual = struct.pack(">d", math.nan)
+    assert made.select("key", "value", "time").rows() == [
+        (seven, half, 0), (None, half, 3), (seven, None, 4), (seven, usual, 5), (seven, minus, 6),
+    ]  # fmt: skip
+
+
+def test_a_key_that_is_a_text_of_kafka_format_is_a_column_s(tmp_path: Any) -> None:
+    text = """CREATE STREAM s (v STRING, w INT) WITH (kafka_topic='s', value_format='JSON', key='v', partitions=1);
+        CREATE STREAM o AS SELECT v, w FROM s;"""
+    query = next(e.query for e in Program("ksqldb").statements(text) if e.query is not None)
+    source = lower(query).leaves[0].source
+    value = b'{"V":"a","W":1}'
+    raw = came(tmp_path, source, [(b"a", value), (b"b", value), (b"\xff", value), (None, value), (b"c", None)])
+    decoded = decode(source, raw, 0)
+    differs = "message key is not column V"
+    assert decoded.error.to_list() == [None, differs, "the key: it is not UTF-8", differs, None]
+    assert decoded.rows["S.V"].to_list() == ["a", "a", "a", "a", "c"]
 
 
 def test_partitions_are_those_of_the_java_producer() -> None:

@@ -23,7 +23,7 @@ from braid.operators.ranges import repeated
 from braid.plan.logical import Source, SourceColumn
 from braid.records import codec
 from braid.records.registry import Registry
-from braid.records.wire import prefixed
+from braid.records.wire import Wires, prefixed, wires
 from braid.types import TIMESTAMPS, Column, Scalar, are_times, polars_type
 
 
@@ -34,6 +34,12 @@ class Decoded:
 
     rows: pl.DataFrame
     error: pl.Series
+
+
+def wires_of(source: Source) -> Wires:
+    """How a source's records are written on a broker."""
+    keys, values = (_columns([c for c in source.columns if c.place == p]) for p in ("key", "value"))
+    return wires(source.encoding, keys, values, source.message_key)
 
 
 def decode(source: Source, raw: pl.DataFrame, partition: int, registry: Registry | None = None) -> Decoded:

@@ -22,7 +22,8 @@ from braid.operators.pairing import BOTH
 from braid.plan.groups import TimeWindows
 from braid.plan.logical import Source, StreamStreamJoin
 from braid.records import codec
-from braid.records.formats.interface import Facet
+from braid.records.wire import Wire
+from braid.stage.decode import wires_of
 from braid.types import Column
 
 Find = Callable[[int], tuple[str | None, int | None, int | None]]
@@ -55,9 +56,8 @@ def at_source(
 ) -> pl.DataFrame:
     """Records that are not read on."""
     facts: dict[str, pl.Expr | pl.Series] = {} if message is None else {"message": message}
-    count = [sum(c.place == place for c in leaf.source.columns) for place in ("key", "value")]
-    facets = leaf.source.encoding.of_keys(count[0]), leaf.source.encoding.of_values(count[1])
-    key, value = (_readable(leaf.source, rows, f) for f in facets)
+    how = wires_of(leaf.source)
+    key, value = _readable(leaf.source, rows, "key", how.key), _readable(leaf.source, rows, "value", how.value)
     return _told(
         rows,
         reason=pl.lit(reason),
@@ -72,16 +72,19 @@ def at_source(
     )
 
 
-def _readable(source: Source, rows: pl.DataFrame, facet: Facet) -> pl.Series:
-    """What is shown of a key or a value: bytes as the columns that they gave, in base64 where they gave none."""
-    raw = rows[f"_{facet.name}"]
-    if raw.dtype != pl.Binary:
+def _readable(source: Source, rows: pl.DataFrame, name: str, how: Wire) -> pl.Series:
+    """What is shown of a key or a value: bytes with a schema as the columns that they gave, in base64 where they gave
+    none."""
+    raw, facet = rows[f"_{name}"], how.facet
+    if raw.dtype != pl.Binary or facet is None:
         return raw
-    columns = [(c.name, Column(c.field, c.column.type)) for c in source.columns if c.place == facet.name]
+    if facet.format.schemas is None:
+        return facet.format.shown(raw, how.columns, facet, None)[0]
+    columns = [(c.name, Column(c.field, c.column.type)) for c in source.columns if c.place == name]
     texts = codec.encode_values(rows, columns, unwrapped=facet.bare)
     gave = pl.any_horizontal(pl.col(name).is_not_null() for name, _ in columns)
     made = pl.when(gave).then(texts).when(raw.is_not_null()).then(raw.bin.encode("base64"))
-    return rows.select(made.alias(facet.name))[facet.name]
+    return rows.select(made.alias(name))[name]
 
 
 def drops_of(

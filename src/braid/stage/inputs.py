@@ -25,12 +25,10 @@ import polars as pl
 from braid.errors import BraidError, anew
 from braid.operators.changes import NEVER, TIME
 from braid.plan.logical import Source
-from braid.records.wire import wires
-from braid.stage.decode import Decoded, decode, timed
+from braid.stage.decode import Decoded, decode, timed, wires_of
 from braid.timing import spent
 from braid.topics.interface import Topics
 from braid.topics.segments import CHUNK
-from braid.types import Column
 
 
 class Readable(Protocol):
@@ -181,10 +179,7 @@ class TopicInput:
 
     def __init__(self, store: Topics, source: Source) -> None:
         self.store, self.source = store, source
-        keys, values = (
-            [Column(c.field, c.column.type) for c in source.columns if c.place == p] for p in ("key", "value")
-        )
-        self._how = wires(source.encoding, keys, values, source.message_key)
+        self._how = wires_of(source)
         self._ahead: dict[int, Ahead] = {}
         self._held: dict[int, tuple[int, Times]] = {}  # what was read ahead of a partition, from an offset on
         self._times: OrderedDict[tuple[int, int, int], Times] = OrderedDict()

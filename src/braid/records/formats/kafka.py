@@ -2,11 +2,12 @@
 
 In: bytes of one column; its values. Out: see `Format`.
 Rule: a number is so many bytes, the highest first; a text is itself, and so are bytes. NaN is one NaN, whatever its
-bits.
+bits. No value passes through JSON, but for people.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,8 +15,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from braid.records.formats.interface import Facet, Format
-from braid.records.octets import checked, no_errors, quoted, value_of
+from braid.records.codec import Decoded, utf8
+from braid.records.formats.interface import Facet, Format, Named, Texts
+from braid.records.octets import checked, no_errors, value_of
 from braid.records.registry import Registry
 from braid.records.values import json_text
 from braid.types import Column, Scalar, Type
@@ -30,35 +32,70 @@ NUMBERS: dict[Type, tuple[str, int, type[pl.DataType]]] = {
 
 class Kafka(Format):
     grouped = False
+    binary = True
 
     def holds(self, t: Type) -> bool:
         return t in NUMBERS or t in (S.VARCHAR, S.BYTES)
 
     def taken(self, data: pl.Series, columns: Sequence[Column]) -> tuple[pl.Series, pl.Series]:
         (column,) = columns
-        return _texts(data, column.type)
+        return data, _errors(data, column.type)
+
+    def decode_bytes(
+        self, data: pl.Series, columns: Sequence[Column], facet: Facet, registry: Registry | None
+    ) -> Decoded:
+        (column,) = columns
+        values, error = _values(data, column.type)
+        return values.alias(column.name).to_frame(), data.is_null().alias("is_null_value"), error
+
+    def encode_bytes(
+        self, frame: pl.DataFrame, columns: Named, facet: Facet, registry: Registry | None, topic: str
+    ) -> pl.Series:
+        ((name, column),) = columns
+        return _bytes(frame.get_column(name), column.type)
+
+    def shown(self, data: pl.Series, columns: Sequence[Column], facet: Facet, registry: Registry | None) -> Texts:
+        (column,) = columns
+        values, error = _values(data, column.type)
+        return checked(data, error, json_text(values, column.type))
 
     def to_bytes(
         self, texts: pl.Series, columns: Sequence[Column], facet: Facet, registry: Registry | None, topic: str
     ) -> pl.Series:
         (column,) = columns
-        values = value_of(texts, column.type)
-        return big_endian(values, column.type) if column.type in NUMBERS else values.cast(pl.Binary)
+        return _bytes(value_of(texts, column.type), column.type)
 
 
-def _texts(data: pl.Series, t: Type) -> tuple[pl.Series, pl.Series]:
-    if t is S.BYTES:
-        return json_text(data, S.BYTES), no_errors(len(data))
+def _values(data: pl.Series, t: Type) -> tuple[pl.Series, pl.Series]:
+    """The values of bytes, null where they are none; and why, there."""
+    error = _errors(data, t)
+    if error.null_count() < len(error):
+        data = data.set(error.is_not_null(), None)
     if t not in NUMBERS:
-        return quoted(data)
-    _, size, dtype = NUMBERS[t]
-    fits = (data.bin.size() == size).fill_null(False)
-    values = data.set(~fits, None).bin.reinterpret(dtype=dtype, endianness="big")
-    return checked(data, f"it does not have the {size} bytes of {t}", json_text(values, t))
+        return data if t is S.BYTES else utf8(data), error
+    values = data.bin.reinterpret(dtype=NUMBERS[t][2], endianness="big")
+    return values.fill_nan(math.nan) if t is S.DOUBLE else values, error
+
+
+def _errors(data: pl.Series, t: Type) -> pl.Series:
+    """Why bytes are no value."""
+    if t is S.BYTES:
+        return no_errors(len(data))
+    if t in NUMBERS:
+        size = NUMBERS[t][1]
+        bad, why = data.bin.size() != size, f"it does not have the {size} bytes of {t}"
+    else:
+        bad, why = utf8(data).is_null() & data.is_not_null(), "it is not UTF-8"
+    return pl.select(pl.when(bad).then(pl.lit(why)).alias("error"))["error"] if bad.any() else no_errors(len(data))
+
+
+def _bytes(values: pl.Series, t: Type) -> pl.Series:
+    return big_endian(values, t) if t in NUMBERS else values.cast(pl.Binary)
 
 
 def big_endian(values: pl.Series, t: Type) -> pl.Series:
     form, size, _ = NUMBERS[t]
+    values = values.fill_nan(math.nan) if t is S.DOUBLE else values
     present = values.drop_nulls().to_numpy().astype(form)
     made = _pieces(np.frombuffer(present.tobytes(), np.uint8), size)
     if not values.null_count():
