@@ -47,6 +47,29 @@ def test_functions_are_short_and_take_few_things() -> None:
     assert [x for x in functions() if (x[1] > 65 or x[2] > 9) and x[0] != DOOR] == []
 
 
+def naming(format: str) -> list[str]:
+    """The files with a string, but for docstrings, that names a format."""
+    name = re.compile(rf"\b{format}\b")
+    texts = {p: p.read_text(encoding="utf-8") for p in SOURCE.rglob("*.py")}
+    found = (p for p, text in texts.items() if name.search(text) and any(map(name.search, strings(text))))
+    return sorted(str(p.relative_to(SOURCE)) for p in found)
+
+
+def strings(text: str) -> Iterator[str]:
+    tree = ast.parse(text)
+    places = (n for n in ast.walk(tree) if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef))
+    prose = {id(n.body[0].value) for n in places if n.body and isinstance(n.body[0], ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
+            yield node.value
+
+
+def test_who_reads_and_writes_asks_the_list_of_formats() -> None:
+    """A registry that says no kind means AVRO; a message says what DELIMITED cannot hold."""
+    assert naming("AVRO") == ["records/formats/named.py", "records/schemas/avro.py", "topics/registries.py"]
+    assert naming("DELIMITED") == ["records/formats/delimited.py", "records/formats/named.py"]
+
+
 def test_only_the_broker_s_own_files_ask_whether_it_is_one() -> None:
     """Who writes or reads topics, or fills a sink, cannot tell which it is."""
     asked = re.compile(r"isinstance\([^)]*KafkaTopics\)|output\.kind|isinstance\([^)]*Sink\)")

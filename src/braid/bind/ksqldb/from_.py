@@ -389,7 +389,7 @@ def _referring(on: On, s: Step) -> From:
         refers = Col(f".REF{step}", refers.type)
         left = Project(left, (*((c, c) for c in left.schema), (refers, on.left)))
     how: Literal["inner", "left"] = "left" if s.how == "left" else "inner"
-    binary = s.left.scope.entries[0].declared.encoding.key == "KAFKA"
+    binary = s.left.scope.entries[0].declared.encoding.of_key.binary
     node: Node = ForeignKeyJoin(left, s.right.node, how, refers, on.right, Col(f".KEY{step}", on.right.type), binary)
     for other in on.others:
         node = Filter(node, bind_predicate(other, _rules(s.scope)))

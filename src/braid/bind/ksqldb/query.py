@@ -252,7 +252,7 @@ def _result(a: Asked) -> Result:
         _check_groups(scope.entries, a.env, clause(q, "GROUP BY"))
         window = None
         if q.window is not None:
-            binary = scope.entries[0].declared.encoding.key == "KAFKA"
+            binary = scope.entries[0].declared.encoding.of_key.binary
             window = bind_window(q.window, source.kind == "table", q.emit == "FINAL", binary)
             notices += window.notices
         grouping = bind_grouping(q.group_by, scope, source.steps, source.kind == "table", a.env.settings, window)

@@ -56,7 +56,8 @@ class Facet:
 class Format:
     """`dialects`: those in which it has this name. The facts of a class: `of_values`: values may be written so, and not
     only keys; `grouped`: values may be joined and grouped in ksqlDB; `delimited`: a declaration chooses the character
-    between fields; `rewritten`: a text may be another one when it has been written and read.
+    between fields; `binary`: numbers sort as their bytes do; `rewritten`: a text may be another one when it has been
+    written and read.
 
     As it stands here a format is JSON, as text and as bytes."""
 
@@ -66,6 +67,7 @@ class Format:
     of_values: ClassVar[bool] = True
     grouped: ClassVar[bool] = True
     delimited: ClassVar[bool] = False
+    binary: ClassVar[bool] = False
     rewritten: ClassVar[bool] = False
 
     @property
