@@ -65,9 +65,9 @@ def strings(text: str) -> Iterator[str]:
 
 
 def test_who_reads_and_writes_asks_the_list_of_formats() -> None:
-    """A registry that says no kind means AVRO; a message says what DELIMITED cannot hold."""
+    """A registry that says no kind means AVRO."""
     assert naming("AVRO") == ["records/formats/named.py", "records/schemas/avro.py", "topics/registries.py"]
-    assert naming("DELIMITED") == ["records/formats/delimited.py", "records/formats/named.py"]
+    assert naming("DELIMITED") == ["records/formats/named.py"]
 
 
 def test_only_the_broker_s_own_files_ask_whether_it_is_one() -> None:

@@ -10,16 +10,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from typing import TypeVar
 
 import polars as pl
 
 from braid.errors import SqlError
 from braid.records.codec import Decoded
 from braid.records.formats.interface import Facet, Named
-from braid.records.formats.lines import Lines
-from braid.records.values import a, form
-from braid.types import Column, Scalar, Type, polars_type
+from braid.records.formats.lines import Lines, field_text, read_fields
+from braid.types import Column, Scalar, Type
 
 
 class Delimited(Lines):
@@ -36,7 +34,6 @@ class Delimited(Lines):
 
 
 S = Scalar
-F = TypeVar("F")
 # What ksqlDB quotes (by Commons CSV 1.4, "minimal"): the first field of a line unless it begins with a letter or digit
 # of ASCII, an empty one too; others where a reader might trim them, or take them for a comment.
 _FIRST, _BLANK_EDGE = r"\A(?:[^0-9A-Za-z]|\z)|[\x00- ]\z", r"\A[\x00-#]|[\x00- ]\z"
@@ -61,29 +58,7 @@ def decode_delimited(texts: pl.Series, columns: Sequence[Column], delimiter: str
         rows = pl.Series([_fields(t, by) for t in texts.filter(quoted).to_list()], dtype=pl.List(pl.String))
         order = pl.concat([(~quoted).arg_true(), quoted.arg_true()]).arg_sort()
         parts = pl.concat([parts.filter(~quoted), rows]).gather(order)
-    frame = pl.DataFrame({"_p": parts})
-    count = pl.col("_p").list.len()
-    wrong = (
-        pl.when(pl.col("_p").is_null() & texts.is_not_null())
-        .then(pl.lit("the quotes of the line do not match"))
-        .when(count != len(columns))
-        .then(pl.concat_str([pl.lit(f"{len(columns)} fields expected, "), count.cast(pl.String), pl.lit(" found")]))
-    )
-    values: list[pl.Expr] = []
-    for i, c in enumerate(columns):
-        raw = pl.col("_p").list.get(i, null_on_oob=True)
-        raw = pl.when(raw != "").then(raw)
-        value = _known(form(c.type).from_text, c.type)(raw, c.type, False)
-        why = pl.concat_str([pl.lit(f"field {c.name}: '"), raw, pl.lit(f"' is not {a(c.type)}")])
-        wrong = wrong.when(raw.is_not_null() & value.is_null()).then(why)
-        values.append(value.cast(polars_type(c.type)).alias(c.name))
-    out = frame.select(*values, wrong.cast(pl.String).alias("_error"))
-    errors = out.get_column("_error").rename("error")
-    out = out.drop("_error")
-    bad = errors.is_not_null()
-    if bad.any():
-        out = out.select(pl.when(~bad).then(pl.col(c.name)).alias(c.name) for c in columns)
-    return out, texts.is_null().rename("is_null_value"), errors
+    return read_fields(texts, parts, columns)
 
 
 def _fields(line: str, by: str) -> list[str] | None:
@@ -105,7 +80,7 @@ def encode_delimited(frame: pl.DataFrame, columns: Sequence[tuple[str, Column]],
 
 
 def _write(s: pl.Series, t: Type, by: str, first: bool) -> pl.Series:
-    texts = _known(form(t).to_text, t)(s, t)
+    texts = field_text(s, t)
     if first:
         texts = texts.fill_null("")
     odd = _odd(texts, t, by, first)
@@ -122,9 +97,3 @@ def _odd(texts: pl.Series, t: Type, by: str, first: bool) -> pl.Series | None:
         edge = texts.str.contains(_FIRST if first else _BLANK_EDGE)
         return (edge | texts.str.contains_any([by, '"', "\n", "\r"])).fill_null(False)
     return texts.str.contains(_FIRST) if first else None
-
-
-def _known(cell: F | None, t: Type) -> F:
-    if cell is None:
-        raise SqlError(f"DELIMITED has no form for {t}", hint="use format='JSON'")
-    return cell

@@ -108,4 +108,4 @@ def _pieces(data: np.ndarray[Any, np.dtype[np.uint8]], size: int) -> pl.Series:
     """Bytes in pieces of one size."""
     count = len(data) // size
     array = pa.FixedSizeBinaryArray.from_buffers(pa.binary(size), count, [None, pa.py_buffer(data.tobytes())])
-    return pl.Series(array.cast(pa.binary()))
+    return pl.Series(array)

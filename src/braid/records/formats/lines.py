@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import TypeVar
 
 import polars as pl
 
+from braid.errors import SqlError
 from braid.records.codec import Decoded, decode_values, encode_values
 from braid.records.facet import Manner
 from braid.records.formats.interface import Facet, Format, Named, Single, nested
 from braid.records.octets import quoted, unquoted
 from braid.records.registry import Registry
-from braid.types import Column, Scalar, Type
+from braid.records.values import a, form
+from braid.types import Column, Scalar, Type, polars_type
 
 _LINE = [Column("line", Scalar.VARCHAR)]
 _PLAIN_STRING = r'^"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt])*"$'  # JSON that every reader reads alike
@@ -73,3 +76,48 @@ def _lines(texts: pl.Series) -> pl.Series:
     if len(odd):
         lines = lines.scatter(odd, decode_values(texts.gather(odd), _LINE, unwrapped=True)[0]["line"])
     return pl.DataFrame({"a": lines, "b": texts}).select(pl.coalesce("a", "b"))["a"]
+
+
+# -------------------------------------------------------------------- fields
+
+
+F = TypeVar("F")
+
+
+def read_fields(lines: pl.Series, fields: pl.Series, columns: Sequence[Column]) -> Decoded:
+    """The columns of the fields of each line: lists of texts, null where a line could not be split. An empty field is
+    null."""
+    frame = pl.DataFrame({"_p": fields})
+    count = pl.col("_p").list.len()
+    wrong = (
+        pl.when(pl.col("_p").is_null() & lines.is_not_null())
+        .then(pl.lit("the quotes of the line do not match"))
+        .when(count != len(columns))
+        .then(pl.concat_str([pl.lit(f"{len(columns)} fields expected, "), count.cast(pl.String), pl.lit(" found")]))
+    )
+    values: list[pl.Expr] = []
+    for i, c in enumerate(columns):
+        raw = pl.col("_p").list.get(i, null_on_oob=True)
+        raw = pl.when(raw != "").then(raw)
+        value = _known(form(c.type).from_text, c.type)(raw, c.type, False)
+        why = pl.concat_str([pl.lit(f"field {c.name}: '"), raw, pl.lit(f"' is not {a(c.type)}")])
+        wrong = wrong.when(raw.is_not_null() & value.is_null()).then(why)
+        values.append(value.cast(polars_type(c.type)).alias(c.name))
+    out = frame.select(*values, wrong.cast(pl.String).alias("_error"))
+    errors = out.get_column("_error").rename("error")
+    out = out.drop("_error")
+    bad = errors.is_not_null()
+    if bad.any():
+        out = out.select(pl.when(~bad).then(pl.col(c.name)).alias(c.name) for c in columns)
+    return out, lines.is_null().rename("is_null_value"), errors
+
+
+def field_text(s: pl.Series, t: Type) -> pl.Series:
+    """The text of each value, null for null."""
+    return _known(form(t).to_text, t)(s, t)
+
+
+def _known(cell: F | None, t: Type) -> F:
+    if cell is None:
+        raise SqlError(f"no field of a line holds {t}", hint="use format='JSON'")
+    return cell
