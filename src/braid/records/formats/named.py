@@ -12,7 +12,6 @@ from braid.records.formats.json import Json, RowId
 from braid.records.formats.kafka import Kafka
 from braid.records.formats.nothing import Nothing
 from braid.records.formats.schemed import Schemed
-from braid.records.formats.tsv import Tsv
 from braid.records.schemas.named import AVRO, JSON, PROTOBUF
 
 KSQLDB, EVERYWHERE = ("ksqldb",), ("ksqldb", "risingwave", "lenses")
@@ -31,7 +30,6 @@ FORMATS: dict[str, Format] = {
         Schemed("PROTOBUF", ("ksqldb", "risingwave"), PROTOBUF),
         Schemed("AVRO_NOSR", (), AVRO, framed=False),
         Schemed("PROTOBUF_NOSR", KSQLDB, PROTOBUF, framed=False),
-        Tsv("TSV", KSQLDB),
     )
 }
 
