@@ -27,7 +27,7 @@ from braid.expr.typing import call
 from braid.lower.lower import lower
 from braid.operators import matches, pairing
 from braid.operators.arrangement import MemoryRuns
-from braid.plan.keyed import CombiningJoin
+from braid.plan.joins import TableTableJoin
 from braid.plan.logical import Filter, Node, Query
 from braid.sinks.topic import TopicSink
 from braid.spark import columns, source, stage, writer
@@ -78,7 +78,7 @@ def shape_of(name: str) -> Query:
     if name == "table":  # one row of B meets all rows of A
         a, b = table("A", partitions=1), table("B", partitions=1)
         key = (Col(".KEY10", Scalar.INT),)
-        return query(CombiningJoin(a, b, "inner", (col(a, "A.N"),), (col(b, "B.K"),), key), key=key)
+        return query(TableTableJoin(a, b, "inner", (col(a, "A.N"),), (col(b, "B.K"),), key, by_key=False), key=key)
     root: Node = stream_stream(stream("A", partitions=1), stream("B", partitions=1), before=HOUR, after=HOUR)
     if name == "crowd":  # all meet all, and few pairs pass
         root = Filter(root, call("eq", [col(root, "A.V"), col(root, "B.V")]))

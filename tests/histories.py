@@ -26,21 +26,8 @@ from braid.expr.nodes import Call, Cast, Col, Expr, Lit
 from braid.expr.typing import call
 from braid.plan import logical
 from braid.plan.groups import Aggregate, Aggregation, Final, Sessions, TimeWindows
-from braid.plan.logical import (
-    Encoding,
-    Filter,
-    ForeignKeyJoin,
-    Kind,
-    Node,
-    Output,
-    Project,
-    Query,
-    Sink,
-    SourceColumn,
-    StreamStreamJoin,
-    StreamTableJoin,
-    TableTableJoin,
-)
+from braid.plan.joins import ForeignKeyJoin, OnKeys, Pad, StreamStreamJoin, StreamTableJoin, TableTableJoin
+from braid.plan.logical import Encoding, Filter, Kind, Node, Output, Project, Query, Sink, SourceColumn
 from braid.plan.windows import Hopping, Session
 from braid.reference import Bound, Drop, End, Event, Idle, OutRecord, Record, Reference
 from braid.types import Column, Scalar
@@ -104,12 +91,12 @@ def stream_stream(
 ) -> StreamStreamJoin:
     """A join with the retention that its window and grace give (`day`: the 24 h of a join without GRACE)."""
     keep = max(before + after + (grace if grace is not None else max(day - 2 * before, 0)), 1)
-    left_key, right_key = left_key or _key_of(left), right_key or _key_of(right)
-    key = _join_key(left, right, left_key)
-    window = _same_window(left, right)
+    left_keys, right_keys, keys = _equal(left, right, left_key or _key_of(left), right_key or _key_of(right))
+    pad: Pad = "eager" if grace is None else "deferred"
     return StreamStreamJoin(
-        left, right, how, left_key, right_key, before, after, grace, keep, key, null_key, late, window
-    )
+        left, right, how, left_keys, right_keys, keys, before, after, grace or 0, keep, pad, null_key, late,
+        len(keys) > 1,
+    )  # fmt: skip
 
 
 def stream_table(
@@ -120,22 +107,21 @@ def stream_table(
     left_key: Expr | None = None,
     null_key: Literal["drop", "pad"] = "drop",
 ) -> StreamTableJoin:
-    left_key = left_key or _key_of(left)
-    key, window = _join_key(left, right, left_key), _same_window(left, right)
-    return StreamTableJoin(left, right, how, left_key, _key_of(right), key, null_key, window)
+    left_keys, right_keys, keys = _equal(left, right, left_key or _key_of(left), _key_of(right))
+    return StreamTableJoin(left, right, how, left_keys, right_keys, keys, null_key, len(keys) > 1)
 
 
 def table_table(left: Node, right: Node, how: logical.How = "inner") -> TableTableJoin:
-    key = _key_of(left)
-    joined = _join_key(left, right, key)
-    return TableTableJoin(left, right, how, key, _key_of(right), joined, _same_window(left, right))
+    left_keys, right_keys, keys = _equal(left, right, _key_of(left), _key_of(right))
+    return TableTableJoin(left, right, how, left_keys, right_keys, keys, windowed=len(keys) > 1)
 
 
 def foreign_key(
     left: Node, right: Node, how: Literal["inner", "left"] = "inner", left_key: Expr | None = None, binary: bool = False
 ) -> ForeignKeyJoin:
     left_key = left_key or _ending(left, ".N")
-    return ForeignKeyJoin(left, right, how, left_key, _key_of(right), _join_key(left, right, left_key), binary)
+    key = _join_key(left, right, left_key)
+    return ForeignKeyJoin(left, right, how, (left_key,), (_key_of(right),), (key,), binary)
 
 
 def aggregate(node: Node, keys: Sequence[Expr], calls: Sequence[tuple[str, Expr | None]]) -> Aggregate:
@@ -168,7 +154,7 @@ def _steps(*nodes: Node) -> int:
 
 
 def _is_join(node: Node) -> bool:
-    return isinstance(node, logical.OnKey)
+    return isinstance(node, OnKeys) and node.by_key
 
 
 def _join_key(left: Node, right: Node, key: Expr) -> Col:
@@ -188,13 +174,16 @@ def _window_of(node: Node) -> tuple[Col, Col] | None:
     return (found[0], found[1]) if found else None
 
 
-def _same_window(left: Node, right: Node) -> logical.SameWindow | None:
-    bounds = _window_of(left), _window_of(right)
-    if bounds[0] is None or bounds[1] is None:
-        return None
-    n = _steps(left, right) + 1
+def _equal(
+    left: Node, right: Node, left_key: Expr, right_key: Expr
+) -> tuple[tuple[Expr, ...], tuple[Expr, ...], tuple[Col, ...]]:
+    """The keys of both sides and those of the result, with the bounds of windows where both sides have some."""
+    key, n = _join_key(left, right, left_key), _steps(left, right) + 1
+    own, other = _window_of(left), _window_of(right)
+    if own is None or other is None:
+        return (left_key,), (right_key,), (key,)
     made = Col(f".START{n}", Scalar.BIGINT), Col(f".END{n}", Scalar.BIGINT)
-    return logical.SameWindow(bounds[0], bounds[1], made)
+    return (left_key, *own), (right_key, *other), (key, *made)
 
 
 def _aggregate_type(function: str, arg: Expr | None) -> Scalar:

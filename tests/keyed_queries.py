@@ -15,8 +15,8 @@ from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.typing import call
 from braid.plan import logical
 from braid.plan.groups import Aggregate, Aggregation
-from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoin, TwoClockJoin
-from braid.plan.logical import Filter, Kind, Node, Query
+from braid.plan.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
+from braid.plan.logical import Filter, Kind, Lateral, Materialize, Node, Query
 from braid.types import Scalar
 from histories import aggregate, col, query, source
 
@@ -62,7 +62,7 @@ def random_query(rng: random.Random, shape: str) -> Query:
             tables = [counted(rng, x, n) for n, x in enumerate((left, right), 1)]
             how: logical.How = rng.choice(["inner", "left", "right", "full"])
             keys = [x.row_key[0] for x in tables]
-            root = CombiningJoin(*tables, how, (keys[0],), (keys[1],), (Col(".KEY3", Scalar.INT),))
+            root = TableTableJoin(*tables, how, (keys[0],), (keys[1],), (Col(".KEY3", Scalar.INT),), by_key=False)
             return query(root, key=[Col(".KEY3", Scalar.INT)])
         case "remembers":
             root = remembers(rng, read("A"), read("B", "table"), 1)
@@ -112,11 +112,11 @@ def counted(rng: random.Random, node: Node, n: int) -> Aggregate:
     return Aggregate(node, ((key, group),), (count,))
 
 
-def two_clocks(rng: random.Random, left: Node, right: Node, n: int) -> TwoClockJoin:
+def two_clocks(rng: random.Random, left: Node, right: Node, n: int) -> StreamStreamJoin:
     left_keys, right_keys, keys = equalities(rng, left, right, n)
     how: logical.How = rng.choice(["inner", "left", "right", "full", "left", "full"])
     before, after = rng.choice([(5, 5), (10, 10), (0, 10), (3, 12), (0, 0)])
-    return TwoClockJoin(
+    return StreamStreamJoin(
         left,
         right,
         how,
@@ -125,33 +125,39 @@ def two_clocks(rng: random.Random, left: Node, right: Node, n: int) -> TwoClockJ
         keys,
         before,
         after,
-        rng.choice([0, 0, 0, 1, 7]),
-        rng.choice(["deferred", "deferred", "deferred", "eager"]),
-        condition(rng, left) if how in ("left", "full") else None,
-        condition(rng, right) if how in ("right", "full") else None,
+        grace=rng.choice([0, 0, 0, 1, 7]),
+        retention=None,
+        pad=rng.choice(["deferred", "deferred", "deferred", "eager"]),
+        null_key="pad",
+        left_if=condition(rng, left) if how in ("left", "full") else None,
+        right_if=condition(rng, right) if how in ("right", "full") else None,
     )
 
 
 def _join_keys(node: Node) -> tuple[Expr, ...]:
-    return _join_keys(node.input) if isinstance(node, Filter) else node.keys if isinstance(node, CombiningJoin) else ()
+    return _join_keys(node.input) if isinstance(node, Filter) else node.keys if isinstance(node, TableTableJoin) else ()
 
 
-def remembers(rng: random.Random, left: Node, right: Node, n: int) -> RememberingJoin:
+def remembers(rng: random.Random, left: Node, right: Node, n: int) -> StreamTableJoin:
     left_keys, right_keys, keys = equalities(rng, left, right, n)
     how: Literal["inner", "left"] = rng.choice(["inner", "left", "left"])
     retention = rng.choice([None, None, 0, 5, 30])
     if rng.random() < 0.2 and right.mode == "upsert":
         right = Filter(right, predicate(rng, right))
     left_if = condition(rng, left) if how == "left" else None
-    return RememberingJoin(left, right, how, left_keys, right_keys, keys, retention, left_if)
+    return StreamTableJoin(
+        left, right, how, left_keys, right_keys, keys, "pad", by_key=False, retention=retention, left_if=left_if
+    )
 
 
-def combines(rng: random.Random, left: Node, right: Node, n: int) -> CombiningJoin:
+def combines(rng: random.Random, left: Node, right: Node, n: int) -> TableTableJoin:
     left_keys, right_keys, keys = equalities(rng, left, right, n)
     how: logical.How = rng.choice(["inner", "left", "right", "full"])
     left_if = condition(rng, left) if how in ("left", "full") else None
     right_if = condition(rng, right) if how in ("right", "full") else None
-    return CombiningJoin(left, right, how, left_keys, right_keys, keys, left_if, right_if)
+    return TableTableJoin(
+        left, right, how, left_keys, right_keys, keys, by_key=False, left_if=left_if, right_if=right_if
+    )
 
 
 def equalities(

@@ -21,7 +21,7 @@ from braid.bind.ksqldb.bind import DIALECT
 from braid.bind.settings import Settings
 from braid.errors import SqlError
 from braid.expr.show import show
-from braid.plan import groups, logical
+from braid.plan import groups, joins, logical
 from braid.plan.canonical import canonical
 from braid.plan.logical import Query
 from braid.records.encoding import Encoding
@@ -114,19 +114,19 @@ def node_line(node: logical.Node) -> str:
                 for a in aggregations
             )
             return f"aggregate by {by}: {', '.join(made)}"
-        case logical.OnKey():
-            on = f"{node.key.name} {node.key.type}: {show(node.left_key)} = {show(node.right_key)}"
+        case joins.OnKeys():
+            on = f"{node.keys[0].name} {node.keys[0].type}: {show(node.left_keys[0])} = {show(node.right_keys[0])}"
             return f"{node.joins} {node.how} {on}{policy_text(node)}"
     raise AssertionError(f"no plan of ksqldb has a {node.called}")
 
 
-def policy_text(node: logical.OnKey) -> str:
+def policy_text(node: joins.OnKeys) -> str:
     match node:
-        case logical.StreamStreamJoin():
-            grace = "eager" if node.grace is None else f"grace {node.grace}"
+        case joins.StreamStreamJoin():
+            grace = "eager" if node.pad == "eager" else f"grace {node.grace}"
             within = f" within -{node.before}..+{node.after} {grace}, retention {node.retention}"
             return f"{within}, null key {node.null_key}, late {node.late}"
-        case logical.StreamTableJoin():
+        case joins.StreamTableJoin():
             return f", null key {node.null_key}"
     return ""
 
@@ -272,10 +272,10 @@ def test_the_next_step_joins_on_the_key_column_of_the_one_before() -> None:
         "CREATE STREAM o AS SELECT l.k, l.v, r.v, t.v FROM l LEFT JOIN r WITHIN 1 HOUR ON l.k = r.k"
         " JOIN t ON r.k = t.k;"
     )
-    assert isinstance(q.root, logical.StreamTableJoin)
-    assert q.root.left_key == logical.Col(".KEY1", q.root.left_key.type)
-    assert q.root.key.name == ".KEY2"
-    assert q.sink.written_key == (q.root.key,)
+    assert isinstance(q.root, joins.StreamTableJoin)
+    assert q.root.left_keys == (logical.Col(".KEY1", q.root.left_keys[0].type),)
+    assert q.root.keys[0].name == ".KEY2"
+    assert q.sink.written_key == (q.root.keys[0],)
 
 
 def test_every_field_of_a_plan_has_a_canonical_form() -> None:

@@ -16,13 +16,13 @@ from braid.bind.program import Program
 from braid.errors import BraidError
 from braid.expr import nodes
 from braid.lower.lower import lower
-from braid.plan import epochs, groups, keyed, logical, sliding, windows
-from braid.plan.canonical import canonical, kind_of, stored_names, wording
+from braid.plan import epochs, groups, joins, logical, sliding, windows
+from braid.plan.canonical import JOINS, canonical, kind_of, stored_names, wording
 from braid.plan.logical import Query
 from braid.stage.local import LocalQuery
 from cli_help import braid
 from cuts import batches
-from histories import random_history
+from histories import col, random_history, source, table
 from law import chunks_of, difference, lines_of, local_lines
 
 KSQLDB = """
@@ -158,11 +158,43 @@ Column TimeWindows Sessions Final ForeignKeyJoin"""
 
 def test_every_kind_keeps_its_name() -> None:
     """A class may be called otherwise one day: then `canonical.RENAMED` has the name that stands here."""
-    modules = (epochs, groups, keyed, logical, nodes, sliding, types, windows)
+    modules = (epochs, groups, joins, logical, nodes, sliding, types, windows)
     found = {x for m in modules for x in vars(m).values() if isinstance(x, type) and dataclasses.is_dataclass(x)}
     assert {*typing.get_args(logical.Node), *typing.get_args(nodes.Expr)} <= found
-    names = [kind_of(x) for x in found]
+    by_policy = {x for x, _ in JOINS}
+    names = [*(kind_of(x) for x in found - by_policy), *(name for name, _ in JOINS.values())]
     assert set(NAMES.split()) <= set(names) and len(set(names)) == len(names)
+
+
+HAD = {"left_key": "left_keys", "right_key": "right_keys", "key": "keys", "window": "windowed"}
+ONE_KIND = {  # policies of which the other kind has one only, which its name stands for
+    (joins.StreamStreamJoin, True): {"pad"},  # no grace is eager
+    (joins.StreamStreamJoin, False): {"retention", "late"},
+    (joins.StreamTableJoin, True): {"retention"},
+}
+
+
+@pytest.mark.parametrize("kind", JOINS, ids=lambda k: JOINS[k][0])
+def test_no_policy_of_a_join_is_left_out(kind: tuple[type, bool]) -> None:
+    """Whoever adds a field to a join adds it to `canonical.JOINS`, at the end."""
+    told = {HAD.get(name, name) for name in JOINS[kind][1].split()}
+    never = {"by_key", "left_if", "right_if"} if kind[1] else {"by_key", "null_key", "windowed"}
+    fields = {f.name for f in dataclasses.fields(kind[0])}
+    assert told <= fields and fields - told <= never | ONE_KIND.get(kind, set())
+
+
+def test_no_join_has_policies_that_its_kind_does_not_know() -> None:
+    a, b = source("A"), table("B")
+    on = (col(a, "A.K"),), (col(b, "B.K"),), (col(a, "A.N"),)
+    joins.StreamTableJoin(a, b, "left", (), (), (), "pad", by_key=False)
+    for keys, policies in (
+        (((), (), ()), {}),
+        (on, {"left_if": col(a, "A.N")}),
+        (on, {"by_key": False}),
+        (on, {"by_key": False, "null_key": "pad", "windowed": True}),
+    ):
+        with pytest.raises(AssertionError, match="no stream-table left join has such policies"):
+            joins.StreamTableJoin(a, b, "left", *keys, **policies)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from braid.expr.typing import call
-from braid.plan.keyed import TwoClockJoin
+from braid.plan.joins import StreamStreamJoin
 from braid.plan.logical import Filter, How, Query
 from braid.plan.pushdown import pushed
 from cuts import seq_cuts, some, time_cuts
@@ -58,7 +58,7 @@ def joined(seed: int, how: How) -> tuple[Query, History]:
     rng = random.Random(f"kinds {seed}")
     a, b = source("A", "za", partitions=1), source("B", "pb", partitions=1)
     left_keys, right_keys, keys = equalities(rng, a, b, 1)
-    join = TwoClockJoin(a, b, how, left_keys, right_keys, keys, 5, 10, rng.choice([0, 3]))
+    join = StreamStreamJoin(a, b, how, left_keys, right_keys, keys, 5, 10, rng.choice([0, 3]), None, null_key="pad")
     made = query(join, key=[])
     return made, random_history(rng, made, explicit=True)
 
@@ -70,7 +70,7 @@ def values(query: Query, history: History) -> list[tuple[str | None, int]]:
 @pytest.mark.parametrize("seed", range(examples(15)))
 def test_right_mirrors_left(seed: int) -> None:
     left, history = joined(seed, "left")
-    assert isinstance(left.root, TwoClockJoin)
+    assert isinstance(left.root, StreamStreamJoin)
     j = left.root
     mirror = replace(
         j, left=j.right, right=j.left, how="right", left_keys=j.right_keys, right_keys=j.left_keys,

@@ -19,7 +19,7 @@ from braid.errors import SqlError
 from braid.expr import compile, typing
 from braid.expr.functions_dialects import LENSES
 from braid.expr.nodes import Col, Expr, columns
-from braid.plan.keyed import CombiningJoin, KeyedJoin, RememberingJoin, TwoClockJoin
+from braid.plan.joins import Join, StreamStreamJoin, StreamTableJoin, TableTableJoin
 from braid.plan.logical import Filter, Node, Query
 from braid.topics.registries import FolderRegistry
 from braid.types import Array, Scalar
@@ -45,8 +45,8 @@ def query(sql: str, p: Program | None = None) -> Query:
     return bound.query
 
 
-def join_of(node: Node) -> KeyedJoin:
-    while not isinstance(node, TwoClockJoin | RememberingJoin | CombiningJoin):
+def join_of(node: Node) -> Join:
+    while not isinstance(node, Join):
         (node,) = node.inputs
     return node
 
@@ -131,10 +131,10 @@ def test_on_in_two_readings() -> None:
 def test_terms_of_a_kept_side_only_decide_the_match() -> None:
     on = "customer.id = order.user_id AND customer.id > 1 AND order.user_id > 2"
     left = join_of(query(f"SELECT TABLE item FROM customer LEFT JOIN order ON {on}").root)
-    assert isinstance(left, CombiningJoin) and left.left_if is not None and left.right_if is None
+    assert isinstance(left, TableTableJoin) and left.left_if is not None and left.right_if is None
     assert not isinstance(left.left, Filter) and isinstance(left.right, Filter)
     both = join_of(query(f"SELECT TABLE item FROM customer OUTER JOIN order ON {on}").root)
-    assert isinstance(both, CombiningJoin) and both.left_if is not None and both.right_if is not None
+    assert isinstance(both, TableTableJoin) and both.left_if is not None and both.right_if is not None
 
 
 def test_keys_of_a_result() -> None:
@@ -176,8 +176,8 @@ def test_combinations(kinds: str, how: str) -> None:
         made = query(sql, p)
         assert made.sink.kind == ("table" if kinds == "tt" else "stream")
         node = join_of(made.root)
-        want = {"ss": TwoClockJoin, "tt": CombiningJoin}.get(kinds, RememberingJoin)
-        assert isinstance(node, want)
+        want = {"ss": StreamStreamJoin, "tt": TableTableJoin}.get(kinds, StreamTableJoin)
+        assert isinstance(node, want) and not node.by_key
         if kinds == "ts":
             assert node.how == "left" and next(columns(node.left_keys[0])).startswith("s2/")
         return
@@ -197,7 +197,7 @@ def test_outer_join_of_stream_and_table_on_demand() -> None:
     assert "SET braid.lenses.outer.table='left'" in (error.hint or "")
     made = query(sql, program(CUSTOMERS + SIDES + "SET braid.lenses.outer.table='left';"))
     node = join_of(made.root)
-    assert isinstance(node, RememberingJoin) and node.how == "left"
+    assert isinstance(node, StreamTableJoin) and node.how == "left"
 
 
 @pytest.mark.parametrize(
@@ -345,13 +345,13 @@ def test_settings_reach_the_plan() -> None:
         SET defaults.topic.partitions=4; SET topic.special.partitions=6;"""
     p = program(CUSTOMERS + SIDES + settings)
     streams = join_of(query(sql.format("s", "s2", "WITHIN 5s"), p).root)
-    assert isinstance(streams, TwoClockJoin) and (streams.grace, streams.pad) == (3000, "eager")
+    assert isinstance(streams, StreamStreamJoin) and (streams.grace, streams.pad) == (3000, "eager")
     table = join_of(query(sql.format("s", "t2", ""), p).root)
-    assert isinstance(table, RememberingJoin) and table.retention == 86_400_000
+    assert isinstance(table, StreamTableJoin) and table.retention == 86_400_000
     assert query("INSERT INTO special SELECT STREAM * FROM s", p).sink.partitions == 6
     assert query("INSERT INTO other SELECT STREAM * FROM s", p).sink.partitions == 4
     plain = join_of(query(sql.format("s", "s2", "WITHIN 5s"), program(CUSTOMERS + SIDES)).root)
-    assert isinstance(plain, TwoClockJoin) and (plain.grace, plain.pad) == (0, "deferred")
+    assert isinstance(plain, StreamStreamJoin) and (plain.grace, plain.pad) == (0, "deferred")
 
 
 def test_a_missing_target() -> None:

@@ -156,7 +156,7 @@ def test_k4_the_key_shows_the_join_key_even_without_the_row_it_is_named_after() 
     ]
     # braid.key.column = value: the column is the value of its row; the record's key stays the join key
     q = query(join, Output("USERID", col(join, "T.K")), "S.V")
-    q = replace(q, sink=replace(q.sink, key=(), record_key=(join.key,)))
+    q = replace(q, sink=replace(q.sink, key=(), record_key=join.keys))
     assert run(q, *calls) == [(2, 1, (1, "page"), 6), (3, 2, (None, "page"), 7)]
 
 
@@ -597,7 +597,7 @@ def test_having_that_stops_passing_gives_a_tombstone() -> None:
 
 def test_aggregates_over_a_join() -> None:
     join = stream_stream(A, B, "left", before=5, after=5, grace=0)
-    q = query(aggregate(join, [join.key], [("COUNT", None), ("COUNT", col(join, "B.V"))]))
+    q = query(aggregate(join, join.keys, [("COUNT", None), ("COUNT", col(join, "B.V"))]))
     assert run(q, ("A", 1, 1, "x"), ("B", 2, 1, "y"), ("B", 3, 1, "z"), ("A", 9, 1, "w"), ("A", 50, 2, "v")) == [
         (2, 1, (1, 1), 2),
         (3, 1, (2, 2), 3),

@@ -22,7 +22,7 @@ from braid.expr.nodes import Call, Expr, Lit
 from braid.expr.show import show
 from braid.lower.lower import lower
 from braid.lower.physical import Exchange, Leaf, Plan, Stage, Step
-from braid.plan import epochs, groups, keyed, logical, sliding
+from braid.plan import epochs, groups, joins, logical, sliding
 from braid.plan.canonical import kind_of
 from braid.plan.groups import names
 from braid.plan.logical import Node, Query
@@ -57,15 +57,12 @@ class _Topology:
             case logical.Source(name=name, kind=kind, partitions=partitions):
                 number = self.add("source", (), name=name, kind=kind, partitions=partitions)
                 return _Told(number, node.spread_by, partitions)
-            case keyed.OnKeys():
-                return self._join(node, node.left_keys, node.right_keys, node.keys)
-            case logical.ForeignKeyJoin():
-                left, right = self.rekeyed(self.walk(node.left), (node.left_key,)), self.walk(node.right)
-                on = equal([(node.left_key, node.right_key)])
-                joined = _Told(self.add("join", (left, right), how=node.how, on=on), (node.key,), left.partitions)
-                return self.rekeyed(joined, node.row_key)
-            case logical.OnKey():
-                return self._join(node, (node.left_key,), (node.right_key,), (node.key,))
+            case joins.ForeignKeyJoin():
+                left, right = self.rekeyed(self.walk(node.left), node.left_keys), self.walk(node.right)
+                number = self.add("join", (left, right), how=node.how, on=equal(node.equalities))
+                return self.rekeyed(_Told(number, node.keys, left.partitions), node.row_key)
+            case joins.OnKeys():
+                return self._join(node)
             case groups.Aggregate(input=below, keys=keys, spread_by=spread_by):
                 windows = below if isinstance(below, groups.TimeWindows) else None
                 x = self.rekeyed(self.walk(below if windows is None else windows.input), tuple(e for _, e in spread_by))
@@ -75,12 +72,12 @@ class _Topology:
             case logical.Filter(predicate=predicate):
                 x = self.walk(node.input)
                 return _Told(self.add("filter", (x,), predicate=show(predicate)), x.key, x.partitions)
-            case keyed.Lateral():
+            case logical.Lateral():
                 x = self.walk(node.input)
                 return _Told(self.add("lateral", (x,)), x.key, x.partitions)
             case (
                 logical.Project() | groups.TimeWindows() | groups.Final()
-                | keyed.Materialize() | sliding.SlidingJoin() | epochs.Changes() | epochs.OnTime() | epochs.Windows()
+                | logical.Materialize() | sliding.SlidingJoin() | epochs.Changes() | epochs.OnTime() | epochs.Windows()
                 | epochs.Clocked() | epochs.RegularJoin() | epochs.AsOfJoin() | epochs.TemporalJoin()
                 | epochs.EmitOnClose() | epochs.Coalesce()
             ):  # fmt: skip
@@ -94,18 +91,12 @@ class _Topology:
             return x
         return _Told(self.add("re-key", (x,), by=[show(k) for k in keys]), keys, x.partitions)
 
-    def _join(
-        self,
-        node: logical.OnKey | keyed.OnKeys,
-        left_keys: tuple[Expr, ...],
-        right_keys: tuple[Expr, ...],
-        keys: tuple[Expr, ...],
-    ) -> _Told:
-        left, right = self.rekeyed(self.walk(node.left), left_keys), self.rekeyed(self.walk(node.right), right_keys)
+    def _join(self, node: joins.OnKeys) -> _Told:
+        left, right = (self.rekeyed(self.walk(x), by) for x, by in zip(node.inputs, node.spread_by, strict=True))
         most = max((s.partitions for s in (left, right) if s.partitions is not None), default=None)
         left, right = self._repartitioned(left, most), self._repartitioned(right, most)
-        on = equal(zip(left_keys, right_keys, strict=True))
-        return _Told(self.add("join", (left, right), how=node.how, on=on), keys, most)
+        number = self.add("join", (left, right), how=node.how, on=equal(node.equalities))
+        return _Told(number, node.keys[: len(node.equalities)], most)
 
     def _repartitioned(self, x: _Told, most: int | None) -> _Told:
         if x.partitions is None or most is None or x.partitions == most:

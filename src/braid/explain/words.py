@@ -17,7 +17,7 @@ from braid.lower.spread import one_bucket
 from braid.operators.base import Behind
 from braid.operators.limit import Limit
 from braid.operators.table_changes import Retract
-from braid.plan import epochs, groups, keyed, logical, sliding, watermarks
+from braid.plan import epochs, groups, joins, logical, sliding, watermarks
 from braid.plan.groups import names
 from braid.plan.node import Mode
 from braid.plan.told import LAST, SIDES, Kept
@@ -62,7 +62,7 @@ def of_step(step: Step) -> Words:
 
 def of_node(node: logical.Node) -> Words:
     match node:
-        case logical.Source() | keyed.Materialize() | epochs.Clocked():  # no step is theirs
+        case logical.Source() | logical.Materialize() | epochs.Clocked():  # no step is theirs
             return Words(node.called)
         case logical.Filter(input=x, predicate=predicate):
             closed = _passed(node) or (x.kept_until if isinstance(x, groups.Aggregate) else None)
@@ -82,9 +82,9 @@ def of_node(node: logical.Node) -> Words:
             until = f"stream time reaches the window's end + {duration(grace)}"
             kept = [Kept("input", "last row of each open window", until, bounded=True)]
             return Words("final", state=kept, notes=["each window speaks once, when it is closed"])
-        case keyed.Lateral(array=array, element=element):
+        case logical.Lateral(array=array, element=element):
             return Words("lateral", notes=[f"{element.name}: each element of {show(array)}"])
-        case logical.OnKey() | keyed.OnKeys():
+        case joins.OnKeys():
             return _join(node)
         case sliding.SlidingJoin():
             return _release(node) if len(node.operands) == 1 else _sliding(node)
@@ -131,15 +131,12 @@ def equal(pairs: Iterable[tuple[Expr, Expr]]) -> list[str]:
 # ----------------------------------------------------------------- joins on keys
 
 
-def _join(node: logical.OnKey | keyed.OnKeys) -> Words:
+def _join(node: joins.OnKeys) -> Words:
     """Of a join by equalities; notes end with what only decides on a match, and whether all rows may meet."""
-    op, (kept, clock, notes) = f"{node.joins} join", node.told
-    if isinstance(node, logical.OnKey):
-        return Words(op, equal([(node.left_key, node.right_key)]), kept, clock, notes, node.how)
-    on = equal(zip(node.left_keys, node.right_keys, strict=True))
+    on, (kept, clock, notes) = equal(node.equalities), node.told
     also = [f"{side} rows match only if {show(e)}" for side, e in zip(SIDES, node.also_if, strict=True) if e]
     alone = [] if on else ["no equality: all rows meet in one bucket"]
-    return Words(op, on, kept, clock, [*notes, *also, *alone], node.how)
+    return Words(f"{node.joins} join", on, kept, clock, [*notes, *also, *alone], node.how)
 
 
 # ------------------------------------------------------------- joins over epochs

@@ -35,7 +35,8 @@ from braid.files.input import needs_time, open_files
 from braid.files.listing import look, matches
 from braid.files.watch import Files, watched
 from braid.lower.lower import lower
-from braid.plan.logical import Node, Query, Source, StreamStreamJoin, in_topological_order, sources
+from braid.plan.joins import StreamStreamJoin
+from braid.plan.logical import Node, Query, Source, in_topological_order, sources
 from braid.sinks.interface import Sink
 from braid.sinks.named import sink_of
 from braid.spark.wishes import Asked
@@ -251,7 +252,7 @@ def _check_sinks(queries: Sequence[Query], request: Request) -> None:
 def _check_times(node: Node, bound: Mapping[str, str]) -> None:
     """A windowed join over files needs times."""
     for at in node.walk():
-        if isinstance(at, StreamStreamJoin):
+        if isinstance(at, StreamStreamJoin) and at.by_key:
             for source in sources(at):
                 if first_match(source.name, bound) is not None:
                     needs_time(source)

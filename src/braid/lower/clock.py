@@ -13,7 +13,7 @@ from typing import assert_never
 from braid.errors import BraidError
 from braid.lower.physical import Leaf
 from braid.operators.clocks import Clock, JoinClock, LeafClock
-from braid.plan import epochs, groups, keyed, logical, sliding
+from braid.plan import epochs, groups, joins, logical, sliding
 from braid.plan.logical import Node
 
 
@@ -24,26 +24,18 @@ def clock(node: Node, leaves: Iterable[Leaf]) -> Clock:
         case (
             logical.Filter(input=x)
             | logical.Project(input=x)
-            | keyed.Lateral(input=x)
-            | keyed.Materialize(input=x)
+            | logical.Lateral(input=x)
+            | logical.Materialize(input=x)
             | groups.TimeWindows(input=x)
             | groups.Aggregate(input=x)
             | groups.Final(input=x)
         ):
             return clock(x, leaves)
-        case keyed.TwoClockJoin():
-            return JoinClock(clock(node.left, leaves), clock(node.right, leaves), node.hold, "min")
-        case keyed.RememberingJoin(left=x):
-            return clock(x, leaves)
-        case keyed.CombiningJoin():
-            return JoinClock(clock(node.left, leaves), clock(node.right, leaves), 0, "min")
-        case logical.StreamTableJoin(left=x):
-            passed = clock(x, leaves)
-            return JoinClock(passed, passed, 0)  # a step's output has one clock, stored or not
-        case logical.StreamStreamJoin():
-            return JoinClock(clock(node.left, leaves), clock(node.right, leaves), node.hold)
-        case logical.TableTableJoin() | logical.ForeignKeyJoin():
-            return JoinClock(clock(node.left, leaves), clock(node.right, leaves), 0)
+        case joins.OnKeys():
+            left = clock(node.left, leaves)
+            if node.clock == "left":  # one, stored or not
+                return left if isinstance(left, JoinClock) else JoinClock(left, left, 0)
+            return JoinClock(left, clock(node.right, leaves), node.hold, node.clock)
         case sliding.SlidingJoin():
             streams = [clock(x.input, leaves) for x in node.operands if x.frame is not None]
             return reduce(lambda l, r: JoinClock(l, r, 0, "min"), streams)

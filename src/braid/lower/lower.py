@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Literal, assert_never
+from typing import assert_never
 
 from braid.errors import BraidError
 from braid.expr.nodes import Col, Expr, Lit, columns, substituted
@@ -46,7 +46,7 @@ from braid.operators.temporal import Temporal
 from braid.operators.watermarks import Cleaning, Passing, Watermark
 from braid.operators.windowed import WindowedJoin
 from braid.operators.windows import TimeWindows, Windows
-from braid.plan import epochs, groups, keyed, logical, sliding, watermarks
+from braid.plan import epochs, groups, joins, logical, sliding, watermarks
 from braid.plan.bands import bands
 from braid.plan.canonical import stored_names
 from braid.plan.logical import Node, Query
@@ -54,7 +54,7 @@ from braid.plan.needed import needed
 from braid.types import Array, Scalar
 
 Keys = tuple[Expr, ...]
-_PlainJoin = logical.StreamStreamJoin | logical.StreamTableJoin | logical.TableTableJoin
+_OneKey = joins.StreamStreamJoin | joins.StreamTableJoin | joins.TableTableJoin  # both sides are spread by it, once
 ALONE = Lit(0, Scalar.INT)
 
 
@@ -226,10 +226,10 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
         case groups.Final():
             x = _lower(node.input, b, wanted)
             return b.step(Final.of(node, clock(node.input, b.leaves)), [x], node, x.keys, x.columns)
-        case logical.StreamStreamJoin() | logical.StreamTableJoin() | logical.TableTableJoin():
-            return _join(node, b)
-        case logical.ForeignKeyJoin():
+        case joins.ForeignKeyJoin():
             return _foreign_key(node, b)
+        case joins.OnKeys():
+            return _join(node, b)
         case epochs.Changes():
             return _changes(node, b, wanted, {})
         case epochs.Clocked():
@@ -256,15 +256,9 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
             return b.step(Coalesce.of(node, in_place), [x], node, node.key, x.columns)
         case sliding.SlidingJoin():
             return _sliding(node, b)
-        case keyed.TwoClockJoin():
-            return _two_clocks(node, b)
-        case keyed.RememberingJoin():
-            return _remembering(node, b)
-        case keyed.CombiningJoin():
-            return _combining(node, b)
-        case keyed.Materialize():
+        case logical.Materialize():
             return _signed(node, b, wanted, "route")
-        case keyed.Lateral():
+        case logical.Lateral():
             x = _input(node.input, b, _before(wanted, node), "route")
             return b.step(Lateral.of(node), [x], node, x.keys, [*x.columns, *node.columns])
     assert_never(node)
@@ -381,7 +375,7 @@ def _below(keys: Keys, node: logical.Project) -> Keys:
     return tuple(substituted(k, values) for k in keys)
 
 
-def _before(keys: Keys, node: keyed.Lateral) -> Keys:
+def _before(keys: Keys, node: logical.Lateral) -> Keys:
     """Keys that rows have before they meet their elements: where elements are wanted, what their arrays are made of."""
     if not any(c.name in columns(k) for k in keys for c in node.columns):
         return keys
@@ -409,102 +403,83 @@ def _aggregate(node: groups.Aggregate, b: _Builder) -> _Frame:
     return b.step(operator, [x], node, tuple(c for c, _ in node.spread_by), node.schema)
 
 
-def _foreign_key(node: logical.ForeignKeyJoin, b: _Builder) -> _Frame:
+def _foreign_key(node: joins.ForeignKeyJoin, b: _Builder) -> _Frame:
     """Changes of the left table go to what they refer to; what comes of them goes back to their own key."""
     own = node.left.row_key
 
     def of_left() -> _Frame:
         changes = _signed(node.left, b, own, "own")
-        return b.spread(changes, (node.left_key,), "pad", "a row goes to the one that it refers to")
+        return b.spread(changes, node.left_keys, "pad", "a row goes to the one that it refers to")
 
-    left, right = _beside(of_left, node.right, (node.right_key,), "drop", b)
-    cols = [*left.columns, *right.columns, node.key]
+    left, right = _beside(of_left, node.right, node.right_keys, "drop", b)
+    cols = [*left.columns, *right.columns, *node.keys]
     made = b.step(join_of(node), [left, right], node, None, cols)
     back = b.spread(made, own, "own", "the result has the key of its left rows")
     return b.step(Answers.of(node), [back], node, own, cols)
 
 
-def _join(node: _PlainJoin, b: _Builder) -> _Frame:
-    """Windows are parts of the join's key, and all windows of a key are in one bucket."""
-    null_keys = _null_keys(node)
+def _join(node: _OneKey, b: _Builder) -> _Frame:
+    """To a join a key of which a part is null is none, to whoever writes it it is one: rows of an outer side may have
+    such a key, and are not spread by it."""
+    left, right = _joined_sides(node, b)
+    by = node.keys if len(node.equalities) == 1 or (node.keys and node.how == "inner") else None
+    return b.step(_operator(node, b), [left, right], node, by, [*left.columns, *right.columns, *node.keys])
+
+
+def _joined_sides(node: _OneKey, b: _Builder) -> tuple[_Frame, _Frame]:
+    """Both inputs in one stage, spread by the join's key; by columns tables as signed changes. Windows are parts of the
+    key, and all windows of a key are in one bucket."""
+    left_by, right_by = (keys or (ALONE,) for keys in node.spread_by)
+    padded = [node.null_key == "pad" and node.how in (side, "full") for side in ("left", "right")]
+    null_keys: list[NullKey] = ["pad" if x else "drop" for x in padded]
+    reason = "the next join has another key" if node.by_key else "the join has another key"
 
     def of_left() -> _Frame:
-        x = _input(node.left, b, (node.left_key,), null_keys[0])
-        if x.keys == node.left_keys:
+        x = _side(node.left, b, left_by, null_keys[0], not node.by_key)
+        if node.windowed and x.keys == node.left_keys:
             return x
-        x = b.spread(x, (node.left_key,), null_keys[0], "the next join has another key")
-        return x if node.window is None else _in_windows(x, node.left, node.window.left, b)
+        x = b.spread(x, left_by, null_keys[0], reason)
+        return _in_windows(x, node.left, node.left_keys, b) if node.windowed else x
 
-    left, right = _beside(of_left, node.right, (node.right_key,), null_keys[1], b)
-    if node.window is not None:
-        right = _in_windows(right, node.right, node.window.right, b)
-    return b.step(_operator(node, b), [left, right], node, node.keys, [*left.columns, *right.columns, *node.keys])
+    left, right = _beside(of_left, node.right, right_by, null_keys[1], b, not node.by_key)
+    return left, _in_windows(right, node.right, node.right_keys, b) if node.windowed else right
 
 
-def _in_windows(x: _Frame, node: Node, bounds: tuple[Expr, Expr], b: _Builder) -> _Frame:
-    return b.step(InWindows(bounds, node.mode), [x], node, None, x.columns)
-
-
-def _remembering(node: keyed.RememberingJoin, b: _Builder) -> _Frame:
-    left, right = _keyed_sides(node, b)
-    operator = LookUp.remembering(node, _names(node.right.row_key), clock(node.left, b.leaves))
-    return b.step(operator, [left, right], node, _spread_by(node), [*left.columns, *right.columns, *node.keys])
-
-
-def _combining(node: keyed.CombiningJoin, b: _Builder) -> _Frame:
-    left, right = _keyed_sides(node, b)
-    operator = TableJoin.combining(node, (_names(node.left.row_key), _names(node.right.row_key)))
-    return b.step(operator, [left, right], node, _spread_by(node), [*left.columns, *right.columns, *node.keys])
-
-
-def _spread_by(node: keyed.KeyedJoin) -> Keys | None:
-    """What the results are spread by. To a join a key of which a part is null is none, to whoever writes it it is one:
-    rows of an outer side may have such a key."""
-    return node.keys if len(node.keys) == 1 or (node.keys and node.how == "inner") else None
+def _in_windows(x: _Frame, node: Node, keys: Keys, b: _Builder) -> _Frame:
+    start, end = keys[-2:]
+    return b.step(InWindows((start, end), node.mode), [x], node, None, x.columns)
 
 
 def _names(keys: Keys) -> tuple[str, ...]:
     return tuple(e.name for e in keys if isinstance(e, Col))
 
 
-def _keyed_sides(node: keyed.KeyedJoin, b: _Builder) -> tuple[_Frame, _Frame]:
-    """Both inputs in one stage, spread by the join's key; tables as signed changes."""
-    keys = (node.left_keys or (ALONE,), node.right_keys or (ALONE,))
-    null_keys: list[NullKey] = ["pad" if node.how in (side, "full") else "drop" for side in ("left", "right")]
-    reason = "the join has another key"
-    if not _is_placeable(node.right, keys[1]):
-        other = _signed(node.right, b, keys[1], null_keys[1])
-        left = b.spread(_signed(node.left, b, keys[0], null_keys[0]), keys[0], null_keys[0], reason)
-        return left, b.moved(other, keys[1], left.stage, null_keys[1], reason)
-    left = b.spread(_signed(node.left, b, keys[0], null_keys[0]), keys[0], null_keys[0], reason)
-    return left, _placed(node.right, b, keys[1], null_keys[1], left.stage)
+def _side(node: Node, b: _Builder, keys: Keys, null_key: NullKey, signed: bool) -> _Frame:
+    return _signed(node, b, keys, null_key) if signed else _input(node, b, keys, null_key)
 
 
 def _signed(node: Node, b: _Builder, keys: Keys, null_key: NullKey) -> _Frame:
     """A stream's rows, or a table's as rows that come and go. `keys`: what they are wanted by."""
     if _is_placeable(node, keys):
         return _placed(node, b, keys, null_key, b.stage(keys))
+    if isinstance(node, logical.Materialize):
+        return _signed(node.input, b, keys, null_key)
     if node.mode != "upsert":
-        return _signed(node.input, b, keys, null_key) if isinstance(node, keyed.Materialize) else _lower(node, b, keys)
+        return _lower(node, b, keys)
     own = node.row_key
     x = b.spread(_input(node, b, own, "own"), own, "own", "changes of a table are found by its key")
     return b.step(Retract(), [x], node, x.keys, x.columns)
 
 
-def _is_placeable(node: Node, keys: Keys) -> bool:
-    """Can it be read into the stage of its join? A stream's rows wherever they go, a table's by its own key."""
-    return _is_local(node) and (node.mode == "append" or node.row_key == keys)
+def _is_placeable(node: Node, keys: Keys, signed: bool = True) -> bool:
+    """Can it be read into the stage of its join? A stream's rows wherever they go, signed ones of a table by its own
+    key."""
+    return _is_local(node) and (not signed or node.mode == "append" or node.row_key == keys)
 
 
-def _placed(node: Node, b: _Builder, keys: Keys, null_key: NullKey, stage: int) -> _Frame:
+def _placed(node: Node, b: _Builder, keys: Keys, null_key: NullKey, stage: int, signed: bool = True) -> _Frame:
     x = _local(node, b, keys, null_key, stage)
-    return x if node.mode == "append" else b.step(Retract(), [x], node, x.keys, x.columns)
-
-
-def _two_clocks(node: keyed.TwoClockJoin, b: _Builder) -> _Frame:
-    left, right = _keyed_sides(node, b)
-    operator = WindowedJoin.by_two_clocks(node, clock(node.left, b.leaves), clock(node.right, b.leaves))
-    return b.step(operator, [left, right], node, _spread_by(node), [*left.columns, *right.columns, *node.keys])
+    return b.step(Retract(), [x], node, x.keys, x.columns) if signed and node.mode != "append" else x
 
 
 def _sides(
@@ -520,13 +495,13 @@ def _sides(
 
 
 def _beside(
-    of_left: Callable[[], _Frame], right: Node, keys: Keys, null_key: NullKey, b: _Builder
+    of_left: Callable[[], _Frame], right: Node, keys: Keys, null_key: NullKey, b: _Builder, signed: bool = False
 ) -> tuple[_Frame, _Frame]:
     """The right input in the stage of the left one; what has to be exchanged for it is lowered first."""
-    other = None if _is_local(right) else _input(right, b, keys, null_key)
+    other = None if _is_placeable(right, keys, signed) else _side(right, b, keys, null_key, signed)
     left = of_left()
     if other is None:
-        return left, _local(right, b, keys, null_key, left.stage)
+        return left, _placed(right, b, keys, null_key, left.stage, signed)
     return left, b.moved(other, keys, left.stage, null_key, "the join has another key")
 
 
@@ -564,24 +539,14 @@ def _local(node: Node, b: _Builder, keys: Keys, null_key: NullKey, stage: int) -
     raise AssertionError("not a local node")
 
 
-def _null_keys(node: _PlainJoin) -> tuple[NullKey, NullKey]:
-    return _null_key(node, "left"), _null_key(node, "right")
-
-
-def _null_key(node: _PlainJoin, side: Literal["left", "right"]) -> NullKey:
-    if isinstance(node, logical.TableTableJoin) or node.null_key == "drop":
-        return "drop"
-    return "route" if node.how in (side, "full") else "drop"
-
-
-def _operator(node: _PlainJoin, b: _Builder) -> Operator:
+def _operator(node: _OneKey, b: _Builder) -> Operator:
     match node:
-        case logical.StreamStreamJoin():
+        case joins.StreamStreamJoin():
             return WindowedJoin.of(node, clock(node.left, b.leaves), clock(node.right, b.leaves))
-        case logical.StreamTableJoin():
-            return LookUp.of(node)
-        case logical.TableTableJoin():
-            return TableJoin.of(node)
+        case joins.StreamTableJoin():
+            return LookUp.of(node, _names(node.right.row_key), clock(node.left, b.leaves))
+        case joins.TableTableJoin():
+            return TableJoin.of(node, (_names(node.left.row_key), _names(node.right.row_key)))
     assert_never(node)
 
 

@@ -30,14 +30,15 @@ from braid.operators.lives import Standing, Timeline, arrivals
 from braid.operators.pairing import MISSING, Results, gathered, keys_of, payload_of
 from braid.operators.ranges import Ints, rows_at
 from braid.operators.table_join import SIDES, Parts, TableJoin, heads_of, results_of
-from braid.plan.logical import ForeignKeyJoin, How
+from braid.plan.joins import ForeignKeyJoin
+from braid.plan.logical import How
 from braid.plan.told import Told
 from braid.records.key import byte_order
 from braid.types import Column
 
 
 def join_of(node: ForeignKeyJoin) -> TableJoin:
-    return TableJoin(node.how, (node.key.name,), _References(_own(node), node.binary), "pad")
+    return TableJoin(node.how, tuple(c.name for c in node.keys), _References(_own(node), node.binary), "pad")
 
 
 def _own(node: ForeignKeyJoin) -> tuple[Col, ...]:

@@ -22,7 +22,7 @@ from braid.operators.changes import DIFF, SUB, result_sub
 from braid.operators.clocks import Clocks
 from braid.operators.pairing import failed_rows
 from braid.operators.ranges import begins, rows_at, values_at
-from braid.plan import keyed
+from braid.plan import logical
 from braid.plan.node import Mode
 from braid.types import Type, polars_type
 
@@ -38,7 +38,7 @@ class Lateral:
     index: str | None = None
 
     @staticmethod
-    def of(node: keyed.Lateral) -> Lateral:
+    def of(node: logical.Lateral) -> Lateral:
         index = None if node.index is None else node.index.name
         return Lateral(node.array, node.element.name, node.element.type, node.mode, index)
 

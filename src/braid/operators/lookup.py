@@ -43,7 +43,7 @@ from braid.operators.pairing import (
     without_nulls,
 )
 from braid.operators.ranges import Flags, Ints, columns_of, rows_at, values_at
-from braid.plan import keyed, logical
+from braid.plan.joins import StreamTableJoin
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +175,10 @@ class LookUp:
     memory: Memory | None = None
 
     @staticmethod
-    def of(node: logical.StreamTableJoin) -> LookUp:
-        return LookUp(node.how, tuple(c.name for c in node.keys), Unique(), node.null_key)
-
-    @staticmethod
-    def remembering(node: keyed.RememberingJoin, own: tuple[str, ...], clock: Clock) -> LookUp:
-        memory = Memory(clock, node.retention) if node.how == "left" else None
-        return LookUp(node.how, tuple(c.name for c in node.keys), Shared(own), "pad", node.left_if, memory)
+    def of(node: StreamTableJoin, own: tuple[str, ...], clock: Clock) -> LookUp:
+        """`own`: the columns that the table's rows are known by; `clock`: the stream's."""
+        names, memory = tuple(c.name for c in node.keys), Memory(clock, node.retention) if node.remembers else None
+        return LookUp(node.how, names, Unique() if node.by_key else Shared(own), node.null_key, node.left_if, memory)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         keys, drops = [key_column(i) for i in range(max(1, len(self.names)))], list[pl.DataFrame]()

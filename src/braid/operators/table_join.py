@@ -39,7 +39,7 @@ from braid.operators.pairing import (
     without_nulls,
 )
 from braid.operators.ranges import Flags, Ints, columns_of
-from braid.plan import keyed, logical
+from braid.plan.joins import TableTableJoin
 from braid.plan.logical import How
 
 SIDES = ("left", "right")
@@ -220,12 +220,10 @@ class TableJoin:
     ifs: tuple[Expr | None, Expr | None] = (None, None)
 
     @staticmethod
-    def of(node: logical.TableTableJoin) -> TableJoin:
-        return TableJoin(node.how, tuple(c.name for c in node.keys), Unique())
-
-    @staticmethod
-    def combining(node: keyed.CombiningJoin, own: tuple[tuple[str, ...], tuple[str, ...]]) -> TableJoin:
-        return TableJoin(node.how, tuple(c.name for c in node.keys), Shared(own), "pad", (node.left_if, node.right_if))
+    def of(node: TableTableJoin, own: tuple[tuple[str, ...], tuple[str, ...]]) -> TableJoin:
+        """`own`: for each side the columns that its rows are known by."""
+        names, tables = tuple(c.name for c in node.keys), Unique() if node.by_key else Shared(own)
+        return TableJoin(node.how, names, tables, node.null_key, node.also_if)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         keys, drops = [key_column(i) for i in range(max(1, len(self.names)))], list[pl.DataFrame]()

@@ -77,8 +77,8 @@ from braid.operators.pairing import (
     with_headers,
 )
 from braid.operators.ranges import Flags, Hashes, Ints, begins, columns_of, hashes_of, rows_at, values_at
-from braid.plan.keyed import TwoClockJoin
-from braid.plan.logical import How, StreamStreamJoin
+from braid.plan.joins import StreamStreamJoin
+from braid.plan.logical import How
 from braid.records.key import canonical_key
 from braid.types import Column, Type
 
@@ -313,14 +313,11 @@ class WindowedJoin:
 
     @staticmethod
     def of(node: StreamStreamJoin, left: Clock, right: Clock) -> WindowedJoin:
-        types, names = zip(*((c.type, c.name) for c in node.keys), strict=True)
-        life, deferred = OneClock(node.retention, types, node.null_key, node.late), node.grace is not None
-        return WindowedJoin(node.how, node.before, node.after, node.grace or 0, deferred, names, (left, right), life)
-
-    @staticmethod
-    def by_two_clocks(node: TwoClockJoin, left: Clock, right: Clock) -> WindowedJoin:
-        life, deferred = TwoClocks((node.left_if, node.right_if)), node.pad == "deferred"
-        names = tuple(c.name for c in node.keys)
+        names, types = (tuple(c.name for c in node.keys), tuple(c.type for c in node.keys))
+        life: OneClock | TwoClocks = TwoClocks(node.also_if)
+        if node.retention is not None:
+            life = OneClock(node.retention, types, node.null_key, node.late)
+        deferred = node.pad == "deferred"
         return WindowedJoin(node.how, node.before, node.after, node.grace, deferred, names, (left, right), life)
 
     @property

@@ -23,6 +23,7 @@ from braid.expr import meanings
 from braid.expr.nodes import Cast, Code, Col, Expr, columns
 from braid.plan import epochs, logical, residuals
 from braid.plan.groups import Aggregation
+from braid.plan.joins import ForeignKeyJoin, OnKeys, StreamStreamJoin, StreamTableJoin, TableTableJoin
 from braid.plan.logical import Query, Source, SourceColumn
 from braid.plan.needed import needed
 from braid.plan.windows import Hopping, Session
@@ -35,6 +36,22 @@ LENGTHS: Mapping[tuple[str, type], Mapping[str, str]] = {
     ("TimeWindows", Hopping): {"size": "size", "advance": "advance"},
     ("Sessions", Session): {"gap": "gap"},
     ("Windows", Hopping): {"size": "size", "slide": "advance", "offset": "offset"},
+}
+# Joins by key and by columns were kinds of their own when checkpoints first had them, with these fields in this order.
+JOINS: Mapping[tuple[type, bool], tuple[str, str]] = {
+    (StreamStreamJoin, True): (
+        "StreamStreamJoin",
+        "left right how left_key right_key before after grace retention key null_key late window",
+    ),
+    (StreamStreamJoin, False): (
+        "TwoClockJoin",
+        "left right how left_keys right_keys keys before after grace pad left_if right_if",
+    ),
+    (StreamTableJoin, True): ("StreamTableJoin", "left right how left_key right_key key null_key window"),
+    (StreamTableJoin, False): ("RememberingJoin", "left right how left_keys right_keys keys retention left_if"),
+    (TableTableJoin, True): ("TableTableJoin", "left right how left_key right_key key window"),
+    (TableTableJoin, False): ("CombiningJoin", "left right how left_keys right_keys keys left_if right_if"),
+    (ForeignKeyJoin, True): ("ForeignKeyJoin", "left right how left_key right_key key binary"),
 }
 # Fields that are only words: of the SQL, of declarations, of what is told to people; what is kept to be asked for;
 # where results go, which a checkpoint records in a sink's own words; what the key format of a source says already.
@@ -103,11 +120,19 @@ class _Form:
                 return x
         if isinstance(x, Code):
             self.codes[x] = None
+        if isinstance(x, OnKeys) and (type(x), x.by_key) in JOINS:
+            return self._join(x)
         if is_dataclass(x):
             kind, of = self._node(x, {})
             since = _meaning(x)
             return [kind, of if since == 1 else {**of, "meaning": since}]
         raise TypeError(f"no canonical form for {type(x).__name__}")
+
+    def _join(self, x: OnKeys) -> list[Any]:
+        kind, names = JOINS[type(x), x.by_key]
+        defaults = {f.name: f.default for f in fields(x)} | {"window": None}  # type: ignore[arg-type]
+        had = [(name, _had(x, name)) for name in names.split()]
+        return [kind, {name: self.of(value) for name, value in had if value != defaults.get(name, MISSING)}]
 
     def _node(self, x: Any, known: Mapping[str, Any]) -> list[Any]:
         """A node; of some fields the form is known."""
@@ -151,6 +176,29 @@ class _Form:
             or c.place == "key"
             or (c.place == "value" and (whole or c.field in fixed))
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class SameWindow:
+    """Bounds of windows, as they stood in joins apart from the keys of which they are parts."""
+
+    left: tuple[Expr, ...]
+    right: tuple[Expr, ...]
+    bounds: tuple[Col, ...]
+
+
+def _had(x: OnKeys, name: str) -> Any:
+    """A field of a join as it was: by key it had one equality, bounds of windows apart, and no grace that is eager."""
+    match name:
+        case "left_key" | "right_key" | "key":
+            return getattr(x, f"{name}s")[0]
+        case "window" if x.windowed:
+            return SameWindow(x.left_keys[-2:], x.right_keys[-2:], x.keys[-2:])
+        case "window":
+            return None
+        case "grace" if isinstance(x, StreamStreamJoin) and x.by_key and x.pad == "eager":
+            return None
+    return getattr(x, name)
 
 
 def _meaning(x: object) -> int:

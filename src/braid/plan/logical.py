@@ -10,19 +10,16 @@ grouping step n, `.AGG<i>` for an aggregate.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self, TypeVar
 
 from braid.expr.nodes import Col, Expr
-from braid.expr.show import duration
 from braid.plan.epochs import EpochNode
 from braid.plan.groups import Aggregate, Final, TimeWindows
-from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoin, TwoClockJoin
-from braid.plan.node import Mode, OfOne, OfTwo, Passing, PlanNode
+from braid.plan.joins import Join
+from braid.plan.node import Mode, OfOne, Passing, PlanNode
 from braid.plan.sliding import SlidingJoin
-from braid.plan.told import EAGER, LAST, MEETS_TABLE, SIDES, Kept, Told, held, window
 from braid.records.encoding import Encoding
 from braid.types import Column, Scalar
 
@@ -170,229 +167,58 @@ class Project(OfOne):
         yield from (e for _, e in self.outputs)
 
 
-@dataclass(frozen=True, slots=True)
-class SameWindow:
-    """Windows are parts of both sides' keys, and rows meet in equal ones: the bounds by the columns of either side, and
-    those of the result."""
+@dataclass(frozen=True)
+class Lateral(OfOne):
+    """Each row with each element of an array: `element` is the new column. No array, or an empty one: no row.
 
-    left: tuple[Expr, Expr]
-    right: tuple[Expr, Expr]
-    bounds: tuple[Col, Col]
+    `index`: a column with the number of the element, from 0; rows that come and go need it in their key.
+    """
 
-
-class OnKey(OfTwo):
-    """What joins over one equality have in common: `key` is the column of its value."""
-
-    left_key: Expr
-    right_key: Expr
-    key: Col
+    called = "lateral"
+    input: Node
+    array: Expr
+    element: Col
+    index: Col | None = None
 
     @property
-    @abstractmethod
-    def told(self) -> Told:
-        """What people are told of it."""
+    def columns(self) -> tuple[Col, ...]:
+        return (self.element,) if self.index is None else (self.element, self.index)
 
     @property
     def schema(self) -> tuple[Col, ...]:
-        return (*self.left.schema, *self.right.schema, self.key)
+        return (*self.input.schema, *self.columns)
+
+    @property
+    def mode(self) -> Mode:
+        return self.input.mode
 
     @property
     def row_key(self) -> tuple[Expr, ...]:
-        return (self.key,)
+        return (*self.input.row_key, *([] if self.index is None else [self.index]))
 
     def computes(self) -> Iterator[Expr]:
-        yield from (self.left_key, self.right_key)
+        yield self.array
 
 
-class OnKeyInWindow(OnKey):
-    """Joins whose sides may both have windows in their keys."""
+@dataclass(frozen=True)
+class Materialize(Passing):
+    """A table as rows that come and go, each change of a row as the old one going and the new one coming (retract
+    mode): under whatever key its rows are written, they are known by their own."""
 
-    window: SameWindow | None
-
-    @property
-    def left_keys(self) -> tuple[Expr, ...]:
-        return (self.left_key, *(() if self.window is None else self.window.left))
-
-    @property
-    def right_keys(self) -> tuple[Expr, ...]:
-        return (self.right_key, *(() if self.window is None else self.window.right))
-
-    @property
-    def keys(self) -> tuple[Col, ...]:
-        return (self.key, *(() if self.window is None else self.window.bounds))
-
-    @property
-    def schema(self) -> tuple[Col, ...]:
-        return (*self.left.schema, *self.right.schema, *self.keys)
-
-    @property
-    def row_key(self) -> tuple[Expr, ...]:
-        return self.keys
+    called = "materialize"
+    mode: ClassVar[Mode] = "retract"
+    input: Node
 
     def computes(self) -> Iterator[Expr]:
-        yield from (*self.left_keys, *self.right_keys)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return () if self.window is None else ("rows meet in equal windows only",)
-
-
-@dataclass(frozen=True)
-class StreamStreamJoin(OnKeyInWindow):
-    """Rows of two streams with equal keys, right time within [left - before, left + after] (ms, both ends included).
-
-    Emits pairs at the later arrival with the larger time. `grace` None: an unmatched outer row is padded at once
-    (eager); else at close = time + lookback + grace, once stream time passes it (deferred). Stored rows are seen while
-    time >= stored clock - `retention` + 1. `null_key` and `late`: what becomes of rows without key, or too late to be
-    stored ('lookup': they still look up and are padded). `key` is the plan column of the join key.
-    """
-
-    joins = "stream-stream"
-    mode: ClassVar[Mode] = "append"
-    left: Node
-    right: Node
-    how: How
-    left_key: Expr
-    right_key: Expr
-    before: int
-    after: int
-    grace: int | None
-    retention: int
-    key: Col
-    null_key: Literal["drop", "pad"] = "drop"
-    late: Literal["lookup", "discard"] = "lookup"
-    window: SameWindow | None = None
-
-    @property
-    def cut_short(self) -> Literal["left", "right"] | None:
-        """The side whose rows are seen until a millisecond before their window ends: where it is open to one side, and
-        nothing comes on top. Kafka Streams' stores forget a row when it is as old as they keep it."""
-        if self.before + self.after >= self.retention and bool(self.before) != bool(self.after):
-            return "left" if self.after else "right"
-        return None
-
-    @property
-    def hold(self) -> int:
-        """How far the clock of the output stays behind stream time: released rows are that old."""
-        return max(self.before, self.after) + self.grace if self.grace is not None and self.how != "inner" else 0
-
-    @property
-    def clocked_by(self) -> tuple[Node, ...]:
-        return self.inputs
-
-    @property
-    def told(self) -> Told:
-        until = f"side reaches its time + {duration(self.retention)}"
-        kept = [Kept(side, "rows", f"the stored clock of the {side} {until}", bounded=True) for side in SIDES]
-        outer = [(s, look) for s, look in zip(SIDES, (self.after, self.before), strict=True) if self.how in (s, "full")]
-        notes = [window(self.before, self.after), *self.notes]
-        if self.grace is not None:
-            for side, look in outer:
-                due = f"a match comes, or stream time passes its time by {duration(look + self.grace)}"
-                kept.append(Kept(side, "unmatched rows", due, bounded=True))
-        if outer:
-            late = f"deferred: padded after its window and a grace period of {duration(self.grace or 0)}"
-            notes.append(EAGER if self.grace is None else late)
-        if self.null_key == "pad":
-            notes.append("rows without a key go out padded")
-        if self.late == "discard":
-            notes.append("rows too late to be stored are dropped")
-        return Told(kept, f"maximum of both inputs{held(self.hold)}", notes)
-
-
-@dataclass(frozen=True)
-class StreamTableJoin(OnKeyInWindow):
-    """Each stream row with the table's row of its key as it stands in processing order. Left is the stream."""
-
-    joins = "stream-table"
-    mode: ClassVar[Mode] = "append"
-    clocked_by: ClassVar[tuple[Node, ...]] = ()
-    left: Node
-    right: Node
-    how: Literal["inner", "left"]
-    left_key: Expr
-    right_key: Expr
-    key: Col
-    null_key: Literal["drop", "pad"] = "drop"
-    window: SameWindow | None = None
-
-    @property
-    def told(self) -> Told:
-        return Told([Kept("right", LAST)], "the stream's", [MEETS_TABLE, *self.notes])
-
-
-@dataclass(frozen=True)
-class TableTableJoin(OnKeyInWindow):
-    """Two tables on their primary keys; the result is a table of the same key."""
-
-    joins = "table-table"
-    mode: ClassVar[Mode] = "upsert"
-    clocked_by: ClassVar[tuple[Node, ...]] = ()
-    left: Node
-    right: Node
-    how: How
-    left_key: Expr
-    right_key: Expr
-    key: Col
-    window: SameWindow | None = None
-
-    @property
-    def told(self) -> Told:
-        return Told([Kept(side, LAST) for side in SIDES], notes=self.notes)
-
-
-@dataclass(frozen=True)
-class ForeignKeyJoin(OnKey):
-    """Each row of a table with the row of another one that it refers to: `left_key` is the reference, `right_key` the
-    right table's primary key. The result is a table of the left one's key; a reference that is null finds nothing.
-
-    A change of a right row gives one for each left row that refers to it, in the order of the bytes of the left keys:
-    `binary` numbers of one column are bytes, the highest first, all else is text. Tombstones are not spared.
-    """
-
-    joins = "foreign-key"
-    mode: ClassVar[Mode] = "upsert"
-    clocked_by: ClassVar[tuple[Node, ...]] = ()
-    left: Node
-    right: Node
-    how: Literal["inner", "left"]
-    left_key: Expr
-    right_key: Expr
-    key: Col
-    binary: bool = False
-
-    @property
-    def row_key(self) -> tuple[Expr, ...]:
-        return self.left.row_key
+        yield from ()
 
     def reads(self) -> Iterator[Expr]:
-        yield from (*self.computes(), *self.row_key)
-
-    @property
-    def told(self) -> Told:
-        return Told([Kept("left", "rows"), Kept("right", LAST)], notes=["each left row meets the one it refers to"])
+        yield from self.row_key
 
 
 Node = (
-    Source
-    | Filter
-    | Project
-    | Lateral
-    | StreamStreamJoin
-    | StreamTableJoin
-    | TableTableJoin
-    | ForeignKeyJoin
-    | TwoClockJoin
-    | RememberingJoin
-    | CombiningJoin
-    | Materialize
-    | TimeWindows
-    | Aggregate
-    | Final
-    | SlidingJoin
-    | EpochNode
+    Source | Filter | Project | Lateral | Materialize | Join | TimeWindows | Aggregate | Final | SlidingJoin | EpochNode
 )
-Join = StreamStreamJoin | StreamTableJoin | TableTableJoin | ForeignKeyJoin
 
 
 @dataclass(frozen=True, slots=True)

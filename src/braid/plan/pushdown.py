@@ -15,8 +15,8 @@ from dataclasses import replace
 from braid.expr.nodes import Expr, columns
 from braid.expr.typing import all_of, conjuncts
 from braid.plan.groups import Aggregate
-from braid.plan.keyed import CombiningJoin, KeyedJoin, Lateral, RememberingJoin, TwoClockJoin
-from braid.plan.logical import Filter, Node, Project, Query
+from braid.plan.joins import Join, OnKeys
+from braid.plan.logical import Filter, Lateral, Node, Project, Query
 
 
 def pushed(query: Query) -> Query:
@@ -29,7 +29,7 @@ def _pushed(node: Node) -> Node:
             return _filtered(x, list(conjuncts(p)))
         case Project(input=x) | Lateral(input=x) | Aggregate(input=x):
             return replace(node, input=_pushed(x))
-        case TwoClockJoin() | RememberingJoin() | CombiningJoin():
+        case OnKeys() if not node.by_key:
             return replace(node, left=_pushed(node.left), right=_pushed(node.right))
         case _:
             return node
@@ -40,13 +40,13 @@ def _filtered(node: Node, parts: Sequence[Expr]) -> Node:
     match node:
         case Filter(input=x, predicate=p):
             return _filtered(x, [*conjuncts(p), *parts])
-        case TwoClockJoin() | RememberingJoin() | CombiningJoin():
+        case OnKeys() if not node.by_key:
             return _over_join(node, parts)
         case _:
             return _over(_pushed(node), parts)
 
 
-def _over_join(node: KeyedJoin, parts: Sequence[Expr]) -> Node:
+def _over_join(node: Join, parts: Sequence[Expr]) -> Node:
     left = [p for p in parts if node.how in ("inner", "left") and _reads_only(p, node.left)]
     right = [p for p in parts if node.how in ("inner", "right") and _reads_only(p, node.right)]
     made = replace(node, left=_filtered(node.left, left), right=_filtered(node.right, right))

@@ -15,8 +15,7 @@ from dataclasses import replace
 from braid.expr.nodes import Col, Lit
 from braid.plan.canonical import canonical, stored_names
 from braid.plan.groups import Aggregate
-from braid.plan.keyed import Lateral
-from braid.plan.logical import Filter, Node, Output, Query, Source, sources
+from braid.plan.logical import Filter, Lateral, Node, Output, Query, Source, sources
 from braid.types import Scalar
 
 _ANY = Lit(True, Scalar.BOOLEAN)

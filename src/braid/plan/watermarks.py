@@ -17,8 +17,8 @@ from braid.expr.typing import conjuncts
 from braid.plan import epochs
 from braid.plan.epochs import Bound, Clean, RegularJoin
 from braid.plan.groups import Aggregate, Final, TimeWindows
-from braid.plan.keyed import Lateral, Materialize, OnKeys
-from braid.plan.logical import Filter, Node, OnKey, Output, Project, Source, sources
+from braid.plan.joins import OnKeys
+from braid.plan.logical import Filter, Lateral, Materialize, Node, Output, Project, Source, sources
 from braid.plan.residuals import MOMENTS, MOVES
 from braid.plan.sliding import SlidingJoin
 from braid.types import WHOLE_NUMBERS
@@ -55,7 +55,7 @@ def progress(node: Node) -> Progress:
             return progress(left)
         case epochs.Changes() | epochs.AsOfJoin() | SlidingJoin():
             return {}
-        case OnKey() | OnKeys() | Lateral() | Materialize() | TimeWindows() | Final():
+        case OnKeys() | Lateral() | Materialize() | TimeWindows() | Final():
             return {}
     assert_never(node)
 

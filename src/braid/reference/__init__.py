@@ -24,7 +24,8 @@ import polars as pl
 
 from braid.errors import BraidError
 from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
-from braid.plan import epochs, groups, keyed, logical, sliding
+from braid.plan import epochs, groups, logical, sliding
+from braid.plan.joins import OnKeys
 from braid.reference.epoch_steps import (
     AsOfStep,
     ChangesStep,
@@ -37,14 +38,6 @@ from braid.reference.epoch_steps import (
     epoch_of,
 )
 from braid.reference.joins import StreamStreamStep, joined
-from braid.reference.keyed_joins import (
-    CombiningStep,
-    LateralStep,
-    MaterializeStep,
-    RememberingStep,
-    TwoClockStep,
-    UpsertStep,
-)
 from braid.reference.rows import (
     Bound,
     Drop,
@@ -64,11 +57,13 @@ from braid.reference.sliding_steps import SlidingStep
 from braid.reference.steps import (
     AggregateStep,
     FilterStep,
+    LateralStep,
     OneInput,
     ProjectStep,
     SourceStep,
     Step,
 )
+from braid.reference.tables import MaterializeStep, UpsertStep
 from braid.reference.windows import FinalStep, OfWindowsStep, SessionsStep, TimeWindowsStep
 from braid.types import Column, Scalar, is_time
 
@@ -253,8 +248,8 @@ class Reference:
                 return AggregateStep(node, *self._over(node.input))
             case groups.Final():
                 return FinalStep(node, *self._over(node.input))
-            case logical.OnKey():
-                left, right = self._side(node.left, node.left_key), self._side(node.right, node.right_key)
+            case OnKeys():
+                left, right = (self._side(x, keys) for x, keys in zip(node.inputs, node.spread_by, strict=True))
                 return joined(node, self._number(), self._run, left, right)
             case epochs.Changes():
                 return ChangesStep(node, *self._over(node.input))
@@ -280,15 +275,9 @@ class Reference:
             case sliding.SlidingJoin():
                 xs = [self._operand(x) for x in node.operands]
                 return SlidingStep(node, self._number(), self._run, xs)
-            case keyed.TwoClockJoin():
-                return TwoClockStep(node, *self._over_both(node))
-            case keyed.RememberingJoin():
-                return RememberingStep(node, *self._over_both(node))
-            case keyed.CombiningJoin():
-                return CombiningStep(node, *self._over_both(node))
-            case keyed.Lateral():
+            case logical.Lateral():
                 return LateralStep(node, *self._over(node.input))
-            case keyed.Materialize():
+            case logical.Materialize():
                 return MaterializeStep(node, *self._over(node.input))
         assert_never(node)
 
@@ -296,19 +285,19 @@ class Reference:
         x = self._build(node)
         return self._number(), self._run, x
 
-    def _over_both(self, node: epochs.EpochJoin | keyed.KeyedJoin) -> tuple[int, Run, Step, Step]:
+    def _over_both(self, node: epochs.EpochJoin) -> tuple[int, Run, Step, Step]:
         left, right = self._build(node.left), self._build(node.right)
         return self._number(), self._run, left, right
 
-    def _side(self, node: logical.Node, key: Expr) -> Step:
-        """A join's input; a source (behind filters and projections) learns which key makes its records storable."""
+    def _side(self, node: logical.Node, keys: Sequence[Expr]) -> Step:
+        """A join's input; a source (behind filters and projections) learns which keys make its records storable."""
         step = source = self._build(node)
         while isinstance(source, FilterStep | ProjectStep):
             if isinstance(source, ProjectStep):
-                key = substituted(key, {c.name: e for c, e in source.node.outputs})
+                keys = [substituted(k, {c.name: e for c, e in source.node.outputs}) for k in keys]
             (source,) = source.inputs
         if isinstance(source, SourceStep):
-            source.join_key = key
+            source.join_keys = keys
         return step
 
     def _operand(self, operand: sliding.Operand) -> Step:
@@ -334,7 +323,7 @@ def _released_by(step: Step) -> list[Row]:
     """What comes of the rows that steps release at the present place."""
     below = [_released_by(x) for x in step.inputs]
     rows = step.process(*below) if any(below) else []
-    return [*rows, *step.release()] if isinstance(step, StreamStreamStep | TwoClockStep) else rows
+    return [*rows, *step.release()] if isinstance(step, StreamStreamStep) else rows
 
 
 def _given_by(step: Step) -> list[Row]:

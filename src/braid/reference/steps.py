@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from itertools import count
-from typing import Generic, Protocol, TypeVar, assert_never
+from typing import Any, Generic, Protocol, TypeVar, assert_never, cast
 
 from braid.expr import reasons
 from braid.expr.nodes import Col, Expr, Lit
@@ -119,7 +119,7 @@ class SourceStep:
 
     def __init__(self, node: logical.Source, number: int, run: Run, bare: bool) -> None:
         self.number, self.node, self._run, self._bare = number, node, run, bare
-        self.join_key: Expr | None = None  # of the join that reads this source
+        self.join_keys: Sequence[Expr] = ()  # of the join that reads this source
         self._is_keyed = node.kind == "table" and not node.captured
         self._is_late = False
         self._judges = False
@@ -202,8 +202,8 @@ class SourceStep:
             self._run.drop("null key", self.number, row)
         else:
             self._given = [row]
-            has_key = self.join_key is not None and self._run.look(self.join_key, row)[0] is not None
-            if has_key and not record.null:
+            found = [self._run.look(e, row)[0] for e in self.join_keys]
+            if found and None not in found and not record.null:
                 self._storable.see([record.partition], record.time)
 
     def values(self, record: Record) -> Values:
@@ -476,3 +476,19 @@ class AggregateStep(OneInput[groups.Aggregate]):
     def _is_unfit(self, i: int, values: Values, group: Group) -> bool:
         a = self.node.aggregations[i]
         return is_unfit(a, values[a.output.name], [e.arguments[i] for e in group.entries])
+
+
+class LateralStep(OneInput[logical.Lateral]):
+    """Each row once for each element of an array. A tombstone passes on; a row that goes takes its elements along."""
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        (rows,) = inputs
+        return [x for row in rows for x in self._each(row)]
+
+    def _each(self, row: Row) -> list[Row]:
+        if row.gone and self.node.mode != "retract":
+            return [replace(row, values=row.values | dict.fromkeys(c.name for c in self.node.columns))]
+        elements = cast("list[Any] | None", self._run.value(self.node.array, self.number, row))
+        names = [c.name for c in self.node.columns]
+        made = [dict(zip(names, (x, i), strict=False)) for i, x in enumerate(elements or [])]
+        return [replace(row, values=row.values | x) for x in made]

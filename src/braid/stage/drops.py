@@ -20,7 +20,8 @@ from braid.lower.physical import Leaf, Plan, Step
 from braid.operators.changes import BY, LEAF_BITS, POS, POS_TYPE, TIME, causes, no_rows
 from braid.operators.pairing import BOTH
 from braid.plan.groups import TimeWindows
-from braid.plan.logical import Source, StreamStreamJoin
+from braid.plan.joins import StreamStreamJoin
+from braid.plan.logical import Source
 from braid.records import codec
 from braid.records.wire import Wire
 from braid.stage.decode import wires_of
@@ -132,7 +133,7 @@ def _why(step: Step) -> pl.Expr:
     if isinstance(node, TimeWindows):
         early = "windows begin at 1970-01-01T00:00:00Z: none holds its time"
         return pl.when(late & (pl.col(TIME) < 0)).then(pl.lit(early))
-    if isinstance(node, StreamStreamJoin) and node.cut_short is not None:
+    if isinstance(node, StreamStreamJoin) and node.retention is not None and node.cut_short is not None:
         edge = late & (pl.col("side") == node.cut_short) & (pl.col("clock") - pl.col(TIME) == node.retention)
         why = f"rows are kept for less than {duration(node.retention)}, their window: a GRACE PERIOD keeps them longer"
         return pl.when(edge).then(pl.lit(why))

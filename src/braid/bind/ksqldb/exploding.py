@@ -14,8 +14,7 @@ from braid.bind.ksqldb.scope import Scope
 from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Col, Expr
-from braid.plan.keyed import Lateral
-from braid.plan.logical import Node
+from braid.plan.logical import Lateral, Node
 from braid.sql import ast
 from braid.types import Array
 

@@ -8,7 +8,7 @@ the next step; after a FULL join of streams none does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeGuard
 
@@ -22,18 +22,8 @@ from braid.expr import casts, typing
 from braid.expr.nodes import Col, Expr
 from braid.expr.show import duration
 from braid.guess import meant
-from braid.plan.logical import (
-    Filter,
-    ForeignKeyJoin,
-    How,
-    Kind,
-    Node,
-    Project,
-    SameWindow,
-    StreamStreamJoin,
-    StreamTableJoin,
-    TableTableJoin,
-)
+from braid.plan.joins import ForeignKeyJoin, Pad, StreamStreamJoin, StreamTableJoin, TableTableJoin
+from braid.plan.logical import Filter, How, Kind, Node, Project
 from braid.plan.names import level
 from braid.records.formats.named import grouped
 from braid.sql import ast
@@ -371,13 +361,13 @@ def _joined(on: On, s: Step) -> From:
     plain = tuple(_plain(on))
     named = plain if full and len(plain) == 2 else ()
     scope = s.scope if viable else Scope(s.scope.entries, (synthetic_key_name(s.scope.entries), key))
-    window = same_window(left.scope.entries[0], s.new, step, left.bounds)
-    node: Node = _node(left_key, on.right, key, window, s)
+    bounds = same_window(left.scope.entries[0], s.new, step, left.bounds)
+    node: Node = _node([(left_key, on.right, key), *bounds], s)
     for other in on.others:
         node = Filter(node, bind_predicate(other, _rules(scope)))
     notices = (*left.notices, *_notices(s), *_forgotten(s.left.node, node))
-    bounds = None if window is None else window.bounds
-    return From(node, scope, left.kind, step, key, synonyms, viable, named, notices, bounds)
+    start_end = (bounds[0][2], bounds[1][2]) if bounds else None
+    return From(node, scope, left.kind, step, key, synonyms, viable, named, notices, start_end)
 
 
 def _referring(on: On, s: Step) -> From:
@@ -390,7 +380,8 @@ def _referring(on: On, s: Step) -> From:
         left = Project(left, (*((c, c) for c in left.schema), (refers, on.left)))
     how: Literal["inner", "left"] = "left" if s.how == "left" else "inner"
     binary = s.left.scope.entries[0].declared.encoding.of_key.binary
-    node: Node = ForeignKeyJoin(left, s.right.node, how, refers, on.right, Col(f".KEY{step}", on.right.type), binary)
+    key = Col(f".KEY{step}", on.right.type)
+    node: Node = ForeignKeyJoin(left, s.right.node, how, (refers,), (on.right,), (key,), binary)
     for other in on.others:
         node = Filter(node, bind_predicate(other, _rules(s.scope)))
     own = left.row_key[0] if len(left.row_key) == 1 else None
@@ -398,21 +389,25 @@ def _referring(on: On, s: Step) -> From:
     return From(node, s.scope, "table", step, None, known, known, notices=(*s.left.notices, *_notices(s)))
 
 
-def _node(left_key: Expr, right_key: Expr, key: Col, window: SameWindow | None, s: Step) -> Node:
-    left, right, set_ = s.left.node, s.right.node, s.env.settings
+def _node(equal: Sequence[tuple[Expr, Expr, Col]], s: Step) -> Node:
+    """`equal`: the equality of ON, then those of windows."""
+    left, right, set_, windowed = s.left.node, s.right.node, s.env.settings, len(equal) > 1
+    left_keys, right_keys, keys = (tuple(x) for x in zip(*equal, strict=True))
     if s.left.kind == "table":
-        return TableTableJoin(left, right, s.how, left_key, right_key, key, window)
+        return TableTableJoin(left, right, s.how, left_keys, right_keys, keys, windowed=windowed)
     if s.right.kind == "table":
         how: Literal["inner", "left"] = "left" if s.how == "left" else "inner"
-        return StreamTableJoin(left, right, how, left_key, right_key, key, set_.null_key, window)
+        return StreamTableJoin(left, right, how, left_keys, right_keys, keys, set_.null_key, windowed)
     within = s.join.within
     assert within is not None
     before, after = within.before.ms, within.after.ms
     grace = None if within.grace is None else within.grace.ms
+    pad: Pad = "eager" if grace is None else "deferred"
     kept = retention(before, after, grace)
     return StreamStreamJoin(
-        left, right, s.how, left_key, right_key, before, after, grace, kept, key, set_.null_key, set_.late, window
-    )
+        left, right, s.how, left_keys, right_keys, keys, before, after, grace or 0, kept, pad, set_.null_key, set_.late,
+        windowed,
+    )  # fmt: skip
 
 
 def _notices(s: Step) -> list[str]:
@@ -432,13 +427,15 @@ def _notices(s: Step) -> list[str]:
 
 def _forgotten(left: Node, node: Node) -> Iterator[str]:
     """Warnings where partners may be forgotten: by an end of a window, or where rows come late from earlier steps."""
-    if isinstance(node, StreamStreamJoin) and (side := node.cut_short) is not None:
+    if not isinstance(node, StreamStreamJoin) or node.retention is None:
+        return
+    if (side := node.cut_short) is not None:
         yield (
             f"WITHIN is open to one side, with no grace: as in Kafka Streams, a row of the {side} misses a match at "
             f"the very end of its window, {duration(node.retention)} later, if a row of the {side} with that time came "
             "before it: GRACE PERIOD 1 MILLISECOND keeps it"
         )
-    if isinstance(node, StreamStreamJoin) and (held := held_back(left)) > node.retention - node.before:
+    if (held := held_back(left)) > node.retention - node.before:
         yield (
             f"an earlier step holds rows back for up to {duration(held)}; the next one keeps rows for "
             f"{duration(node.retention)}, so their matches may be forgotten by then: give it a longer GRACE PERIOD"

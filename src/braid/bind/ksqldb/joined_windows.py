@@ -13,7 +13,6 @@ from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Col, Expr
 from braid.expr.show import duration
-from braid.plan.logical import SameWindow
 from braid.plan.windows import KINDS
 from braid.sql.windows import CLAUSES
 from braid.types import Scalar
@@ -52,13 +51,15 @@ def check_keeps_key(is_key: bool, written: str, entry: Entry, span: Span) -> Non
     raise SqlError(message, span, f"write ON with {keys}" if keys else f"declare {entry.declared.name} with its key")
 
 
-def same_window(left: Entry, new: Entry, step: int, joined: tuple[Expr, Expr] | None) -> SameWindow | None:
-    """`joined`: the bounds of the left side, where that is a join."""
+def same_window(
+    left: Entry, new: Entry, step: int, joined: tuple[Expr, Expr] | None
+) -> tuple[tuple[Expr, Expr, Col], ...]:
+    """Bounds that are equal, and their name in the result. `joined`: those of the left side, where that is a join."""
     w = left.declared.windowed
     if w is None:
-        return None
+        return ()
     bounds = Col(f".START{step}", Scalar.BIGINT), Col(f".END{step}", Scalar.BIGINT)
-    return SameWindow(_bounds(left, w) if joined is None else joined, _bounds(new, w), bounds)
+    return tuple(zip(_bounds(left, w) if joined is None else joined, _bounds(new, w), bounds, strict=True))
 
 
 def _bounds(entry: Entry, w: Windowing) -> tuple[Expr, Expr]:

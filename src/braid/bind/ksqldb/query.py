@@ -26,7 +26,8 @@ from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr
 from braid.guess import meant
 from braid.plan.groups import Aggregate
-from braid.plan.logical import BOUNDS, Filter, Kind, Node, Output, Query, Sink, StreamStreamJoin, sources
+from braid.plan.joins import StreamStreamJoin
+from braid.plan.logical import BOUNDS, Filter, Kind, Node, Output, Query, Sink, sources
 from braid.plan.names import level_of
 from braid.records.encoding import Encoding
 from braid.records.formats.named import grouped
@@ -504,7 +505,7 @@ def _null_tests(e: ast.Expr) -> list[ast.IsNull]:
 def _padded_at_once(node: Node) -> list[str]:
     """Aliases of sources whose columns an eager outer join of streams may fill with nulls."""
     found: list[str] = [a for x in node.inputs for a in _padded_at_once(x)]
-    if isinstance(node, StreamStreamJoin) and node.grace is None:
+    if isinstance(node, StreamStreamJoin) and node.pad == "eager":
         if node.how in ("left", "full"):
             found += [s.alias for s in sources(node.right)]
         if node.how in ("right", "full"):

@@ -19,7 +19,7 @@ from braid.bind.settings import LensesSettings
 from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Cast, Col, Expr
-from braid.plan.keyed import CombiningJoin, RememberingJoin, TwoClockJoin
+from braid.plan.joins import Join, Pad, StreamStreamJoin, StreamTableJoin, TableTableJoin
 from braid.plan.logical import Filter, How, Kind, Node
 from braid.sql import ast
 from braid.types import Scalar
@@ -66,9 +66,9 @@ def bind_join(j: ast.Join, scope: Scope, settings: LensesSettings, text: str, pr
     keys = tuple(Col(f"{prefix}.KEY{i + 1}", e.left.type) for i, e in enumerate(on.equalities))
     node = _node(j, left, right, how, on, keys, settings)
     kind: Kind = "table" if left.kind == right.kind == "table" else "stream"
-    if isinstance(node, RememberingJoin) and node.how == "left" and node.retention is None:
+    if isinstance(node, StreamTableJoin) and node.remembers and node.retention is None:
         notices.append(FOR_EVER)
-    if isinstance(node, CombiningJoin) and not _on_primary_keys(on, left, right):
+    if isinstance(node, TableTableJoin) and not _on_primary_keys(on, left, right):
         notices.append(SHARED)
     key = _key(keys, on.equalities, text)
     key_format = (
@@ -148,23 +148,24 @@ def _on_primary_keys(on: On, left: Relation, right: Relation) -> bool:
 
 def _node(
     j: ast.Join, left: Relation, right: Relation, how: How, on: On, keys: tuple[Col, ...], settings: LensesSettings
-) -> TwoClockJoin | RememberingJoin | CombiningJoin:
+) -> Join:
     l_keys, r_keys = tuple(e.left for e in on.equalities), tuple(e.right for e in on.equalities)
     l_if, r_if = typing.all_of(on.left_only), typing.all_of(on.right_only)
     l, left_if = _filtered(left.node, l_if, how in ("left", "full"))
     r, right_if = _filtered(right.node, r_if, how in ("right", "full"))
     if left.kind == right.kind == "table":
-        return CombiningJoin(l, r, how, l_keys, r_keys, keys, left_if, right_if)
+        return TableTableJoin(l, r, how, l_keys, r_keys, keys, by_key=False, left_if=left_if, right_if=right_if)
     if left.kind == right.kind:
         assert j.within is not None
-        pad: Literal["deferred", "eager"] = "eager" if settings.outer == "eager" else "deferred"
-        within = j.within.before.ms
-        return TwoClockJoin(l, r, how, l_keys, r_keys, keys, within, within, settings.grace, pad, left_if, right_if)
+        pad: Pad = "eager" if settings.outer == "eager" else "deferred"
+        within, grace = j.within.before.ms, settings.grace
+        return StreamStreamJoin(l, r, how, l_keys, r_keys, keys, within, within, grace, None, pad, "pad",
+                                left_if=left_if, right_if=right_if)  # fmt: skip
     kept: Literal["inner", "left"] = "inner" if how == "inner" else "left"
     retention = settings.retention if kept == "left" else None
-    if left.kind == "stream":
-        return RememberingJoin(l, r, kept, l_keys, r_keys, keys, retention, left_if)
-    return RememberingJoin(r, l, kept, r_keys, l_keys, keys, retention, right_if)
+    if left.kind != "stream":
+        l, r, l_keys, r_keys, left_if = r, l, r_keys, l_keys, right_if
+    return StreamTableJoin(l, r, kept, l_keys, r_keys, keys, "pad", by_key=False, retention=retention, left_if=left_if)
 
 
 def _filtered(node: Node, term: Expr | None, preserved: bool) -> tuple[Node, Expr | None]:

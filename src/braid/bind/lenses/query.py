@@ -25,8 +25,7 @@ from braid.expr.aggregates import common
 from braid.expr.nodes import Col, Expr, columns
 from braid.guess import meant
 from braid.plan.groups import Aggregate
-from braid.plan.keyed import Lateral, Materialize
-from braid.plan.logical import Begin, Filter, Kind, Node, Project, Source, SourceColumn, Timestamp
+from braid.plan.logical import Begin, Filter, Kind, Lateral, Materialize, Node, Project, Source, SourceColumn, Timestamp
 from braid.plan.names import level
 from braid.sql import ast
 from braid.types import Array, Column, Scalar, Type
