@@ -3,7 +3,7 @@
 In: expressions, and the nodes below. Out: frozen nodes, members of `logical.Node`.
 Rule: one node for what meets what; all that dialects decide otherwise is a policy, a field of it. `by_key`: over one
 equality, tables on their primary keys. Else over any number, of any columns, so that several rows of a table may share
-a key; without any, all rows of both sides may meet, in one bucket. (docs/decisions/0042)
+a key; without any, all rows of both sides may meet, in one bucket. (docs/decisions/0045)
 
 Equalities are pairs of `left_keys` and `right_keys` of one type; a key with a null part equals nothing. `windowed`: the
 last two are the bounds of windows, which are parts of both sides' keys. `keys` are plan columns of the join key: its
