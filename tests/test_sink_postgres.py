@@ -170,6 +170,21 @@ def test_a_table_of_another_run(db: psycopg.Connection, tmp_path: Path) -> None:
         sink.check(KEYED, "r1", True, True)
 
 
+def test_a_table_is_the_same_by_each_of_its_names(db: psycopg.Connection, tmp_path: Path) -> None:
+    before = opened(db, KEYED, "r1", tmp_path)
+    published(before, KEYED, "r1", 0, changes(("+", 1, "a")))
+    other = sink_of(where(db) + "#public.out")
+    with pytest.raises(BraidError, match=r"public\.out holds the results of another run \(r1\)"):
+        other.check(KEYED, None, False, False)
+    made = other.opened(TopicStore(tmp_path), KEYED, {}, "r2")
+    assert rows(db, f"SELECT target, run FROM {MARKERS}") == [("public.out", "r2")] and not rows(db, "TABLE out")
+    assert isinstance(made, PostgresSink)
+    published(made, KEYED, "r2", 0, changes(("+", 2, "b")))
+    with pytest.raises(BraidError, match="another run writes into the table out now"):
+        published(before, KEYED, "r1", 1, changes(("+", 3, "c")))
+    assert rows(db, "SELECT k, v FROM out") == [(2, "b")]
+
+
 @pytest.mark.parametrize(
     ("made", "told"),
     [

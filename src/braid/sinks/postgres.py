@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 
 S = Scalar
 MARKERS = "braid_batches"
+# Whether a marker is of the same table, by whatever name: with its schema or without.
+SAME = (
+    "to_regclass((SELECT string_agg(quote_ident(part), '.' ORDER BY n) FROM"
+    " unnest(string_to_array(target, '.')) WITH ORDINALITY x(part, n))) = to_regclass(%s)"
+)
 OLDEST = 15  # NULLs in a key are one key since then
 PATIENCE = 60.0  # s that a server may be away
 ROWS = 1 << 16  # that are copied at once
@@ -214,12 +219,15 @@ class _Table:
     def _place(self) -> tuple[str, ...]:
         return tuple(self.name.split("."))
 
+    def _quoted(self, c: Connection[Any]) -> str:
+        return _sql(".", self._place).as_string(c)
+
     def _known(self, c: Connection[Any]) -> dict[str, tuple[str, str, bool]]:
         """The columns that are there: by name without case their own name, type, and whether they need a value."""
         found = c.execute(
             "SELECT attname, format_type(atttypid, atttypmod), attnotnull AND NOT atthasdef AND attidentity = ''"
             " FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
-            [_sql(".", self._place).as_string(c)],
+            [self._quoted(c)],
         ).fetchall()
         return {name.lower(): (name, kind, needs) for name, kind, needs in found}
 
@@ -257,7 +265,7 @@ class _Table:
             " ON a.attrelid = indrelid AND a.attnum = ANY (indkey)"
             " WHERE indrelid = to_regclass(%s) AND indisunique AND indpred IS NULL AND indexprs IS NULL"
             " GROUP BY indexrelid",
-            [_sql(".", self._place).as_string(c)],
+            [self._quoted(c)],
         ).fetchall()
         return any(sorted(names) == wanted for (names,) in found)
 
@@ -282,7 +290,10 @@ class _Table:
         there = c.execute("SELECT to_regclass(%s)", [MARKERS]).fetchone()
         if there is None or there[0] is None:
             return None
-        found = c.execute(f"SELECT run FROM {MARKERS} WHERE target = %s", [self.name]).fetchone()
+        found = c.execute(
+            f"SELECT run FROM {MARKERS} WHERE target = %s OR {SAME} ORDER BY target = %s DESC",
+            [self.name, self._quoted(c), self.name],
+        ).fetchone()
         return None if found is None else str(found[0])
 
     def claim(self, c: Connection[Any], run: str) -> None:
@@ -293,6 +304,7 @@ class _Table:
             return
         if owner is not None:
             c.execute(SQL("DELETE FROM {}").format(_sql(".", self._place)))
+            c.execute(f"DELETE FROM {MARKERS} WHERE target <> %s AND {SAME}", [self.name, self._quoted(c)])
         c.execute(
             f"INSERT INTO {MARKERS} VALUES (%s, '', %s, -1, '') ON CONFLICT (target)"
             " DO UPDATE SET query = '', run = EXCLUDED.run, batch = -1, digest = '', written = now()",

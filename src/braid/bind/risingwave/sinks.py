@@ -85,7 +85,7 @@ class Given:
         """A value that becomes a part of a name, which what is in `but` would divide."""
         text = self.text(name)
         if text is not None and any(c in but or not c.isprintable() for c in text):
-            hint = f"{name} takes no {' and no '.join(but)}"
+            hint = f"{name} takes no {' and no '.join([*but, 'control characters'])}"
             raise SqlError(f"{name} cannot be {text}", self.span(name), hint)
         return text
 
@@ -109,7 +109,7 @@ def wish(s: ast.CreateView, rows: Result, context: Context) -> Wish:
     p = said.get("connector")
     if s.what != "sink" or p is None or p.value.value == "kafka":
         return Wish(rows.node.row_key)
-    connector = CONNECTORS.get(str(p.value.value))
+    connector = CONNECTORS.get(str(p.value.value).lower())
     if connector is None:
         known = ", ".join(f"'{name}'" for name in (*CONNECTORS, "kafka"))
         raise SqlError(f"connector '{p.value.value}' is not supported yet", p.value.span, f"there are {known}")
