@@ -417,7 +417,7 @@ def _key_text(
     if key is None or all(v is None for v in key.values()):
         return None
     doc = {c.name: json_value(key[c.name], c.type) for c in keys}
-    return _text(doc[keys[0].name] if len(keys) == 1 and target.encoding.of_key.single != "record" else doc)
+    return _text(doc[keys[0].name] if len(keys) == 1 and target.encoding.key_format.single != "record" else doc)
 
 
 def _value_text(doc: dict[str, Any], values: dict[str, Column], target: Declared) -> str | None:

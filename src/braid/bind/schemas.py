@@ -24,7 +24,6 @@ from braid.records.encoding import Encoding
 from braid.records.facet import RecordSchema
 from braid.records.formats.interface import Facet
 from braid.records.formats.named import FORMATS, registered
-from braid.records.formats.schemed import Schemed
 from braid.records.registry import Incompatible, Registry, Schema, UnknownSchema, subject_of
 from braid.records.schemas.interface import Others
 from braid.types import Column, Type
@@ -200,7 +199,7 @@ def check_chosen(e: Encoding, columns: Sequence[DeclaredColumn], p: Properties) 
     for facet, chosen in (("key", e.key_schema), ("value", e.value_schema)):
         if chosen is None or not chosen.text:
             continue
-        kind = (e.of_key if facet == "key" else e.of_value).schemas
+        kind = (e.key_format if facet == "key" else e.value_format).schemas
         assert kind is not None
         message = chosen.name if kind.messages else ""
         t, is_record = kind.type_of(Schema(kind.name, chosen.text), chosen.others, fold=False, name=message)
@@ -219,7 +218,7 @@ def check_chosen(e: Encoding, columns: Sequence[DeclaredColumn], p: Properties) 
 
 def check_names(e: Encoding, columns: Sequence[DeclaredColumn], span: Span) -> None:
     """Names that a format does not take are refused."""
-    for place, format in (("key", e.of_key), ("value", e.of_value)):
+    for place, format in (("key", e.key_format), ("value", e.value_format)):
         mine = [Column(c.name, c.type) for c in columns if c.place == place and not c.hidden]
         kind = format.schemas
         if kind is None:
@@ -262,9 +261,9 @@ def _schemed(e: Encoding, keys: list[Column], values: list[Column]) -> list[tupl
 def _made(facets: list[tuple[Facet, list[Column]]], topic: str) -> list[tuple[str, Schema]]:
     """The schemas that are made of columns, not chosen, by subject."""
     return [
-        (subject_of(topic, f.name), f.format.written_by(columns, f))
+        (subject_of(topic, f.name), schema)
         for f, columns in facets
-        if isinstance(f.format, Schemed) and (f.schema is None or f.schema.id is None)
+        if (f.schema is None or f.schema.id is None) and (schema := f.format.written_by(columns, f)) is not None
     ]
 
 

@@ -303,7 +303,7 @@ def miswritten(made: Declared, catalog: Catalog, spans: Mapping[str, Span], at: 
 
 def _shape(d: Declared) -> str:
     """What a value is, where not an object of columns."""
-    return d.encoding.of_value.shape(d.encoding.wrapped, d.encoding.delimiter)
+    return d.encoding.value_format.shape(d.encoding.wrapped, d.encoding.delimiter)
 
 
 def _pairs(declared: Declared, known: Declared) -> list[tuple[DeclaredColumn, DeclaredColumn | None]]:
@@ -315,7 +315,7 @@ def _pairs(declared: Declared, known: Declared) -> list[tuple[DeclaredColumn, De
         have = list(known.key) if place == "key" else [c for c in known.columns if c.place == place]
         other = {c.name.lower(): c for c in known.columns if c.place in ("key", "value")}
         e = declared.encoding
-        named_fields = e.wrapped and e.of_value.single in ("either", "record")
+        named_fields = e.wrapped and e.value_format.single in ("either", "record")
         bare = len(wanted) == len(have) == 1 if place == "key" else not named_fields
         if bare:
             pairs += zip(wanted, have, strict=False)

@@ -167,7 +167,7 @@ class _Form:
         """The columns that are read, and those without which the others would be read otherwise."""
         own = set(columns(source.watermark)) if source.watermark is not None else set()
         fixed = {source.message_key, source.timestamp.field if source.timestamp is not None else None}
-        whole = not source.encoding.wrapped or source.encoding.of_value.whole
+        whole = not source.encoding.wrapped or source.encoding.value_format.whole
         return [
             c
             for c in source.columns

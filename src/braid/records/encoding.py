@@ -44,24 +44,24 @@ class Encoding:
         return "iso" if self.iso else "lenient" if self.lenient else "plain"
 
     @property
-    def of_key(self) -> Format:
+    def key_format(self) -> Format:
         return FORMATS[self.key]
 
     @property
-    def of_value(self) -> Format:
+    def value_format(self) -> Format:
         return FORMATS[self.value]
 
     def bare(self, values: int) -> bool:
         """Whether a record's value is that of its only column, and no object."""
-        return values == 1 and (not self.wrapped or self.of_value.single == "value")
+        return values == 1 and (not self.wrapped or self.value_format.single == "value")
 
     def of_keys(self, columns: int) -> Facet:
         """How keys of so many columns are written."""
-        bare = columns == 1 and self.of_key.single != "record"
-        return Facet("key", self._format("key", self.of_key, columns), bare, self.key_delimiter, self.key_schema)
+        bare = columns == 1 and self.key_format.single != "record"
+        return Facet("key", self._format("key", self.key_format, columns), bare, self.key_delimiter, self.key_schema)
 
     def of_values(self, columns: int) -> Facet:
-        format = self._format("value", self.of_value, columns)
+        format = self._format("value", self.value_format, columns)
         return Facet("value", format, self.bare(columns), self.delimiter, self.value_schema)
 
     def _format(self, facet: str, format: Format, columns: int) -> Format:

@@ -172,7 +172,7 @@ class Driver:
             key_text, value_text = _plain(key), _plain(value)
         else:
             keys, values, e = _columns(declared, "key"), _columns(declared, "value"), declared.encoding
-            key_text = _text(key, keys, e.of_keys(len(keys)), e.of_key.single != "record")
+            key_text = _text(key, keys, e.of_keys(len(keys)), e.key_format.single != "record")
             value_text = _text(value, values, e.of_values(len(values)), not e.wrapped)
         key_text = self._passed(name, "key", key_text, declared)
         value_text = self._passed(name, "value", value_text, declared)
@@ -190,7 +190,7 @@ class Driver:
         if declared is None:
             return produced(text, latest[1], framed.others_of(self._registry, latest[1]))
         e = declared.encoding
-        format, own = (e.of_key, e.key_schema) if facet == "key" else (e.of_value, e.value_schema)
+        format, own = (e.key_format, e.key_schema) if facet == "key" else (e.value_format, e.value_schema)
         if format.schemas is None:
             return text
         message = own.name if own is not None and format.schemas.messages else ""
@@ -535,7 +535,7 @@ def _record(topic: str, placed: Placed, declared: Declared | None, ints: bool) -
         keys, values = _columns(declared, "key"), _columns(declared, "value")
         if isinstance(key, dict):
             key = _typed(key, keys, ints)
-        elif len(keys) == 1 and declared.encoding.of_key.single != "line":  # a line as it stands
+        elif len(keys) == 1 and declared.encoding.key_format.single != "line":  # a line as it stands
             key = python_value(key, keys[0].type, ints)
         if isinstance(value, dict):
             bare = len(values) == 1 and not declared.encoding.wrapped

@@ -79,7 +79,7 @@ class ReferenceBackend(InMemory[Judged]):
         for row in rows:
             seq, partition = row.place if isinstance(row.place, tuple) else (row.place, 0)
             key = key_text(sink, row.key)
-            hashed = key if sink.encoding.of_key.single != "record" else _canonical(sink, row.key)
+            hashed = key if sink.encoding.key_format.single != "record" else _canonical(sink, row.key)
             target = _partition(hashed, sink, row, topic.partitions, partition)
             headers = row.headers if isinstance(row.headers, str) else None
             n = judged.written
@@ -198,7 +198,7 @@ def key_text(sink: Sink, key: tuple[object, ...] | None) -> str | None:
     names = [o.name for o in sink.key] or [f"KEY_{i}" for i in range(len(key))]
     columns = [Column(n, e.type) for n, e in zip(names, sink.written_key, strict=True)]
     frame, fields = _frame(columns, [key]), [(c.name, c) for c in columns]
-    if sink.encoding.of_key.single in ("line", "record") or sink.whole_key:
+    if sink.encoding.key_format.single in ("line", "record") or sink.whole_key:
         facet = sink.encoding.of_keys(len(fields))
         return str(facet.format.encode(frame, fields, facet)[0])
     return _canonical(sink, key)

@@ -158,7 +158,7 @@ def _check_sources(s: Step) -> None:
             raise SqlError(f"{e.alias} names two sources", s.join.right.span, f"write {d.name} AS another name")
     check_windows(s.left.scope.entries[0], s.new, s.join.right.span)
     for e, span in ((s.left.scope.entries[0], s.join.left.span), (s.new, s.join.right.span)):
-        if not e.declared.encoding.of_value.grouped:
+        if not e.declared.encoding.value_format.grouped:
             hint = f"declare {e.declared.name} with value_format = {grouped()}"
             raise SqlError(
                 f"{e.declared.name} has {e.declared.encoding.value} values, which cannot be joined", span, hint
@@ -379,7 +379,7 @@ def _referring(on: On, s: Step) -> From:
         refers = Col(f".REF{step}", refers.type)
         left = Project(left, (*((c, c) for c in left.schema), (refers, on.left)))
     how: Literal["inner", "left"] = "left" if s.how == "left" else "inner"
-    binary = s.left.scope.entries[0].declared.encoding.of_key.binary
+    binary = s.left.scope.entries[0].declared.encoding.key_format.binary
     key = Col(f".KEY{step}", on.right.type)
     node: Node = ForeignKeyJoin(left, s.right.node, how, (refers,), (on.right,), (key,), binary)
     for other in on.others:

@@ -108,7 +108,7 @@ class Grouping:
     def _check_format(self, name: str, arg: Expr | None) -> None:
         """ksqlDB keeps groups in the format of the first source's values."""
         source = self.scope.entries[0].declared
-        format = source.encoding.of_value
+        format = source.encoding.value_format
         if format.single != "line":
             return
         hint = (

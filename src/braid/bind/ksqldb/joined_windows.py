@@ -31,7 +31,7 @@ def check_windows(left: Entry, new: Entry, span: Span) -> None:
     if (a.size is None) != (b.size is None):
         some, others = (" or ".join(n for n in CLAUSES if KINDS[n].sized == sized) for sized in (False, True))
         raise SqlError(told, span, f"join {some} with {some}, and {others} with {others}")
-    keys = [e.declared.encoding.of_key for e in (left, new)]
+    keys = [e.declared.encoding.key_format for e in (left, new)]
     if a.size != b.size and all(k.binary for k in keys):
         raise SqlError(
             f"{told}; with {keys[0].name} keys they need one size", span, "declare key_format = 'JSON', or one size"

@@ -253,7 +253,7 @@ def _result(a: Asked) -> Result:
         _check_groups(scope.entries, a.env, clause(q, "GROUP BY"))
         window = None
         if q.window is not None:
-            binary = scope.entries[0].declared.encoding.of_key.binary
+            binary = scope.entries[0].declared.encoding.key_format.binary
             window = bind_window(q.window, source.kind == "table", q.emit == "FINAL", binary)
             notices += window.notices
         grouping = bind_grouping(q.group_by, scope, source.steps, source.kind == "table", a.env.settings, window)
@@ -285,7 +285,7 @@ def _check_groups(entries: tuple[Entry, ...], env: Env, span: Span) -> None:
         if e.declared.windowed is not None and env.settings.mode != "native":
             hint = "group what it was made of, or SET 'braid.mode'='native' to count each window as a row"
             raise SqlError(f"{e.declared.name} is windowed; GROUP BY takes rows without windows", span, hint)
-        if not e.declared.encoding.of_value.grouped:
+        if not e.declared.encoding.value_format.grouped:
             hint = f"declare {e.declared.name} with value_format = {grouped()}"
             raise SqlError(
                 f"{e.declared.name} has {e.declared.encoding.value} values, which cannot be grouped", span, hint

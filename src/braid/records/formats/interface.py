@@ -17,7 +17,7 @@ import polars as pl
 from braid.records.codec import Decoded, decode_values, encode_values
 from braid.records.facet import Manner, RecordSchema
 from braid.records.octets import checked
-from braid.records.registry import Registry
+from braid.records.registry import Registry, Schema
 from braid.records.schemas.interface import Kind
 from braid.types import Array, Column, Map, Scalar, Struct, Type
 
@@ -88,6 +88,10 @@ class Format:
     def registered(self) -> bool:
         """Whether its schemas stand in a registry."""
         return False
+
+    def written_by(self, columns: Sequence[Column], facet: Facet) -> Schema | None:
+        """The schema that columns are written by, if there is one."""
+        return None
 
     def holds(self, t: Type) -> bool:
         """Whether a column may be of this type."""

@@ -56,7 +56,6 @@ class Schemed(Format):
         return f"{self.name} {'records' if wrapped else 'values'}"
 
     def written_by(self, columns: Sequence[Column], facet: Facet) -> Schema:
-        """The schema that columns are written by."""
         assert facet.schema is not None
         s = facet.schema
         if not s.text:
