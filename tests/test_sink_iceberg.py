@@ -140,7 +140,7 @@ def test_thirty_kills(catalog: Catalog, tmp_path: Path) -> None:
     def read(name: str) -> list[tuple[Any, ...]]:
         return rows(catalog, f"n.{name}", ("K", "V", "W"))
 
-    killed(tmp_path, 30, 2, "iceberg:lake.n.{}".format, read, STREAM, (4, 14))
+    killed(tmp_path, 30, 2, "iceberg:lake.n.{}".format, read, STREAM)
     words = ("--store", "s", "--dialect", "ksqldb", "--until-idle")
     (tmp_path / "q.sql").write_text(STREAM.replace("OUT", "TOLD"), encoding="utf-8")
     assert on_shared_spark("run", "q.sql", *words, cwd=tmp_path).code == 0
