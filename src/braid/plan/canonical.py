@@ -130,7 +130,7 @@ class _Form:
 
     def _join(self, x: OnKeys) -> list[Any]:
         kind, names = JOINS[type(x), x.by_key]
-        defaults = {f.name: f.default for f in fields(x)} | {"window": None}  # type: ignore[arg-type]
+        defaults = {f.name: _default(f) for f in fields(x)} | {"window": None}  # type: ignore[arg-type]
         had = [(name, _had(x, name)) for name in names.split()]
         return [kind, {name: self.of(value) for name, value in had if value != defaults.get(name, MISSING)}]
 
