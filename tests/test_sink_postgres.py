@@ -185,6 +185,11 @@ def test_a_table_is_the_same_by_each_of_its_names(db: psycopg.Connection, tmp_pa
     assert rows(db, "SELECT k, v FROM out") == [(2, "b")]
 
 
+def test_a_schema_that_is_not_there(db: psycopg.Connection) -> None:
+    with pytest.raises(BraidError, match=r"the table nowhere\.out: there is no schema nowhere"):
+        sink_of(where(db) + "#nowhere.out").check(KEYED, None, False, False)
+
+
 @pytest.mark.parametrize(
     ("made", "told"),
     [

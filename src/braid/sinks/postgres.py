@@ -239,6 +239,7 @@ class _Table:
             )
         known = self._known(c)
         if not known:
+            self._check_schema(c)
             return
         for column in self.columns:
             there = known.get(column.name)
@@ -268,6 +269,14 @@ class _Table:
             [self._quoted(c)],
         ).fetchall()
         return any(sorted(names) == wanted for (names,) in found)
+
+    def _check_schema(self, c: Connection[Any]) -> None:
+        """A schema that is named is there; a table would be made in it."""
+        schema = self._place[:-1]
+        found = c.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [".".join(schema)]).fetchone()
+        if schema and found is None:
+            hint = f"CREATE SCHEMA {'.'.join(schema)}, or name another"
+            raise BraidError(f"the table {self.name}: there is no schema {'.'.join(schema)}", hint)
 
     def make(self, c: Connection[Any]) -> None:
         c.execute(
