@@ -126,11 +126,11 @@ class Shape:
 
 
 def library(name: str, kind: str) -> Any:
-    """What a kind of sink needs beside Braid."""
+    """What a kind of sink, or of table, needs beside Braid."""
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise BraidError(f"the sink {kind}: needs {name}", f"pip install 'braid-sql[{kind}]'") from None
+        raise BraidError(f"{kind}: needs {name}", f"pip install 'braid-sql[{kind}]'") from None
 
 
 def line_of(e: Exception) -> str:
