@@ -439,6 +439,41 @@ def test_views_over_files_that_are_written_anew(tmp_path: Path) -> None:
             assert sorted(map(repr, rows)) == sorted(map(repr, duckdb.sql(sql).fetchall())), (n, view)
 
 
+MIXED = """
+CREATE TABLE c (id INT PRIMARY KEY, name VARCHAR);
+CREATE TABLE d (k INT PRIMARY KEY, id INT);
+CREATE TABLE log (k INT, id INT) APPEND ONLY;
+CREATE MATERIALIZED VIEW j AS SELECT d.k, c.name FROM d LEFT JOIN c ON d.id = c.id;
+CREATE MATERIALIZED VIEW t AS
+  SELECT log.k, c.name FROM log LEFT JOIN c FOR SYSTEM_TIME AS OF PROCTIME() ON log.id = c.id;
+INSERT INTO d VALUES (1, 1), (2, 2), (3, 9);
+INSERT INTO log VALUES (1, 1), (2, 2), (3, 9);
+"""
+
+
+@pytest.mark.spark
+def test_looks_and_statements_in_one_view(tmp_path: Path) -> None:
+    """A look counts from then on, though its time is long before that of what statements have written."""
+    sql = MIXED
+    for names, more, j, t in (
+        ("1,Ann 2,Bob", "", ["Ann", "Bob", None], ["Ann", "Bob", None]),
+        ("1,Anna 9,Zed", "INSERT INTO log VALUES (4, 1), (5, 2), (6, 9); INSERT INTO d VALUES (4, 9);",
+         ["Anna", None, "Zed", "Zed"], ["Ann", "Bob", None, "Anna", None, "Zed"]),
+        ("1,Anna 2,Bea 9,Zed", "UPDATE d SET id = 2 WHERE k = 3; INSERT INTO log VALUES (7, 2);",
+         ["Anna", "Bea", "Bea", "Zed"], ["Ann", "Bob", None, "Anna", None, "Zed", "Bea"]),
+    ):  # fmt: skip
+        sql += more
+        (tmp_path / "q.sql").write_text(sql, encoding="utf-8")
+        written(tmp_path / "c.csv", "id,name\n" + names.replace(" ", "\n") + "\n", ago=100 - len(sql) % 50)
+        words = ("run", "q.sql", "--store", "s", "--dialect", "risingwave", "--until-idle", "--source=c=snapshot:c.csv")
+        said = on_shared_spark(*words, cwd=tmp_path)
+        assert said.code == 0, said.err
+        for view, expected in (("j", j), ("t", t)):
+            text = f"SELECT coalesce(name, '-') FROM {view} ORDER BY k;"
+            shown = braid("sql", "--store", tmp_path / "s", "--dialect", "risingwave", stdin=text).out.split()
+            assert [None if x == "-" else x for x in shown[1:]] == expected, (view, shown)
+
+
 @pytest.mark.spark
 def test_a_query_keeps_to_the_column_that_deletes(tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text("id,name,gone\n1,Ann,false\n2,Bob,\n1,,true\n", encoding="utf-8")
