@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,6 +17,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 
 import effort
+
+if TYPE_CHECKING:
+    import psycopg
+    from pyiceberg.catalog import Catalog
 
 HANGS, HANGS_FAST, HANGS_LAW = 300, 120, 3600  # s a test may take: in `make test`, without a JVM; and with --law
 
@@ -28,6 +34,38 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of the test's own, which is the current one."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[psycopg.Connection]:
+    """A PostgreSQL, one a module."""
+    from postgres import server
+
+    try:
+        with server.running() as made:
+            yield made
+    except server.Missing as e:
+        pytest.skip(f"no PostgreSQL: {e}")
+
+
+@pytest.fixture
+def db(connection: psycopg.Connection) -> psycopg.Connection:
+    """The same, empty."""
+    connection.execute("SET client_min_messages = error; DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    return connection
+
+
+@pytest.fixture
+def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+    """A catalog of Iceberg, called `lake`, which Braid finds, too."""
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.utils.config import Config
+
+    known = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/lake"}
+    for name, value in known.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())  # it has read the environment long ago
+    return load_catalog("lake", **known)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

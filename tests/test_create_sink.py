@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,11 @@ import psycopg
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog as IcebergCatalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, NestedField
-from pyiceberg.utils.config import Config
 
 from braid import connect as braid_session
 from braid.bind.bound import BatchAsked
@@ -30,24 +28,6 @@ from braid.sinks.named import sink_of
 from braid.sinks.postgres import PostgresSink
 from braid.topics.store import TopicStore
 from cli_help import Said, braid, on_shared_spark, records
-from postgres.server import Missing, running
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[psycopg.Connection]:
-    try:
-        with running() as connection:
-            connection.execute("SET client_min_messages = error")
-            yield connection
-    except Missing as e:
-        pytest.skip(str(e))
-
-
-@pytest.fixture
-def db(server: psycopg.Connection) -> Iterator[psycopg.Connection]:
-    """The server, empty."""
-    server.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-    yield server
 
 
 def run(folder: Path, sql: str, *more: str) -> Said:
@@ -126,9 +106,8 @@ def test_postgres(db: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.spark
-def test_lakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lakes(tmp_path: Path, catalog: IcebergCatalog) -> None:
     """Upsert into Delta; rows that are added into Iceberg, and rows that change and are added all the same."""
-    catalog = catalog_of(tmp_path, monkeypatch)
     catalog.create_namespace("n")
     fields = (NestedField(1, "id", IntegerType()), NestedField(2, "n", IntegerType()))
     by_id = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
@@ -152,14 +131,6 @@ def test_lakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
     return sorted(pl.DataFrame(table).rows(), key=repr)
-
-
-def catalog_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
-    settings = {"type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}/lake"}
-    for name, value in settings.items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
-    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())  # it has read the environment long ago
-    return load_catalog("lake", **settings)
 
 
 # ----------------------------------------------------------------- before Spark

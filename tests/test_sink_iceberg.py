@@ -9,8 +9,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.utils.config import Config
+from pyiceberg.catalog import Catalog
 
 from braid.errors import BraidError
 from braid.plan.logical import Sink
@@ -23,15 +22,6 @@ from cli_help import on_shared_spark, records
 from sink_help import KEYED, STREAM, TYPED, TYPES, changes, killed, put, table_of
 
 ROWS = table_of(("K", Scalar.BIGINT), ("V", Scalar.VARCHAR), kind="stream")
-
-
-@pytest.fixture
-def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
-    settings = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/lake"}
-    for name, value in settings.items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
-    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())  # it has read the environment long ago
-    return load_catalog("lake", **settings)
 
 
 def rows(catalog: Catalog, name: str = "n.t", columns: Sequence[str] = ("K", "V")) -> list[tuple[Any, ...]]:

@@ -6,7 +6,6 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -29,23 +28,6 @@ from postgres.server import Missing, programs, running
 from sink_help import KEYED, TABLE, TYPED, TYPES, changes, keyed, killed, put, table_of
 
 S = Scalar
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[psycopg.Connection]:
-    try:
-        with running() as connection:
-            connection.execute("SET client_min_messages = error")
-            yield connection
-    except Missing as e:
-        pytest.skip(str(e))
-
-
-@pytest.fixture
-def db(server: psycopg.Connection) -> Iterator[psycopg.Connection]:
-    """The server, empty."""
-    server.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-    yield server
 
 
 def where(db: psycopg.Connection) -> str:

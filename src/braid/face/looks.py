@@ -37,6 +37,7 @@ class Looks:
         self._mirrors: dict[str, Mirror] = {}  # by topic: those that were checked
         self._begun: dict[str, Mirror] = {}
         self._over = threading.Event()
+        self._thread: threading.Thread | None = None
         self._failed: dict[str, str] = {}
 
     def check(self, declared: Mapping[str, Declared]) -> None:
@@ -62,13 +63,13 @@ class Looks:
     def go_on(self, every: float) -> None:
         """Looks again every so many seconds, until `end`."""
         if self._wanted:
-            threading.Thread(target=self._go, args=(every,), name="looks", daemon=True).start()
+            self._thread = threading.Thread(target=self._go, args=(every,), name="looks", daemon=True)
+            self._thread.start()
 
     def end(self) -> None:
         self._over.set()
-        for x in threading.enumerate():
-            if x.name == "looks":
-                x.join(LATEST)
+        if self._thread is not None:
+            self._thread.join(LATEST)
 
     def _go(self, every: float) -> None:
         while not self._over.wait(every):

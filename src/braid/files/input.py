@@ -34,7 +34,7 @@ from braid.files.copies import GROUP
 from braid.files.listing import Found, is_awaited, is_plain, kind_of, look, stat
 from braid.files.log import LEFT, MORE, FileLog, Piece
 from braid.files.text import PUT_BACK, Options, Rows, Text, csv_rows, digest_of, header, json_rows, shown
-from braid.files.values import fits, from_column, typed
+from braid.files.values import Typed, fits, from_column, typed
 from braid.operators.changes import DIFF, HEADERS, NEVER, TIME
 from braid.plan.logical import Source, SourceColumn, Timestamp
 from braid.records import codec
@@ -401,10 +401,9 @@ class FileInput:
     def _parquet_rows(self, path: str, start: int, count: int) -> Rows:
         names = list(file_parquet.schema_of(path)[0])
         at = matched(self.source, self._columns, names, path)
-        frame = file_parquet.rows_of(path, [names[i] for i in at if i is not None], start, count)
-        nothing = pl.repeat(None, count, eager=True)
-        given = [nothing if i is None else frame[names[i]] for i in at]
-        columns, error = typed(given, self._declared, from_column)
+        theirs = [None if i is None else names[i] for i in at]
+        frame = file_parquet.rows_of(path, [name for name in theirs if name is not None], start, count)
+        columns, error = declared_columns(frame, theirs, self._declared)
         bad = error.is_not_null().arg_true()
         raw = pl.repeat(None, frame.height, dtype=pl.String, eager=True)
         if len(bad):
@@ -503,6 +502,12 @@ def matched(source: Source, columns: Sequence[SourceColumn], names: Sequence[str
             raise BraidError(f"{path} has no column {field}", hint)
         found.append(same[0])
     return found
+
+
+def declared_columns(frame: pl.DataFrame, theirs: Sequence[str | None], declared: Sequence[Column]) -> Typed:
+    """The columns of a frame as declared; None: it has no such column."""
+    nothing = pl.repeat(None, frame.height, eager=True)
+    return typed([nothing if name is None else frame[name] for name in theirs], declared, from_column)
 
 
 def _checked_parquet(source: Source, columns: Sequence[SourceColumn], path: str) -> int:

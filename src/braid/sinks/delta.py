@@ -59,7 +59,7 @@ class DeltaSink(StagedSink):
     # ---------------------------------------------------------- before a start
 
     def check(self, columns: logical.Sink, run: str | None, goes_on: bool, overwrite: bool) -> None:
-        shape, there = Shape.of(columns), self._table()
+        shape, there = Shape.of(columns), self.table()
         schema = arrow_schema(columns.name, shape, DELTA)
         if there is None and os.path.isdir(self.target) and os.listdir(self.target):
             raise BraidError(f"{self.target} is no Delta table, and not empty", "name another folder")
@@ -70,7 +70,7 @@ class DeltaSink(StagedSink):
     def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> DeltaSink:
         from deltalake import DeltaTable
 
-        there = self._table()
+        there = self.table()
         if there is None:
             schema, known = arrow_schema(columns.name, Shape.of(columns), DELTA), {OWNER: run}
             DeltaTable.create(self.target, schema, configuration=known, raise_if_key_not_exists=False)
@@ -80,7 +80,7 @@ class DeltaSink(StagedSink):
             there.alter.set_table_properties({OWNER: run}, raise_if_not_exists=False)
         return replace(self, root=topics.root)
 
-    def _table(self) -> DeltaTable | None:
+    def table(self) -> DeltaTable | None:
         from deltalake import DeltaTable
 
         return DeltaTable(self.target) if DeltaTable.is_deltatable(self.target) else None
@@ -98,7 +98,7 @@ class DeltaSink(StagedSink):
     def _committed(self, batch: Batch, columns: logical.Sink, paths: Sequence[str]) -> None:
         from deltalake import CommitProperties, Transaction, write_deltalake
 
-        table, app, shape = self._table(), f"braid.{batch.run}", Shape.of(columns)
+        table, app, shape = self.table(), f"braid.{batch.run}", Shape.of(columns)
         if is_written(self.target, batch, _owner(table), _last(table, app, batch)) or table is None or not paths:
             return
         known = {NUMBER: str(batch.number), DIGEST: batch.digest()}
@@ -115,7 +115,7 @@ class DeltaSink(StagedSink):
         """Small files become one; where somebody else is at it, the next time."""
         from deltalake.exceptions import DeltaError
 
-        table = self._table()
+        table = self.table()
         try:
             if table is not None:
                 table.optimize.compact()

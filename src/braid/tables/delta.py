@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,8 @@ import polars as pl
 
 from braid.bind.bound import Declared
 from braid.errors import BraidError
-from braid.sinks.staged import library, line_of
+from braid.sinks.delta import DeltaSink
+from braid.sinks.staged import line_of
 from braid.tables.interface import Read, Table, of_columns, wanted
 
 if TYPE_CHECKING:
@@ -19,40 +19,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DeltaTable(Table):
-    path: str
+    there: DeltaSink
 
     @staticmethod
     def of(text: str) -> DeltaTable:
-        if not text or "://" in text:
-            raise BraidError(
-                f"delta:{text} is no folder", "write delta:PATH; a table in an object store is not there yet"
-            )
-        library("deltalake", "delta")
-        return DeltaTable(os.path.abspath(text))
+        return DeltaTable(DeltaSink.of(text))
 
     def described(self) -> str:
-        return f"delta:{self.path}"
+        return f"delta:{self.there.target}"
 
     def version(self) -> str | None:
-        return str(self._there().version())
+        return str(self._table().version())
 
     def read(self, declared: Declared) -> Read:
         from deltalake.exceptions import DeltaError
 
-        there = self._there()
-        names = wanted(declared, [f.name for f in there.schema().fields], self.path)
+        table, path = self._table(), self.there.target
+        names = wanted(declared, [f.name for f in table.schema().fields], path)
         try:
-            found = pl.from_arrow(there.to_pyarrow_table(columns=names))
+            found = pl.DataFrame(table.to_pyarrow_table(columns=names))
         except (DeltaError, OSError) as e:
-            raise BraidError(f"{self.path} cannot be read: {line_of(e)}", "look at the table") from None
-        assert isinstance(found, pl.DataFrame)
-        return of_columns(declared, found, self.path)
+            raise BraidError(f"{path} cannot be read: {line_of(e)}", "look at the table") from None
+        return of_columns(declared, found, path)
 
-    def _there(self) -> There:
-        from deltalake import DeltaTable as There
-        from deltalake.exceptions import DeltaError
-
-        try:
-            return There(self.path)
-        except (DeltaError, OSError) as e:
-            raise BraidError(f"{self.path} is no Delta table: {line_of(e)}", "name the table's folder") from None
+    def _table(self) -> There:
+        found = self.there.table()
+        if found is None:
+            raise BraidError(f"{self.there.target} is no Delta table", "name the table's folder")
+        return found

@@ -36,10 +36,9 @@ class IcebergTable(Table):
         table, name = self._table(), self.there.target
         names = wanted(declared, [f.name for f in table.schema().fields], name)
         try:
-            found = pl.from_arrow(table.scan(selected_fields=tuple(names)).to_arrow())
+            found = pl.DataFrame(table.scan(selected_fields=tuple(names)).to_arrow())
         except Exception as e:  # whatever its readers of files raise
             raise BraidError(f"{name} cannot be read: {line_of(e)}", "look at the table and its files") from None
-        assert isinstance(found, pl.DataFrame)
         return of_columns(declared, found.select(names), name)
 
     def _table(self) -> There:

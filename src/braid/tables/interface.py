@@ -16,8 +16,7 @@ import polars as pl
 
 from braid.bind.bound import Declared
 from braid.errors import BraidError
-from braid.files.input import columns_of, fitting, matched
-from braid.files.values import from_column, typed
+from braid.files.input import columns_of, declared_columns, fitting, matched
 from braid.types import Column
 
 
@@ -27,18 +26,17 @@ class Unready(BraidError):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Rows by the declaration's fields, and of each why it is malformed; `place`: what to call the first of them."""
+    """Rows by the declaration's fields, and of each why it is malformed."""
 
     rows: pl.DataFrame
     error: pl.Series
-    place: str = "row"
 
     def sound(self, where: str) -> pl.DataFrame:
         """The rows, all of which are well formed."""
         bad = self.error.is_not_null().arg_true()
         if len(bad):
             more = f", and {len(bad) - 1:,} more" if len(bad) > 1 else ""
-            what = f"{where}: {self.place} {int(bad[0]) + 1} is malformed: {self.error[int(bad[0])]}{more}"
+            what = f"{where}: row {int(bad[0]) + 1} is malformed: {self.error[int(bad[0])]}{more}"
             raise BraidError(what, "mend it, or declare the column as what it is; the table stays as it was")
         return self.rows
 
@@ -65,11 +63,9 @@ def of_columns(declared: Declared, frame: pl.DataFrame, where: str) -> Read:
     """Rows of columns as they have them there, found by name without case."""
     source = declared.read_as(declared.name)
     columns = columns_of(source)
-    at = fitting(source, columns, frame.schema, where)
     fields = [Column(c.field, c.column.type) for c in columns]
-    names = frame.columns
-    given = [pl.repeat(None, frame.height, eager=True) if i is None else frame[names[i]] for i in at]
-    made, error = typed(given, fields, from_column)
+    at = fitting(source, columns, frame.schema, where)
+    made, error = declared_columns(frame, [None if i is None else frame.columns[i] for i in at], fields)
     return Read(pl.DataFrame([s.alias(c.name) for s, c in zip(made, fields, strict=True)]), error)
 
 

@@ -39,7 +39,7 @@ class Kafka(Format):
 
     def taken(self, data: pl.Series, columns: Sequence[Column]) -> tuple[pl.Series, pl.Series]:
         (column,) = columns
-        return data, _errors(data, column.type)
+        return data, _values(data, column.type)[1]
 
     def decode_bytes(
         self, data: pl.Series, columns: Sequence[Column], facet: Facet, registry: Registry | None
@@ -68,25 +68,21 @@ class Kafka(Format):
 
 def _values(data: pl.Series, t: Type) -> tuple[pl.Series, pl.Series]:
     """The values of bytes, null where they are none; and why, there."""
-    error = _errors(data, t)
-    if error.null_count() < len(error):
-        data = data.set(error.is_not_null(), None)
+    if t is S.BYTES:
+        return data, no_errors(len(data))
     if t not in NUMBERS:
-        return data if t is S.BYTES else utf8(data), error
-    values = data.bin.reinterpret(dtype=NUMBERS[t][2], endianness="big")
+        texts = utf8(data)
+        return texts, _where(texts.is_null() & data.is_not_null(), "it is not UTF-8")
+    _, size, dtype = NUMBERS[t]
+    bad = data.bin.size() != size
+    error = _where(bad, f"it does not have the {size} bytes of {t}")
+    values = (data.set(bad, None) if bad.any() else data).bin.reinterpret(dtype=dtype, endianness="big")
     return values.fill_nan(math.nan) if t is S.DOUBLE else values, error
 
 
-def _errors(data: pl.Series, t: Type) -> pl.Series:
-    """Why bytes are no value."""
-    if t is S.BYTES:
-        return no_errors(len(data))
-    if t in NUMBERS:
-        size = NUMBERS[t][1]
-        bad, why = data.bin.size() != size, f"it does not have the {size} bytes of {t}"
-    else:
-        bad, why = utf8(data).is_null() & data.is_not_null(), "it is not UTF-8"
-    return pl.select(pl.when(bad).then(pl.lit(why)).alias("error"))["error"] if bad.any() else no_errors(len(data))
+def _where(bad: pl.Series, why: str) -> pl.Series:
+    """The reason where it is so."""
+    return pl.select(pl.when(bad).then(pl.lit(why)).alias("error"))["error"] if bad.any() else no_errors(len(bad))
 
 
 def _bytes(values: pl.Series, t: Type) -> pl.Series:

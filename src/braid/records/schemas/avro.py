@@ -32,13 +32,18 @@ class AvroKind(Kind):
     lone = True
 
     def decoded(
+        self, bodies: pl.Series, columns: Sequence[Column], schema: Schema, others: Others, bare: bool
+    ) -> Decoded:
+        return self.unframed(bodies, columns, schema, others, bare, None)
+
+    def unframed(
         self,
         bodies: pl.Series,
         columns: Sequence[Column],
         schema: Schema,
         others: Others,
         bare: bool,
-        chosen: RecordSchema | None = None,
+        chosen: RecordSchema | None,
     ) -> Decoded:
         from braid.records.avro import decode_bodies
 

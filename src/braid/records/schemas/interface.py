@@ -38,15 +38,9 @@ class Kind(ABC):
 
     @abstractmethod
     def decoded(
-        self,
-        bodies: pl.Series,
-        columns: Sequence[Column],
-        schema: Schema,
-        others: Others,
-        bare: bool,
-        chosen: RecordSchema | None = None,
+        self, bodies: pl.Series, columns: Sequence[Column], schema: Schema, others: Others, bare: bool
     ) -> Decoded:
-        """The columns of bodies. `chosen`: the schema of the declaration."""
+        """The columns of bodies."""
 
     def unframed(
         self,
@@ -55,10 +49,10 @@ class Kind(ABC):
         schema: Schema,
         others: Others,
         bare: bool,
-        chosen: RecordSchema | None = None,
+        chosen: RecordSchema | None,
     ) -> Decoded:
-        """The same of bodies that stood behind an id, with their `head`."""
-        return self.decoded(bodies, columns, schema, others, bare, chosen)
+        """The same of bodies that stood behind an id, with their `head`. `chosen`: the schema of the declaration."""
+        return self.decoded(bodies, columns, schema, others, bare)
 
     @abstractmethod
     def encoded(

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from braid.records import json_sr
 from braid.records.codec import Decoded
-from braid.records.facet import RecordSchema
 from braid.records.registry import Schema
 from braid.records.schemas.interface import Encoded, Kind, Others
 from braid.types import Column, Scalar, Type
@@ -21,40 +21,24 @@ class JsonKind(Kind):
     name = "JSON"
 
     def decoded(
-        self,
-        bodies: pl.Series,
-        columns: Sequence[Column],
-        schema: Schema,
-        others: Others,
-        bare: bool,
-        chosen: RecordSchema | None = None,
+        self, bodies: pl.Series, columns: Sequence[Column], schema: Schema, others: Others, bare: bool
     ) -> Decoded:
-        from braid.records import json_sr
-
         return json_sr.decode_bodies(bodies, columns, bare=bare)
 
     def encoded(
         self, frame: pl.DataFrame, columns: Sequence[tuple[str, Column]], schema: Schema, others: Others, bare: bool
     ) -> Encoded:
-        from braid.records import json_sr
-
         bodies = json_sr.encode_bodies(frame, columns, bare=bare)
         return bodies, pl.repeat(None, frame.height, dtype=pl.String, eager=True)
 
     def text_of(self, columns: Sequence[Column], name: str, bare: bool, nulls: str) -> str:
-        from braid.records import json_sr
-
         return json_sr.schema_of(columns, bare=bare)
 
     def type_of(
         self, schema: Schema, others: Others, fold: bool, name: str = "", float: Scalar = Scalar.DOUBLE
     ) -> tuple[Type | None, bool]:
-        from braid.records import json_sr
-
         return json_sr.type_of(schema.text, others, fold)
 
     def misfit(self, new: Schema, of_new: Others, old: Schema, of_old: Others) -> str | None:
-        from braid.records import json_sr
-
         now, before = self.type_of(new, of_new, fold=False)[0], self.type_of(old, of_old, fold=False)[0]
         return json_sr.unreadable(now, before)

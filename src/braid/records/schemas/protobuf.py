@@ -25,13 +25,7 @@ class ProtobufKind(Kind):
     refuses = True  # a list that holds a null
 
     def decoded(
-        self,
-        bodies: pl.Series,
-        columns: Sequence[Column],
-        schema: Schema,
-        others: Others,
-        bare: bool,
-        chosen: RecordSchema | None = None,
+        self, bodies: pl.Series, columns: Sequence[Column], schema: Schema, others: Others, bare: bool
     ) -> Decoded:
         from braid.records import protobuf
         from braid.records.proto_schema import file_of
@@ -46,7 +40,7 @@ class ProtobufKind(Kind):
         schema: Schema,
         others: Others,
         bare: bool,
-        chosen: RecordSchema | None = None,
+        chosen: RecordSchema | None,
     ) -> Decoded:
         from braid.records import protobuf
         from braid.records.proto_schema import file_of
