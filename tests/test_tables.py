@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import psycopg
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyiceberg.catalog import Catalog as Lake
 
 from braid.bind.bound import Declared
 from braid.bind.catalog import Catalog
@@ -25,7 +27,7 @@ from braid.bind.program import Program
 from braid.errors import BraidError
 from braid.tables.files import SnapshotTable
 from braid.tables.interface import Read, Table, Unready, of_columns
-from braid.tables.mirror import Look, Mirror
+from braid.tables.mirror import SINCE, Look, Mirror
 from braid.tables.named import is_table, table_of
 from braid.topics.store import TopicStore
 from cli_help import QUICK, braid, ended, launch, on_shared_spark, records
@@ -119,7 +121,7 @@ def test_only_what_changed_is_written(tmp_path: Path) -> None:
     assert mirror.look() == Look(1, 1, 1, 0, 3)
     every = records("c", tmp_path / "s")
     assert sorted((r["key"], r["value"] and r["value"]["V"]) for r in every[-3:]) == [(1, None), (2, "c"), (4, "d")]
-    assert {r["timestamp"] for r in every} == {1}
+    assert {r["timestamp"] for r in every} == {SINCE}
 
 
 # ------------------------------------------------------------------ snapshots
@@ -154,6 +156,28 @@ def test_a_file_that_is_being_written_is_not_looked_at(tmp_path: Path, customers
     written(path, "")
     with pytest.raises(Unready, match="is empty"):
         table.read(customers)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize(("dialect", "sql", "key", "value"), [
+    ("lenses", "CREATE TABLE c (_key INT, name STRING) FORMAT (INT, JSON);", "_key", "name"),
+    ("lenses", "CREATE TABLE c (_key INT, _value STRING) FORMAT (INT, STRING);", "_key", "_value"),
+    ("risingwave", "CREATE TABLE c (_key INT PRIMARY KEY, _diff VARCHAR);", "_key", "_diff"),
+    ("risingwave", "CREATE TABLE c (_offset INT PRIMARY KEY, _t VARCHAR);", "_offset", "_t"),
+])  # fmt: skip
+def test_columns_called_as_facets_are(tmp_path: Path, kind: str, dialect: str, sql: str, key: str, value: str) -> None:
+    rows = pl.DataFrame({key: [1, 2], value: ["a", None]})
+    path = tmp_path / f"c.{kind}"
+    {"csv": rows.write_csv, "jsonl": rows.write_ndjson, "parquet": rows.write_parquet}[kind](path)
+    os.utime(path, (time.time() - 60, time.time() - 60))
+    made, table, store = declared(sql, dialect), SnapshotTable(str(path)), TopicStore(tmp_path / "s")
+    read = table.read(made)
+    assert read.rows.rows() == [(1, "a"), (2, None)] and read.error.null_count() == 2
+    rows_that_stand = 1 if value == "_value" else 2  # a record without a value deletes its key
+    for expected in (Look(rows_that_stand, rows=rows_that_stand), Look(rows=rows_that_stand)):
+        mirror = Mirror(made, table, store)
+        mirror.begin()
+        assert mirror.look() == expected
 
 
 def test_a_row_that_is_malformed_refuses_the_look(tmp_path: Path, customers: Declared) -> None:
@@ -323,15 +347,7 @@ def test_delta(tmp_path: Path) -> None:
         table_of(f"delta:{tmp_path / 'none'}").version()
 
 
-def test_iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pyiceberg.catalog import load_catalog
-    from pyiceberg.utils.config import Config
-
-    known = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/lake"}
-    for name, value in known.items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}", value)
-    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
-    catalog = load_catalog("lake", **known)
+def test_iceberg(catalog: Lake) -> None:
     rows = pl.DataFrame([ROW]).with_columns(pl.col("i").cast(pl.Int32)).to_arrow()
     at = rows.schema.get_field_index("ti")
     rows = rows.cast(rows.schema.set(at, pa.field("ti", pa.time64("us"))))
@@ -345,34 +361,28 @@ def test_iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         table_of("iceberg:lake.n.u").version()
 
 
-def test_postgres(tmp_path: Path) -> None:
-    from postgres.server import Missing, running
-
-    try:
-        with running() as c:
-            c.execute(
-                "CREATE TABLE c (i int, b bigint, d numeric(10, 2), f double precision, r real, t text, o boolean,"
-                " y bytea, da date, ti time, ts timestamp, tz timestamptz, a int[], more jsonb)"
-            )
-            c.execute(f"INSERT INTO c VALUES ({', '.join(['%s'] * len(ROW))})", list(ROW.values()))
-            c.execute("INSERT INTO c (i, f) VALUES (5, 'NaN'), (6, '-Infinity')")
-            where = f"postgres:host={c.info.host} user=judge dbname=postgres"
-            found = typed(table_of(f"{where}#c"))
-            assert same(found[0]) and [str(x["f"]) for x in found[1:]] == ["nan", "-inf"]
-            assert len(typed(table_of(f"{where}#SELECT *, 1 AS one FROM public.c WHERE i < 5;"))) == 1
-            assert found[0] == typed(table_of(f"{where}#public.c"))[0]
-            for text, told in (
-                ("#none", "PostgreSQL refuses"),
-                ("#SELECT 1", "has no column"),
-                ("#WITH x AS (DELETE FROM c RETURNING *) SELECT * FROM x", "PostgreSQL refuses"),
-            ):
-                with pytest.raises(BraidError, match=told):
-                    typed(table_of(where + text))
-            assert len(typed(table_of(f"{where}#c"))) == 3
-            c.execute("UPDATE c SET ts = 'infinity' WHERE i = 6")
-            assert table_of(f"{where}#c").read(declared(TYPES, "risingwave")).error.drop_nulls().len() == 1
-    except Missing as e:
-        pytest.skip(str(e))
+def test_postgres(db: psycopg.Connection) -> None:
+    db.execute(
+        "CREATE TABLE c (i int, b bigint, d numeric(10, 2), f double precision, r real, t text, o boolean,"
+        " y bytea, da date, ti time, ts timestamp, tz timestamptz, a int[], more jsonb)"
+    )
+    db.execute(f"INSERT INTO c VALUES ({', '.join(['%s'] * len(ROW))})", list(ROW.values()))
+    db.execute("INSERT INTO c (i, f) VALUES (5, 'NaN'), (6, '-Infinity')")
+    where = f"postgres:host={db.info.host} user=judge dbname=postgres"
+    found = typed(table_of(f"{where}#c"))
+    assert same(found[0]) and [str(x["f"]) for x in found[1:]] == ["nan", "-inf"]
+    assert len(typed(table_of(f"{where}#SELECT *, 1 AS one FROM public.c WHERE i < 5;"))) == 1
+    assert found[0] == typed(table_of(f"{where}#public.c"))[0]
+    for text, told in (
+        ("#none", "PostgreSQL refuses"),
+        ("#SELECT 1", "has no column"),
+        ("#WITH x AS (DELETE FROM c RETURNING *) SELECT * FROM x", "PostgreSQL refuses"),
+    ):
+        with pytest.raises(BraidError, match=told):
+            typed(table_of(where + text))
+    assert len(typed(table_of(f"{where}#c"))) == 3
+    db.execute("UPDATE c SET ts = 'infinity' WHERE i = 6")
+    assert table_of(f"{where}#c").read(declared(TYPES, "risingwave")).error.drop_nulls().len() == 1
 
 
 # ------------------------------------------------------------ files of changes
@@ -489,6 +499,25 @@ def test_a_query_keeps_to_the_column_that_deletes(tmp_path: Path) -> None:
     assert said.code == 1 and "deleted" in said.err, said.err
     said = on_shared_spark(*words[:-1], "--deleted=C=gone", cwd=tmp_path)
     assert said.code == 1 and "no table C is read from files" in said.err
+
+
+@pytest.mark.spark
+def test_a_look_stands_before_whatever_times_streams_have(tmp_path: Path) -> None:
+    """Rows of files without times stand at 0, others before 1970: the first look counts for them."""
+    (tmp_path / "c.csv").write_text("id,name\n1,Ann\n2,Bob\n", encoding="utf-8")
+    (tmp_path / "o.csv").write_text("id,k\n1,1\n2,2\n", encoding="utf-8")
+    (tmp_path / "p.csv").write_text("id,at\n1,1969-12-31T23:59:59.999\n2,1900-01-01T00:00:00\n", encoding="utf-8")
+    sql = """CREATE TABLE c (id INT PRIMARY KEY, name STRING) WITH (kafka_topic='c', value_format='JSON');
+        CREATE STREAM o (id INT KEY, k INT) WITH (kafka_topic='o', value_format='JSON', partitions=1);
+        CREATE STREAM p (id INT KEY, at TIMESTAMP)
+          WITH (kafka_topic='p', value_format='JSON', partitions=1, timestamp='at');
+        CREATE STREAM a AS SELECT o.id, c.name FROM o LEFT JOIN c ON o.id = c.id;
+        CREATE STREAM b AS SELECT p.id, c.name FROM p LEFT JOIN c ON p.id = c.id;"""
+    sources = ("--source=C=snapshot:c.csv", "--source=O=o.csv", "--source=P=p.csv")
+    said = on_shared_spark("run", "-e", sql, "--store", "s", "--until-idle", *sources, cwd=tmp_path)
+    assert said.code == 0, said.err
+    for result in ("A", "B"):
+        assert [r["value"]["NAME"] for r in records(result, tmp_path / "s")] == ["Ann", "Bob"], result
 
 
 ENRICH = """

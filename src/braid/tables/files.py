@@ -12,6 +12,8 @@ import tempfile
 import time
 from dataclasses import dataclass
 
+import polars as pl
+
 from braid.bind.bound import Declared
 from braid.errors import BraidError
 from braid.files.input import columns_of, open_files
@@ -51,8 +53,7 @@ class SnapshotTable(Table):
             made = there.read(0, 0, end)
         if look(self.pattern) != (root, found):
             raise Unready(f"{self.pattern} changed while it was read", "it is looked at again")
-        rows = made.rows.rename({c.name: c.field for c in columns_of(source)})
-        return Read(rows.select(c.field for c in columns_of(source)), made.error)
+        return Read(made.rows.select(pl.col(c.name).alias(c.field) for c in columns_of(source)), made.error)
 
 
 def _check_rest(path: str, f: Found) -> None:

@@ -29,7 +29,8 @@ from braid.topics.files import check_name, members, parsed, private_folder, read
 from braid.topics.interface import Topics
 from braid.types import Column
 
-SINCE = 1  # ms since 1970; Kafka's client takes 0 for now
+SINCE = -62_135_596_800_000  # ms: the year 1, before what streams hold; rows of files without times stand at 0
+SINCE_ON_KAFKA = 1  # its client takes 0 for now, and some brokers refuse what is before
 MOST = 0.5  # of the rows of files, that may be gone at once
 FEW = 10  # rows, of which any number may
 
@@ -73,7 +74,7 @@ class Mirror:
         """Refuses what cannot be looked at; nothing is written."""
         _check_declared(self.declared)
         self._read = self.table.version(), self.table.read(self.declared)
-        self._rows(self._read[1])
+        self._read[1].sound(self.table.described())
 
     def begin(self) -> None:
         """The topic is there, and holds looks only."""
@@ -81,9 +82,7 @@ class Mirror:
         if not topics.exists(topic):
             topics.create(topic, self.declared.partitions or 1, compacted=True)
         if self._broker is not None and not access.takes(self._broker, topic).keyed:
-            what = (
-                f"the topic {topic} is not compacted, and the time of what a look writes is {SINCE} ms: it would expire"
-            )
+            what = f"the topic {topic} is not compacted, and the time of what a look writes is 1970: it would expire"
             raise BraidError(what, f"set cleanup.policy=compact for {topic}")
         note, identity = _note(topics.root, topic), topics.identity(topic)
         if _noted(note) == identity:
@@ -127,22 +126,28 @@ class Mirror:
     # ------------------------------------------------------------------- rows
 
     def _rows(self, read: Read) -> tuple[pl.DataFrame, int]:
-        """The rows as texts of the topic, one of each key; and how many have none."""
-        return self._as_texts(read.sound(self.table.described()))
+        """The rows as texts of the topic, one of each key; and how many have none. A value that is NULL as a whole is a
+        tombstone: such a row does not stand."""
+        texts, keyless = self._as_texts(read.sound(self.table.described()))
+        return texts.filter(pl.col("_value").is_not_null()), keyless
 
-    def _as_texts(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    def _as_texts(self, rows: pl.DataFrame, gone: pl.Series | None = None) -> tuple[pl.DataFrame, int]:
+        """`gone`: which rows are tombstones."""
         declared = self.declared
         keys, values = _of(declared, "key"), _of(declared, "value")
         nulls = (pl.col(c.name).is_null() for c in keys)
         lacks = pl.any_horizontal(nulls) if declared.relation is not None else pl.all_horizontal(nulls)
-        kept = rows.filter(~lacks)
+        keyless = rows.select(lacks.alias("n"))["n"]
+        kept = rows.filter(~keyless)
         of_keys, of_values = declared.encoding.of_keys(len(keys)), declared.encoding.of_values(len(values))
         key = of_keys.format.encode(kept, [(c.name, c) for c in keys], of_keys)
         value = of_values.format.encode(kept, [(c.name, c) for c in values], of_values)
-        if DIFF in kept.columns:
-            value = value.set(kept[DIFF] == -1, None)
+        if of_values.bare:
+            value = value.set((value == "null").fill_null(False), None)
+        if gone is not None:
+            value = value.set(gone.filter(~keyless), None)
         texts = pl.DataFrame([key.alias("_key"), value.alias("_value")])
-        return texts.unique("_key", keep="last", maintain_order=True), rows.height - kept.height
+        return texts.unique("_key", keep="last", maintain_order=True), int(keyless.sum())
 
     def _of_topic(self) -> pl.DataFrame:
         """The rows that stand by what the topic says."""
@@ -157,7 +162,8 @@ class Mirror:
             upto = topics.page_end(topic, p, at, end)
             found = decode(self._source, topics.raw(topic, p, at, upto, how), p, topics.registry)
             fields = [pl.col(c.name).alias(c.field) for c in self._source.columns if c.place in ("key", "value")]
-            yield self._as_texts(found.rows.filter(found.error.is_null()).select(*fields, DIFF))[0]
+            rows = found.rows.filter(found.error.is_null())
+            yield self._as_texts(rows.select(fields), rows[DIFF] == -1)[0]
             at = upto
 
     def _check_losses(self, stood: int, look: Look) -> None:
@@ -169,7 +175,8 @@ class Mirror:
     def _write(self, changes: pl.DataFrame) -> None:
         topics, topic, how = self._topics, self.declared.topic, self.declared.wires
         placed = topics.placed(topic, changes["_key"], topics.partitions(topic), how)
-        frame = changes.select("_key", "_value", pl.lit(SINCE, pl.Int64).alias("_t"))
+        since = SINCE if self._broker is None else SINCE_ON_KAFKA
+        frame = changes.select("_key", "_value", pl.lit(since, pl.Int64).alias("_t"))
         topics.append(topic, frame.with_columns(placed.cast(pl.Int64).alias("_partition")), how=how)
 
 
