@@ -63,6 +63,9 @@ def main(name: str, seed: int) -> Iterator[str]:
     planner, at = source.Planner(text), source.Planner(text).beginning()
     while (until := planner.latest(at)) is not at:
         batch = until["batch"]
+        offsets = Path(folder, "spark", "offsets", str(batch))  # as Spark writes it before a batch
+        offsets.parent.mkdir(parents=True, exist_ok=True)
+        offsets.write_text(f"v1\n{{}}\n{json.dumps(until)}", encoding="utf-8")
         slices = planner.slices(at, until)
         blobs: list[Blob] = []
         for number in rng.sample(range(len(slices)), len(slices)):

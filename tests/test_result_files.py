@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from braid.errors import BraidError
-from braid.files.results import STAGING, check, claim, kind_of, publish
+from braid.files.results import STAGING, check, claim, kind_of, last, publish
 
 
 def staged(folder: Path, name: str, text: str) -> str:
@@ -33,7 +33,7 @@ def test_a_folder_belongs_to_one_run(tmp_path: Path) -> None:
     folder = tmp_path / "out.csv"
     check(str(folder), None, False, False)
     claim(str(folder), "o-1")
-    publish(str(folder), "o-1", 0, [staged(folder, "part-0000000000-00000.csv", "old")])
+    publish(str(folder), "o-1", 0, [staged(folder, "part-0000000000-00000.csv", "old")], "a")
     check(str(folder), "o-1", True, False)
     check(str(folder), "o-1", False, False)  # it died in its first batch
     assert "another run (o-1)" in str(refused(folder, None, False, False))
@@ -46,14 +46,28 @@ def test_overwrite_leaves_nothing_of_the_other_run(tmp_path: Path) -> None:
     folder = tmp_path / "out.csv"
     claim(str(folder), "o-1")
     for batch in range(3):
-        publish(str(folder), "o-1", batch, [staged(folder, f"part-{batch:010d}-00000.csv", "old")])
+        publish(str(folder), "o-1", batch, [staged(folder, f"part-{batch:010d}-00000.csv", "old")], f"of {batch}")
     (folder / "notes.txt").write_text("mine")
     check(str(folder), None, False, True)
     claim(str(folder), "o-2")
     assert not parts(folder) and (folder / "notes.txt").exists()
-    publish(str(folder), "o-2", 0, [staged(folder, "part-0000000000-00000.csv", "new")])
+    publish(str(folder), "o-2", 0, [staged(folder, "part-0000000000-00000.csv", "new")], "a")
     claim(str(folder), "o-2")
     assert parts(folder) == {"part-0000000000-00000.csv": "new"}
+
+
+def test_a_batch_is_published_once_and_by_one_run(tmp_path: Path) -> None:
+    folder = tmp_path / "out.csv"
+    claim(str(folder), "o-1")
+    assert last(str(folder), "o-1") is None
+    for batch in (0, 1):
+        publish(str(folder), "o-1", batch, [staged(folder, f"part-{batch:010d}-00000.csv", "a")], f"of {batch}")
+    publish(str(folder), "o-1", 1, [staged(folder, "part-0000000001-00000.csv", "a")], "of 1")
+    assert last(str(folder), "o-1") == (1, "of 1") and last(str(folder), "o") is None
+    for batch, digest in ((1, "of another"), (0, "of 0")):
+        with pytest.raises(BraidError, match="somebody else"):
+            publish(str(folder), "o-1", batch, [staged(folder, "part-0000000001-00000.csv", "b")], digest)
+    assert parts(folder) == {f"part-{batch:010d}-00000.csv": "a" for batch in (0, 1)}
 
 
 def test_names_that_a_dead_driver_did_not_give(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -413,6 +413,48 @@ def rm(topic: str, checkpoint: str | None, store: str, broker: Broker | None) ->
 
     for line in remove_topic(store, topic, checkpoint, broker):
         click.echo(line)
+
+
+@main.command()
+@click.option("--checkpoint", type=click.Path(), help="One more folder of checkpoints than the store knows.")
+@store_option
+def verify(store: str, checkpoint: str | None) -> None:
+    """Look whether a store is whole, and its parts belong together.
+
+    Every checksum is compared, and for each query: is its state that of the records it has read, are these still in
+    its topics, does its output hold what it has written. Exit code 1 if something is wrong.
+    """
+    from braid.face.verify import verify as told
+
+    _looked_at(told(store, checkpoint), store)
+
+
+def _looked_at(told: Iterable[str | BraidError], store: str) -> None:
+    """What a look at a store says. What is wrong comes as it is found, and is the end only when all is told."""
+    wrong = 0
+    for x in told:
+        if isinstance(x, BraidError):
+            wrong += 1
+            _told(x)
+        else:
+            click.echo(x)
+    if wrong:
+        raise BraidError(f"{wrong} thing{'s are' if wrong > 1 else ' is'} wrong in {store}")
+    click.echo(f"{store} is whole")
+
+
+@main.command()
+@click.argument("folder", type=click.Path())
+@store_option
+def backup(folder: str, store: str) -> None:
+    """Copy a store into FOLDER, also while queries run on it.
+
+    The copy is the store at one moment: name it by --store, or put it in the place of the store, and all goes on from
+    there. It is looked at as by `braid verify`.
+    """
+    from braid.face.backup import backup as told
+
+    _looked_at(told(store, folder), folder)
 
 
 @main.command()

@@ -122,10 +122,13 @@ def remove_topic(store: str, topic: str, parent: str | None = None, broker: Brok
 
 def queries(store: TopicStore, parent: str | None = None) -> list[Known]:
     """The queries that have checkpoints: in the store, where it knows of others, and in `parent`."""
-    parents = _parents(store, parent)
-    places = [os.path.join(p, name) for p in parents for name in sorted(folders(p))]
-    found = (begun.of(folder, store.root) for folder in places)
+    found = (begun.of(folder, store.root) for folder in folders_of_checkpoints(store, parent))
     return [_guessed(store, q) if q.torn is not None else q for q in found if q is not None]
+
+
+def folders_of_checkpoints(store: TopicStore, parent: str | None = None) -> list[str]:
+    """One for each query that has run, and those of other stores that lie beside them."""
+    return [os.path.join(p, name) for p in _parents(store, parent) for name in sorted(folders(p))]
 
 
 def _parents(store: TopicStore, parent: str | None) -> list[str]:

@@ -14,7 +14,8 @@ import shutil
 from collections.abc import Sequence
 
 from braid.errors import BraidError, anew
-from braid.topics.files import write_atomic
+from braid.topics.files import members, parsed, reach, read_small, text, whole, why, write_atomic
+from braid.topics.log import Written
 
 KINDS = {".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}  # by the end of the folder's name
 OWNER, COMMITS, STAGING = ".owner.json", ".commits", ".staging"
@@ -102,14 +103,56 @@ def _owner(folder: str) -> str | None:
         raise BraidError(f"{path} cannot be read: {e}", "name another folder") from None
 
 
-def publish(folder: str, run: str, batch: int, names: Sequence[str]) -> None:
-    """Makes a batch's staged files visible; publishing it again changes nothing."""
-    commits = os.path.join(folder, COMMITS)
-    os.makedirs(commits, exist_ok=True)
-    commit = os.path.join(commits, f"{run}-{batch:020d}.json")
+def publish(folder: str, run: str, batch: int, names: Sequence[str], digest: str) -> None:
+    """Makes a batch's staged files visible; publishing it again changes nothing. `digest`: of what the batch reads;
+    another batch of its number is refused, and one that another came behind."""
+    os.makedirs(os.path.join(folder, COMMITS), exist_ok=True)
+    commit, behind = _commit(folder, run, batch), _commit(folder, run, batch + 1)
+    if os.path.exists(behind) or (os.path.exists(commit) and _read(commit).digest not in ("", digest)):
+        what = f"batch {batch} of {run} was written into {folder} by somebody else"
+        raise BraidError(what, "two runs go on from one checkpoint, or from an older copy of it")
+    reach("results staged")
     if not os.path.exists(commit) and names:
-        write_atomic(commit, json.dumps({"query": run, "batch": batch, "files": sorted(names)}).encode(), commits)
+        said = {"query": run, "batch": batch, "digest": digest, "files": sorted(names)}
+        write_atomic(commit, json.dumps(said).encode(), os.path.dirname(commit))
+        reach("results committed")
     _finish(folder, names)
+
+
+def last(folder: str, run: str) -> Written | None:
+    """The last batch of a run that has a commit here."""
+    names = _commits(folder, run)
+    return _read(os.path.join(folder, COMMITS, names[-1])) if names else None
+
+
+def missing(folder: str, run: str) -> str | None:
+    """A file that a commit of a run names and that is not there."""
+    for name in _commits(folder, run):
+        path = os.path.join(folder, COMMITS, name)
+        with open(path, encoding="utf-8") as f:
+            for staged in json.load(f)["files"]:
+                made = os.path.join(folder, staged.partition("~")[0])
+                if not os.path.exists(made) and not os.path.exists(os.path.join(folder, STAGING, staged)):
+                    return made
+    return None
+
+
+def _commits(folder: str, run: str) -> list[str]:
+    """The names of a run's commits, in order."""
+    commits, mine = os.path.join(folder, COMMITS), re.compile(re.escape(run) + r"-\d{20}\.json")
+    return sorted(filter(mine.fullmatch, os.listdir(commits) if os.path.isdir(commits) else []))
+
+
+def _commit(folder: str, run: str, batch: int) -> str:
+    return os.path.join(folder, COMMITS, f"{run}-{batch:020d}.json")
+
+
+def _read(commit: str) -> Written:
+    try:
+        x = members(parsed(read_small(commit)))
+        return Written(whole(x["batch"], "batch"), text(x.get("digest", ""), "digest"))
+    except (ValueError, KeyError) as e:
+        raise BraidError(f"{commit} cannot be read: {why(e)}", "put it back from a copy") from None
 
 
 def _finish(folder: str, names: Sequence[str]) -> None:

@@ -24,6 +24,7 @@ from braid.sinks.interface import Batch
 from braid.sinks.staged import Shape, StagedSink, check_owner, commit, is_written, library
 from braid.topics.files import remove
 from braid.topics.interface import Topics
+from braid.topics.log import Written
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -67,6 +68,9 @@ class DeltaSink(StagedSink):
             check_schema(self.target, there.to_pyarrow_dataset().schema, schema)
         check_owner(self.target, _owner(there), run, goes_on, overwrite)
 
+    def last(self, topics: Topics, columns: logical.Sink, run: str) -> Written | None:
+        return _last(self.table(), run)
+
     def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> DeltaSink:
         from deltalake import DeltaTable
 
@@ -98,11 +102,11 @@ class DeltaSink(StagedSink):
     def _committed(self, batch: Batch, columns: logical.Sink, paths: Sequence[str]) -> None:
         from deltalake import CommitProperties, Transaction, write_deltalake
 
-        table, app, shape = self.table(), f"braid.{batch.run}", Shape.of(columns)
-        if is_written(self.target, batch, _owner(table), _last(table, app, batch)) or table is None or not paths:
+        table, shape = self.table(), Shape.of(columns)
+        if is_written(self.target, batch, _owner(table), _last(table, batch.run)) or table is None or not paths:
             return
-        known = {NUMBER: str(batch.number), DIGEST: batch.digest()}
-        how = CommitProperties(known, max_commit_retries=0, app_transactions=[Transaction(app, batch.number)])
+        known, app = {NUMBER: str(batch.number), DIGEST: batch.digest()}, Transaction(_app(batch.run), batch.number)
+        how = CommitProperties(known, max_commit_retries=0, app_transactions=[app])
         frame, schema = shape.named(pl.concat(map(pl.read_parquet, paths))), arrow_schema(columns.name, shape, DELTA)
         if shape.keys:
             _merged(table, frame.unique([*shape.keys], keep="last", maintain_order=True), shape, schema, how)
@@ -127,13 +131,16 @@ def _owner(table: DeltaTable | None) -> str | None:
     return None if table is None else table.metadata().configuration.get(OWNER)
 
 
-def _last(table: DeltaTable | None, app: str, batch: Batch) -> tuple[int, str] | None:
-    """The last batch that was committed, and its digest; where that is not known any more, it is the right one's."""
-    done = None if table is None else table.transaction_version(app)
-    if table is None or done is None or done < batch.number:
+def _app(run: str) -> str:
+    return f"braid.{run}"
+
+
+def _last(table: DeltaTable | None, run: str) -> Written | None:
+    """The last batch of a run that was committed; its digest as long as one of the last commits tells it."""
+    done = None if table is None else table.transaction_version(_app(run))
+    if table is None or done is None:
         return None
-    found = (str(x[DIGEST]) for x in table.history(LATELY) if x.get(NUMBER) == str(done))
-    return done, next(found, batch.digest())
+    return Written(done, next((str(x[DIGEST]) for x in table.history(LATELY) if x.get(NUMBER) == str(done)), ""))
 
 
 def _merged(table: DeltaTable, last: pl.DataFrame, shape: Shape, schema: pa.Schema, how: Any) -> None:

@@ -23,6 +23,8 @@ from braid.plan.logical import BOUNDS
 from braid.sinks.interface import Batch, Part, Sink
 from braid.sinks.rows import named
 from braid.stage.wire import bucket_of
+from braid.topics.interface import Topics
+from braid.topics.log import Written
 from braid.types import Column, Scalar
 
 
@@ -31,6 +33,8 @@ class FileSink(Sink):
     """`format`: `csv`, `json` or `parquet`."""
 
     format: str = "json"
+
+    recalls = True
 
     @staticmethod
     def of(text: str) -> FileSink:
@@ -54,6 +58,9 @@ class FileSink(Sink):
     def check(self, columns: logical.Sink, run: str | None, goes_on: bool, overwrite: bool) -> None:
         results.check(self.target, run, goes_on, overwrite)
 
+    def last(self, topics: Topics, columns: logical.Sink, run: str) -> Written | None:
+        return results.last(self.target, run)
+
     def claim(self, columns: logical.Sink, run: str) -> None:
         results.claim(self.target, run)
 
@@ -61,7 +68,8 @@ class FileSink(Sink):
         return _Outputs(self, part)
 
     def publish(self, batch: Batch, columns: logical.Sink, staged: Sequence[str]) -> None:
-        results.publish(self.target, batch.run, batch.number, [json.loads(doc)["file"] for doc in staged])
+        names = [json.loads(doc)["file"] for doc in staged]
+        results.publish(self.target, batch.run, batch.number, names, batch.digest())
 
 
 class _Outputs:

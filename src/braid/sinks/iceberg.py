@@ -22,6 +22,7 @@ from braid.sinks.interface import Batch
 from braid.sinks.staged import Shape, StagedSink, check_owner, commit, is_written, library, line_of
 from braid.topics.files import remove
 from braid.topics.interface import Topics
+from braid.topics.log import Written
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -55,6 +56,9 @@ class IcebergSink(StagedSink):
         if there is not None:
             check_schema(self.target, there.schema().as_arrow(), schema)
         check_owner(self.target, _owner(there), run, goes_on, overwrite)
+
+    def last(self, topics: Topics, columns: logical.Sink, run: str) -> Written | None:
+        return _last(self.table(), run)
 
     def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> IcebergSink:
         there, known = self.table(), {**ONCE, OWNER: run}
@@ -117,12 +121,12 @@ def _owner(table: Table | None) -> str | None:
     return None if table is None else table.properties.get(OWNER)
 
 
-def _last(table: Table | None, run: str) -> tuple[int, str] | None:
+def _last(table: Table | None, run: str) -> Written | None:
     """The last batch that the run has committed, and its digest; snapshots of others may have come since."""
     at = None if table is None else table.current_snapshot()
     while table is not None and at is not None:
         said = at.summary.additional_properties if at.summary is not None else {}
         if said.get(OWNER) == run:
-            return int(said[NUMBER]), said[DIGEST]
+            return Written(int(said[NUMBER]), said[DIGEST])
         at = None if at.parent_snapshot_id is None else table.snapshot_by_id(at.parent_snapshot_id)
     return None

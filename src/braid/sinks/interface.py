@@ -16,6 +16,7 @@ import polars as pl
 
 from braid.plan import logical
 from braid.topics.interface import Topics
+from braid.topics.log import Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,9 @@ class Sink:
 
     `is_topic`: others may read the topic, and ask for the rows that stand. `by_bytes`: a row's partition follows from
     the bytes of its key, not from its bucket; then `partition_of` tells it. `ranged`: several tasks may write a
-    partition, each a range of positions. `always`: a batch without rows is written, too.
+    partition, each a range of positions. `always`: a batch without rows is written, too. `apart`: it is no part of the
+    store's file system, so what a batch reads is forced to disk before it is written. `recalls`: it can tell its
+    `last`.
     """
 
     target: str = ""
@@ -66,6 +69,8 @@ class Sink:
     by_bytes: ClassVar[bool] = False
     ranged: ClassVar[bool] = False
     always: ClassVar[bool] = False
+    apart: ClassVar[bool] = False
+    recalls: ClassVar[bool] = False
 
     # ---------------------------------------------------------- before a start
 
@@ -85,6 +90,11 @@ class Sink:
     def check(self, columns: logical.Sink, run: str | None, goes_on: bool, overwrite: bool) -> None:
         """Refuses what cannot hold the columns, or is not this run's to write. `run` None: one that begins now;
         `goes_on`: it has written before."""
+
+    def last(self, topics: Topics, columns: logical.Sink, run: str) -> Written | None:
+        """The last batch of a run that it holds, with the digest of what that one reads, empty where it is not known.
+        Asked before a start, of sinks that recall it."""
+        raise NotImplementedError
 
     def check_tasks(self, tasks: int) -> None:
         """Refuses more tasks than can mark, exactly once, what they have written."""

@@ -27,6 +27,7 @@ from braid.sinks.interface import Batch
 from braid.sinks.staged import Shape, StagedSink, check_owner, is_written, library, line_of
 from braid.topics.files import remove
 from braid.topics.interface import Topics
+from braid.topics.log import Written
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
 if TYPE_CHECKING:
@@ -106,6 +107,10 @@ class PostgresSink(StagedSink):
             owner = table.owner(c)
         check_owner(table.name, owner, run, goes_on, overwrite)
 
+    def last(self, topics: Topics, columns: logical.Sink, run: str) -> Written | None:
+        with self.connected() as c:
+            return _Table.of(self, columns).last(c)
+
     def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> PostgresSink:
         table = _Table.of(self, columns)
         with self.connected() as c, c.transaction():
@@ -133,6 +138,8 @@ class PostgresSink(StagedSink):
     # -------------------------------------------------------------- each batch
 
     def publish(self, batch: Batch, columns: logical.Sink, staged: Sequence[str]) -> None:
+        if not staged:
+            return
         table = _Table.of(self, columns)
         paths = self.paths(batch, staged)
         deadline = time.monotonic() + PATIENCE
@@ -305,6 +312,13 @@ class _Table:
         ).fetchone()
         return None if found is None else str(found[0])
 
+    def last(self, c: Connection[Any]) -> Written | None:
+        """The last batch that was written, of the run that is the owner."""
+        if self.owner(c) is None:
+            return None
+        found = c.execute(f"SELECT batch, digest FROM {MARKERS} WHERE target = %s", [self.name]).fetchone()
+        return None if found is None or found[0] < 0 else Written(*found)
+
     def claim(self, c: Connection[Any], run: str) -> None:
         """The table is this run's: rows of another go, which was refused unless it was asked for."""
         from psycopg.sql import SQL
@@ -325,7 +339,7 @@ class _Table:
         found = c.execute(
             f"SELECT run, batch, digest FROM {MARKERS} WHERE target = %s FOR UPDATE", [self.name]
         ).fetchone()
-        owner, last = (None, None) if found is None else (found[0], found[1:])
+        owner, last = (None, None) if found is None else (found[0], Written(*found[1:]))
         if is_written(self.name, batch, owner, last):
             return False
         c.execute(

@@ -26,6 +26,7 @@ from braid.sinks.files import FileSink
 from braid.sinks.interface import Batch, Outputs, Part, Sink
 from braid.stage.drops import DROPS, drops_of
 from braid.topics.files import remove
+from braid.topics.log import Written
 from braid.types import Column, Type
 
 UNSTORABLE = "value"  # the reason of a drop
@@ -37,6 +38,9 @@ class StagedSink(Sink):
     """`root`: of the store."""
 
     root: str = ""
+
+    apart = True
+    recalls = True
 
     def unstorable(self, values: pl.Series, t: Type) -> pl.Series | None:
         """Which values have no place there; None: all have one."""
@@ -148,14 +152,14 @@ def check_owner(table: str, owner: str | None, run: str | None, goes_on: bool, o
         raise BraidError(f"the table {table} holds the results of another run ({owner})", hint)
 
 
-def is_written(table: str, batch: Batch, owner: str | None, last: tuple[int, str] | None) -> bool:
-    """Whether a batch is there, by the table's marker: whose it is, its last batch and that one's digest. Another run,
-    an older batch and a second writer of the same one are refused."""
+def is_written(table: str, batch: Batch, owner: str | None, last: Written | None) -> bool:
+    """Whether a batch is there, by the table's marker: whose it is, its last batch and that one's digest, which may not
+    be known any more. Another run, an older batch and a second writer of the same one are refused."""
     if owner != batch.run:
         raise BraidError(f"another run writes into the table {table} now", "name another table")
-    if last is None or last[0] < batch.number:
+    if last is None or last.batch < batch.number:
         return False
-    if last == (batch.number, batch.digest()):
+    if last.batch == batch.number and last.digest in ("", batch.digest()):
         return True
     what = f"batch {batch.number} of {batch.query} was written into {table} by somebody else"
     raise BraidError(what, "two runs go on from one checkpoint, or from an older copy of it")

@@ -19,6 +19,7 @@ from braid.timing import spent
 from braid.topics import Staged, StageWriter, clean_staging, format_envelope, publish
 from braid.topics.files import LONGEST
 from braid.topics.interface import Topics
+from braid.topics.log import Written
 from braid.topics.store import store_of
 
 
@@ -30,6 +31,7 @@ class TopicSink(Sink):
 
     is_topic = True
     ranged = True
+    recalls = True
 
     def described(self) -> str:
         return "topic"
@@ -39,6 +41,11 @@ class TopicSink(Sink):
             topics.create(self.target, self.partitions, columns.kind == "table")
         return replace(self, root=topics.root)
 
+    def last(self, topics: Topics, columns: logical.Sink, run: str) -> Written | None:
+        if not topics.exists(self.target):
+            return None
+        return store_of(topics.root).topic(self.target).view().written(run)
+
     def claim(self, columns: logical.Sink, run: str) -> None:
         clean_staging(store_of(self.root).topic(self.target), run)
 
@@ -47,7 +54,8 @@ class TopicSink(Sink):
 
     def publish(self, batch: Batch, columns: logical.Sink, staged: Sequence[str]) -> None:
         topic = store_of(self.root).topic(self.target)
-        publish(topic, batch.run, batch.number, [Staged.from_json(doc) for doc in staged])
+        found = [Staged.from_json(doc) for doc in staged]
+        publish(topic, batch.run, batch.number, found, empty=bool(found), digest=batch.digest())
 
 
 class _Outputs:

@@ -33,7 +33,7 @@ from braid.spark.columns import bucket_ids
 from braid.spark.job import Job, checkpoint_of, ranks_of, sources_of, spread, stateless
 from braid.spark.private import own_folder
 from braid.spark.wishes import Wishes
-from braid.stage import checkpoint
+from braid.stage import checkpoint, ties
 from braid.stage.checkpoint import Document
 from braid.topics import access, check_name, whereabouts
 from braid.topics.begin import UNASKED, Begins, Where, offsets_of
@@ -52,11 +52,13 @@ def prepared(
     afterwards. `one_node`: all tasks run on the driver's."""
     there = _known(plan, store, wishes)
     plan = there.lowered(plan)
-    goes_on = there.known is not None and checkpoint.last_batch(there.folder, there.known) is not None
+    last = None if there.known is None else checkpoint.last_batch(there.folder, there.known)
+    goes_on = last is not None
     watches = {x.source.name: x for x in watched(plan, wishes.files, there.folder, wishes.up, wishes.note)}
     for watch in watches.values():
         watch.check()
     spread_out = _spread(plan, there, watches, cores, one_node, goes_on)
+    _check_ties(plan, there, spread_out, last)
     kept = _compared(plan, there, spread_out, watches)
     plan = replace(plan, numbers=dict(kept.numbers))
     return _opened(plan, there, spread_out, kept, watches, one_node), there.folder, list(watches.values())
@@ -145,6 +147,20 @@ def _spread(
         what = f"{there.name} has {tasks} tasks a stage from now on ({cores} run at once)"
         wishes.note(f"{what}; --tasks sets another number")
     return _Spread(output, run, partitions, tasks, buckets)
+
+
+def _check_ties(plan: Plan, there: _There, made: _Spread, last: int | None) -> None:
+    """What lies around the checkpoint is of its history."""
+    folder, output, sink = there.folder, made.output, plan.query.sink
+    if there.known is None:
+        if output.is_topic and there.topics.dense and there.topics.exists(output.target):
+            ties.check_new(folder, there.name, output.target, there.topics)
+        return
+    ties.check_state(folder, last)
+    ties.check_inputs(folder, there.name, there.topics)
+    if output.recalls:
+        target = f"the topic {output.target}" if output.is_topic else output.described()
+        ties.check_output(folder, last, target, output.last(there.topics, sink, made.run))
 
 
 def _compared(plan: Plan, there: _There, made: _Spread, watches: Mapping[str, FileWatch]) -> Document:

@@ -43,6 +43,8 @@ from braid.stage.waiting import Waiting, waiting
 from braid.topics import access
 from braid.topics.broker import PATIENCE, BrokerAway, patiently
 from braid.topics.drops import clean_drops, read_drops
+from braid.topics.interface import open_topics
+from braid.topics.log import Written
 
 Status = Literal["running", "stopped", "failed"]
 
@@ -376,7 +378,7 @@ class RunningQuery:
         said = [x for kind, found in told if kind == "counts" for x in found]
         if self.job.wire is None:
             said = figures.taken(self._folder, said)
-        self._keep(batch, said)
+        self._keep(batch, said, wrote=any(kind == "staged" for kind, _ in rows))
         writer.publish_batch(self.job, batch, rows)
         if self.job.plan.query.sink.keeps:
             state_file.tell_published(self._folder, batch)
@@ -388,14 +390,21 @@ class RunningQuery:
         if not self._checked and self._handle is not None:
             self._check()
 
-    def _keep(self, batch: int, said: list[dict[str, Any]]) -> None:
-        """The state after the batch, for the next one."""
+    def _keep(self, batch: int, said: list[dict[str, Any]], wrote: bool) -> None:
+        """The state after the batch, for the next one, and what it belongs to."""
         seen = self._seen
         state = seen.state if seen.upto == batch - 1 else state_file.load(self._folder, batch - 1)
         changed = {place: document for x in said for place, document in x.get("state", {}).items()}
-        state_file.save(self._folder, batch, state | changed)
+        digest, before = checkpoints.offsets_digest(self._folder, batch), state_file.tie(self._folder, batch - 1)
+        written = Written(batch, digest) if wrote else self._written() if before is None else before.written
+        state_file.save(self._folder, batch, state | changed, state_file.Tie(digest, written))
         with self._guard:
             seen.upto, seen.state = batch, state | changed
+
+    def _written(self) -> Written | None:
+        """The last batch that the output holds, of a query whose checkpoint does not say it yet."""
+        job, topics = self.job, open_topics(self.job.store, self.job.broker)
+        return job.output.last(topics, job.plan.query.sink, job.run) if job.output.recalls else None
 
     def _noted(
         self, batch: int, told: list[tuple[str, Any]], said: list[dict[str, Any]], span: tuple[float, float, float]

@@ -5,12 +5,14 @@ stage by bucket, clock steps for every bucket, dropped records.
 Rule: the same pair of documents gives the same blobs for ever; nothing is written here. One document is one cut through
 all inputs, so a query has one scan of it in its plan.
 
-Document: {"batch": n, "next": {"leaf/partition": offset}, "ended": […], "idle": […], "plan": fingerprint}; `ended` are
-the partitions that have been closed (`--end`), `idle` those that had been silent for so long (`--idle`) when the batch
-was planned, "silent" all that are idle behind it; "early" (while tables that are read first take more than a batch):
-where that ends; "captured" (where there is a captured table): where each partition of its leaf ended when the query
-first started; "begin" (in the first): where it began. In an explicit order (the test driver) also "seq" and "marks":
-then a query never reads past its gate, so that records written one by one still form the batches the driver wants.
+Document: {"batch": n, "next": {"leaf/partition": offset}, "ended": […], "idle": […], "plan": fingerprint}; `ended`
+are the partitions that have been closed (`--end`), `idle` those that had been silent for so long (`--idle`) when the
+batch was planned, "silent" all that are idle behind it; "early" (while tables that are read first take more than a
+batch): where that ends; "captured" (where there is a captured table): where each partition of its leaf ended when the
+query first started; "begin" (in the first): where it began; "seen": of each "topic/partition" of the store of
+which something was read, an end and the checksum of what stands before it (`topics/prefix.py`). In an explicit order
+(the test driver) also "seq" and "marks": then a query never reads past its gate, so that records written one by one
+still form the batches the driver wants.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ from braid.stage.call_order import (
 )
 from braid.stage.cut import Cut, ended_now, plan_batch
 from braid.stage.ingest import Chunk, Ingested, Mark, clocked, ingested
-from braid.stage.inputs import Input, Until
+from braid.stage.inputs import Input, TopicInput, Until
 from braid.stage.measured import SOURCE, Piece
 from braid.stage.wire import derived, slim_steps, split
 from braid.timing import spent
@@ -282,6 +284,8 @@ class Planner:
         if start["batch"] < 0:
             kept["begin"] = start["next"]
         made = {**kept, "idle": [], **found, "batch": start["batch"] + 1}
+        if seen := self._seen_by(start, made["next"]):
+            made["seen"] = seen
         if job.order is None and not job.files:
             self._read_ahead(job, made)
         return made
@@ -298,6 +302,18 @@ class Planner:
         if sum(end - start["next"].get(place, 0) for place, end in ends.items()) > job.reading.limit:
             self._ahead = threading.Thread(target=go, name="times", daemon=True)
             self._ahead.start()
+
+    def _seen_by(self, start: Document, upto: Mapping[str, int]) -> dict[str, list[int]]:
+        """The checksums of what has been read up to these offsets."""
+        inputs, seen = inputs_of(self._text), dict(start.get("seen", {}))
+        for place, offset in upto.items():
+            leaf, partition = map(int, place.split("/"))
+            x = inputs.get(leaf)
+            if not isinstance(x, TopicInput) or offset <= seen.get(f"{x.source.topic}/{partition}", [0])[0]:
+                continue
+            if (found := x.store.prefix(x.source.topic, partition, offset)) is not None:
+                seen[f"{x.source.topic}/{partition}"] = [*found]
+        return seen
 
     def _with_silent(self, job: Job, start: Document, found: Document | None) -> Document | None:
         """The next batch, with the partitions that fall idle behind it: all of them has been read, and for so long

@@ -48,7 +48,8 @@ def publish_batch(job: Job, batch: int, manifest: Sequence[tuple[str, str]]) -> 
 
 
 def _batch(job: Job, number: int) -> Batch:
-    return Batch(job.name, job.run, number, functools.partial(offsets_digest, job.checkpoint or "", number))
+    digest = functools.partial(offsets_digest, job.checkpoint or "", number, job.output.apart)
+    return Batch(job.name, job.run, number, digest)
 
 
 # ----------------------------------------------------------------- drops

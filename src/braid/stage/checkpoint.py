@@ -35,7 +35,18 @@ from braid.plan.groups import Aggregation, names
 from braid.plan.logical import Query
 from braid.stage import state_file
 from braid.topics import whereabouts
-from braid.topics.files import items, members, parsed, private_folder, read_small, text, whole, why, write_atomic
+from braid.topics.files import (
+    is_name,
+    items,
+    members,
+    parsed,
+    private_folder,
+    read_small,
+    text,
+    whole,
+    why,
+    write_atomic,
+)
 
 FORMAT = 5
 NAME = "braid.json"
@@ -360,7 +371,7 @@ def _from_json(x: dict[str, Any]) -> Document:
 
 
 SPARK = "spark"  # folder in the checkpoint
-_PLACE = re.compile("[0-9]{1,9}/[0-9]{1,9}")
+_PLACE, _NUMBER = re.compile("[0-9]{1,9}/[0-9]{1,9}"), re.compile("[0-9]{1,9}")
 _MAGIC = b"crc\0"
 
 
@@ -412,11 +423,12 @@ class Reached:
         return any(f"{leaf}/0" in self.planned["ended"] for leaf in leaves)
 
 
-def offsets_digest(folder: str, batch: int) -> str:
-    """What a batch reads, as Spark has written it down before the batch began; and that it stays on the disk."""
+def offsets_digest(folder: str, batch: int, force: bool = False) -> str:
+    """What a batch reads, as Spark has written it down before the batch began. `force`: that it stays on the disk."""
     path = os.path.join(folder, SPARK, "offsets", str(batch))
     with open(path, "rb") as f:
-        os.fsync(f.fileno())
+        if force:
+            os.fsync(f.fileno())
         lines = f.read().split(b"\n")[2:]
     return hashlib.sha256(b"\n".join(lines)).hexdigest()
 
@@ -472,6 +484,12 @@ def _check_document(x: dict[str, Any]) -> None:
             raise ValueError(f"{leaf!r:.40} is no source")
         for end in items(ends, "captured"):
             whole(end, "an end")
+    for place, seen in members(x.get("seen", {}), "seen").items():
+        topic, _, partition = place.rpartition("/")
+        if not is_name(topic) or not _NUMBER.fullmatch(partition):
+            raise ValueError(f"{place!r:.40} is no topic and partition")
+        end, crc = items(seen, "seen")
+        whole(end, "an end"), whole(crc, "a checksum", 0, (1 << 32) - 1)
 
 
 def _check_lines(path: str) -> list[object]:

@@ -5,7 +5,7 @@ Rule: the file of a batch is there, whole, before the batch is published, and na
 goes, with the runs that only it names, when the batch after that is published: any batch that Spark does again finds
 what it found the first time.
 
-  state/BATCH.json          a line of JSON, and a line with its CRC-32
+  state/BATCH.json          a line of JSON, and a line with its CRC-32; beside the state, what it belongs to (`Tie`)
   state/published           the number of the last batch that is visible, where somebody may ask for its result
   runs/STAGE-BUCKET/*.arrow
 
@@ -21,10 +21,12 @@ import os
 import re
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from braid.errors import BraidError, anew
 from braid.topics.files import items, members, parsed, read_small, text, whole, why, write_atomic
+from braid.topics.log import Written
 
 FORMAT = 1
 FOLDER, RUNS, SUFFIX, PUBLISHED = "state", "runs", ".arrow", "published"
@@ -34,6 +36,15 @@ _RUN = re.compile("[A-Za-z0-9_-]{1,200}")
 _DAMAGED = f"put it back from a copy; or {anew()}"
 
 Documents = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tie:
+    """What a batch's state belongs to. `digest`: of what the batch reads, and so of all that was read before it;
+    `written`: the last batch up to this one that wrote something."""
+
+    digest: str
+    written: Written | None
 
 
 def place(stage: int, bucket: int) -> str:
@@ -57,10 +68,11 @@ def batches(checkpoint: str) -> list[int]:
     return []
 
 
-def save(checkpoint: str, batch: int, documents: Mapping[str, Mapping[str, Any]]) -> None:
+def save(checkpoint: str, batch: int, documents: Mapping[str, Mapping[str, Any]], tie: Tie | None = None) -> None:
     folder = os.path.join(checkpoint, FOLDER)
     os.makedirs(folder, exist_ok=True)
-    line = json.dumps({"format": FORMAT, "batch": batch, "state": documents}, separators=(",", ":")).encode()
+    tied = {} if tie is None else {"digest": tie.digest, "written": tie.written}
+    line = json.dumps({"format": FORMAT, "batch": batch, **tied, "state": documents}, separators=(",", ":")).encode()
     write_atomic(path_of(checkpoint, batch), b"%s\n%08x\n" % (line, zlib.crc32(line)), folder)
 
 
@@ -105,8 +117,15 @@ def latest(checkpoint: str) -> tuple[int, Documents]:
 
 def texts(checkpoint: str, batch: int) -> Mapping[str, str]:
     """The same, each as JSON; read once a process."""
-    if batch < 0:
-        return {}
+    return {} if batch < 0 else _whole(checkpoint, batch)[1]
+
+
+def tie(checkpoint: str, batch: int) -> Tie | None:
+    """What a batch's state belongs to; None before the first, and where nobody has recorded it."""
+    return None if batch < 0 else _whole(checkpoint, batch)[0]
+
+
+def _whole(checkpoint: str, batch: int) -> tuple[Tie | None, Mapping[str, str]]:
     path = path_of(checkpoint, batch)
     try:
         found = os.stat(path)
@@ -116,7 +135,7 @@ def texts(checkpoint: str, batch: int) -> Mapping[str, str]:
 
 
 @functools.lru_cache(maxsize=16)
-def _read(path: str, version: tuple[int, int, int]) -> Mapping[str, str]:
+def _read(path: str, version: tuple[int, int, int]) -> tuple[Tie | None, Mapping[str, str]]:
     line, _, crc = read_small(path, MOST).partition(b"\n")
     if crc != b"%08x\n" % zlib.crc32(line):
         raise _damaged(path, "it is not what its checksum says")
@@ -129,9 +148,19 @@ def _read(path: str, version: tuple[int, int, int]) -> Mapping[str, str]:
         for where, document in members(x["state"], "state").items():
             _checked(where, members(document, "the state of a bucket"))
             made[where] = json.dumps(document, separators=(",", ":"))
-        return made
+        return _tie_of(x), made
     except (ValueError, KeyError) as e:
         raise _damaged(path, why(e)) from e
+
+
+def _tie_of(x: dict[str, Any]) -> Tie | None:
+    if "digest" not in x:
+        return None
+    written = None
+    if x["written"] is not None:
+        batch, digest = items(x["written"], "written")
+        written = Written(whole(batch, "a batch"), text(digest, "a digest"))
+    return Tie(text(x["digest"], "a digest"), written)
 
 
 def _checked(where: str, document: dict[str, Any]) -> None:

@@ -37,7 +37,7 @@ from braid.topics.files import (
     scratch_name,
     sync_directory,
 )
-from braid.topics.log import Topic, View, clear, folders
+from braid.topics.log import Origin, Topic, View, clear, folders
 from braid.topics.segments import Extent, Meter, Segment, measure, positions_name, segment_name
 
 POSITIONS = {"seq": pl.Int64, "hops": pl.Int16, "n": pl.Int64}
@@ -162,23 +162,36 @@ def stage(
 # -- in the driver ----------------------------------------------------------------------------------------------------
 
 
-def publish(topic: Topic, query: str, batch: int, staged: Sequence[Staged], *, empty: bool = False) -> bool:
+def publish(
+    topic: Topic, query: str, batch: int, staged: Sequence[Staged], *, empty: bool = False, digest: str = ""
+) -> bool:
     """Makes a batch part of the topic, once: False where (query, batch) has a commit already.
 
     `query` names one life of a query: after its checkpoint is deleted its batches start from 0 again, so the name must
-    then be another one. A batch without rows leaves no commit, or with `empty` one without segments.
+    then be another one. A batch without rows leaves no commit, or with `empty` one without segments. `digest`: of what
+    the batch reads; another batch of its number, and one before the last, are refused.
     """
     check_name(query, "query")
     with _recovered(topic) as view:
         if view.published(query, batch):
+            if digest:
+                _refuse_other(topic, view, Origin(query, batch, digest))
             _remove_staged(topic, f"{query}~")
             return False
-        _publish(topic, view, (query, batch), staged, empty)
+        _publish(topic, view, Origin(query, batch, digest), staged, empty)
         _remove_staged(topic, f"{query}~")  # of attempts that were given up
         return True
 
 
-def _publish(topic: Topic, view: View, source: tuple[str, int], staged: Sequence[Staged], empty: bool = False) -> None:
+def _refuse_other(topic: Topic, view: View, origin: Origin) -> None:
+    """Refuses a batch that was published by somebody else, who goes on from the same checkpoint."""
+    last, digest = view.queries[origin.query], view.digests[origin.query]
+    if last > origin.batch or digest not in ("", origin.digest):
+        what = f"batch {origin.batch} of {origin.query} was written into {topic.name} by somebody else"
+        raise BraidError(what, "two runs go on from one checkpoint, or from an older copy of it")
+
+
+def _publish(topic: Topic, view: View, origin: Origin, staged: Sequence[Staged], empty: bool = False) -> None:
     segments: list[Segment] = []
     ends = view.ends()
     for s in sorted(staged, key=lambda s: (s.partition, s.file)):
@@ -195,7 +208,7 @@ def _publish(topic: Topic, view: View, source: tuple[str, int], staged: Sequence
     if segments or empty:
         if topic.fsync:
             sync_directory(topic.staging)
-        topic.commit(view, source, segments)
+        topic.commit(view, origin, segments)
         _finish(topic, view)
         topic.fold(view)
     reach("published")
@@ -233,7 +246,7 @@ def append(
     if query is not None:
         return publish(topic, query, batch, staged, empty=True)
     with _recovered(topic) as view:
-        _publish(topic, view, ("", 0), staged)
+        _publish(topic, view, Origin(), staged)
     return True
 
 
@@ -323,7 +336,7 @@ def adopt_locked(topic: Topic, view: View, patient: bool = True) -> int:
         if not found:
             return count
         count += len(found)
-        topic.commit(view, ("", 0), found)
+        topic.commit(view, Origin(), found)
         topic.finished = view.last
 
 

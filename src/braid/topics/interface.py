@@ -80,6 +80,15 @@ class Topics(Protocol):
         """The highest time of each chunk; None where nobody knows without reading."""
         ...
 
+    def prefix(self, name: str, partition: int, offset: int) -> tuple[int, int] | None:
+        """An end of a partition at `offset` or behind it, and the checksum of what stands before it; None where nobody
+        knows without reading."""
+        ...
+
+    def checksum(self, name: str, partition: int, end: int) -> int | None:
+        """Of what stands before an end that was one of `prefix`; None where there is less."""
+        ...
+
     def parsed(self, name: str, partition: int, first: int, last: int, how: Wires) -> pl.DataFrame:
         """The records in [first, last) for people: `_offset`, `_line`, `_raw` and the columns of `ENVELOPE`."""
         ...

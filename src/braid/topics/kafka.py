@@ -307,6 +307,12 @@ class KafkaTopics:
     def highs(self, name: str, partition: int, first: int, end: int) -> None:
         """A broker tells no highest times of ranges."""
 
+    def prefix(self, name: str, partition: int, offset: int) -> None:
+        """A broker keeps no checksums; what tells a topic from a later one is its id."""
+
+    def checksum(self, name: str, partition: int, end: int) -> None:
+        """As `prefix`."""
+
     def placed(self, name: str, keys: pl.Series, partitions: int, how: Wires) -> pl.Series:
         """The partition of each key text of a topic, among so many, as the Java producer has it; 0 without a key."""
         return kafka_partition(to_bytes(keys, how.key, self.registry, name), partitions).fill_null(0)

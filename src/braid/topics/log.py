@@ -27,7 +27,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from braid.errors import BraidError
@@ -61,10 +61,28 @@ _ROLLUP = re.compile(r"([0-9]{20})-([0-9]{20})\.rollup\.json")
 _FRESH = 100_000_000  # ns; a directory changed so lately may change again without another time stamp
 
 
+class Origin(NamedTuple):
+    """Where a commit comes from: a batch of a life of a query, with the digest of what that batch reads, empty where
+    nobody told it; or from no query."""
+
+    query: str = ""
+    batch: int = 0
+    digest: str = ""
+
+
+class Written(NamedTuple):
+    """The last batch of a life of a query that wrote something, and the digest of what that batch reads, empty where it
+    is not known."""
+
+    batch: int
+    digest: str
+
+
 @dataclass(slots=True)
 class View:
     """What the commits so far say. It only grows; a reader in another thread sees a prefix. Where segments were rolled
-    up there is a new view. `rollups`: those that it knows, as (from, to)."""
+    up there is a new view. `rollups`: those that it knows, as (from, to). `queries`: the last batch of each, `digests`:
+    of what that one reads."""
 
     identity: str
     parts: list[list[Segment]]
@@ -72,6 +90,7 @@ class View:
     last: int = 0
     rollups: tuple[tuple[int, int], ...] = ()
     queries: dict[str, int] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
     newest: list[Segment] = field(default_factory=list)  # of the last commit: their renames may be undone
 
     def end(self, partition: int) -> int:
@@ -83,6 +102,15 @@ class View:
 
     def published(self, query: str, batch: int) -> bool:
         return self.queries.get(query, -1) >= batch
+
+    def written(self, query: str) -> Written | None:
+        return Written(self.queries[query], self.digests[query]) if query in self.queries else None
+
+    def note(self, origin: Origin) -> None:
+        """What a commit came from."""
+        if origin.query and origin.batch >= self.queries.get(origin.query, -1):
+            self.queries[origin.query] = origin.batch
+            self.digests[origin.query] = origin.digest
 
     def overlapping(self, partition: int, first: int, last: int) -> Iterator[Segment]:
         """The segments with offsets of [first, last), in order."""
@@ -102,7 +130,7 @@ class View:
             made.parts[p], made.firsts[p] = self.parts[p][:at], self.firsts[p][:at]
             for segment in (*new, *self.parts[p][after:]):
                 made.add(segment)
-        made.queries = dict(self.queries)
+        made.queries, made.digests = dict(self.queries), dict(self.digests)
         return made
 
     def add(self, segment: Segment) -> None:
@@ -121,6 +149,7 @@ class Topic:
         self.commits = os.path.join(self.path, ".commits")
         self.staging = os.path.join(self.path, ".staging")
         self.verified: set[tuple[int, int]] = set()
+        self.prefixes: dict[int, dict[int, int]] = {}  # by partition: checksums up to some ends (`prefix.py`)
         self.finished = 0  # the commit up to which renames are known to be done
         self.swept = False  # the partition folders have been looked through for stray files
         self._guard = threading.RLock()
@@ -183,7 +212,7 @@ class Topic:
             identity, partitions = self._describe()
             if view is None or view.identity != identity or len(view.parts) != partitions:
                 view = View(identity, [[] for _ in range(partitions)], [[] for _ in range(partitions)])
-                self.verified, self.finished, self.swept = set(), 0, False
+                self.verified, self.prefixes, self.finished, self.swept = set(), {}, 0, False
                 for folder in (self.path, self.commits, self.staging, *map(self.partition_path, range(partitions))):
                     refuse_link(folder)
             try:
@@ -251,8 +280,10 @@ class Topic:
             if _ROLLUP.fullmatch(name):
                 for batch in members(x["queries"], "queries").values():
                     whole(batch, "batch")
+                for digest in members(x.setdefault("digests", {}), "digests").values():
+                    text(digest, "digest")
             else:
-                text(x["query"], "query"), whole(x["batch"], "batch")
+                text(x["query"], "query"), whole(x["batch"], "batch"), text(x.setdefault("digest", ""), "digest")
             return x
         except _DAMAGED as e:
             raise _damaged(path, e) from e
@@ -260,17 +291,15 @@ class Topic:
     def _apply(self, view: View, x: dict[str, Any]) -> None:
         try:
             segments = [Segment.from_json(s) for s in x["segments"]]
-            self.apply(view, (x["query"], x["batch"]), segments)
+            self.apply(view, Origin(x["query"], x["batch"], x["digest"]), segments)
         except _DAMAGED as e:
             raise _damaged(os.path.join(self.commits, f"{view.last + 1:020d}.json"), e) from e
 
-    def apply(self, view: View, source: tuple[str, int], segments: list[Segment]) -> None:
+    def apply(self, view: View, origin: Origin, segments: list[Segment]) -> None:
         """One more commit."""
-        query, batch = source
         for segment in segments:
             view.add(segment)
-        if query:
-            view.queries[query] = max(batch, view.queries.get(query, -1))
+        view.note(origin)
         view.newest = segments
         view.last += 1
 
@@ -284,7 +313,7 @@ class Topic:
             self.verified -= {(s["partition"], s["first"]) for s in x["segments"]}
             if to > view.last:
                 for query, batch in x["queries"].items():
-                    made.queries[query] = max(batch, made.queries.get(query, -1))
+                    made.note(Origin(query, batch, x["digests"].get(query, "")))
                 made.newest = []  # commits are folded after their renames
                 made.last = to
             return made
@@ -304,16 +333,16 @@ class Topic:
 
     # -- writing; under the lock ----------------------------------------------------------------------------------
 
-    def commit(self, view: View, source: tuple[str, int], segments: list[Segment]) -> None:
+    def commit(self, view: View, origin: Origin, segments: list[Segment]) -> None:
         """Writes the next commit: from here on the segments are in the topic."""
         number = view.last + 1
-        x: dict[str, Any] = {"format": FORMAT, "number": number, "query": source[0], "batch": source[1]}
+        x: dict[str, Any] = {"format": FORMAT, "number": number, **origin._asdict()}
         x["segments"] = [s.to_json() for s in segments]
         data = json.dumps(x, separators=(",", ":")).encode()
         write_atomic(os.path.join(self.commits, f"{number:020d}.json"), data, self.staging, self.fsync)
         reach("committed")
         with self._guard:
-            self.apply(view, source, segments)
+            self.apply(view, origin, segments)
 
     def fold(self, view: View) -> None:
         """Folds commits into rollups where there are many. All renames are done."""
@@ -329,7 +358,7 @@ class Topic:
         self._write_rollup(
             *chain[-1],
             segments=rolled(self, [s for x in found for s in x["segments"]], alone[-1]),
-            queries=[{x["query"]: x["batch"]} for x in found if x["query"]],
+            origins=[Origin(x["query"], x["batch"], x["digest"]) for x in found],
         )
         width = FOLD
         while True:  # rollups of rollups: a commit is written again once per power of FOLD
@@ -342,7 +371,7 @@ class Topic:
             self._write_rollup(
                 *chain[-1],
                 segments=rolled(self, [s for x in found for s in x["segments"]], tail[-1][1]),
-                queries=[x["queries"] for x in found],
+                origins=[Origin(q, n, x["digests"].get(q, "")) for x in found for q, n in x["queries"].items()],
             )
         reach("folded")
         self.finish_fold()
@@ -368,12 +397,13 @@ class Topic:
         start: int,
         to: int,
         segments: list[dict[str, Any]],
-        queries: list[dict[str, int]],
+        origins: list[Origin],
     ) -> None:
-        latest: dict[str, int] = {}
-        for query, batch in (item for some in queries for item in some.items()):
-            latest[query] = max(batch, latest.get(query, -1))
-        x = {"format": FORMAT, "from": start, "to": to, "segments": segments, "queries": latest, "extras": []}
+        last = View("", [], [])
+        for origin in origins:
+            last.note(origin)
+        x = {"format": FORMAT, "from": start, "to": to, "segments": segments, "extras": []}
+        x |= {"queries": last.queries, "digests": {q: d for q, d in last.digests.items() if d}}
         path = os.path.join(self.commits, f"{start:020d}-{to:020d}.rollup.json")
         write_atomic(path, json.dumps(x, separators=(",", ":")).encode(), self.staging, self.fsync)
         reach("rollup written")
@@ -457,7 +487,10 @@ def _together(topic: Topic, group: list[Segment], number: int) -> list[Segment]:
     try:
         with open(scratch, "xb") as f:
             for s in group:
-                f.write(read_bytes(_place(topic, s), s.extent, 0, s.extent.count, check=True))
+                data = read_bytes(_place(topic, s), s.extent, 0, s.extent.count, check=True)
+                if len(data) != s.extent.size:  # of a hand that ended no last line: checksums would not add up
+                    raise BraidError("a line without its end")
+                f.write(data)
             if topic.fsync:
                 f.flush()
                 os.fsync(f.fileno())

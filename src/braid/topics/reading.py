@@ -56,6 +56,11 @@ def page_end(topic: Topic, partition: int, first: int, last: int) -> int:
     return last
 
 
+def bytes_between(topic: Topic, partition: int, first: int, last: int) -> bytes:
+    """The lines of [first, last), which are there, each with its line feed."""
+    return _data(topic, topic.view(), partition, first, last)
+
+
 def _data(topic: Topic, view: View, partition: int, first: int, last: int) -> bytes:
     """The lines of a range. Where small segments were rolled up meanwhile, the same lines from the larger ones."""
     segments = list(view.overlapping(partition, first, last))
@@ -82,7 +87,7 @@ def _lines(topic: Topic, segment: Segment, first: int, last: int) -> bytes:
     start, end = max(first, segment.first), min(last, segment.end)
     whole = (start, end) == (segment.first, segment.end)
     check = whole and which not in topic.verified
-    data = _either(
+    data = either(
         topic,
         topic.segment_path(*which),
         segment.staged,
@@ -93,7 +98,7 @@ def _lines(topic: Topic, segment: Segment, first: int, last: int) -> bytes:
     return data
 
 
-def _either(topic: Topic, path: str, staged: str | None, read: Callable[[str], T]) -> T:
+def either(topic: Topic, path: str, staged: str | None, read: Callable[[str], T]) -> T:
     """What `read` makes of the file, under its final name or, while the publisher has not got there, its staged one."""
     names = [path] if staged is None else [path, os.path.join(topic.staging, staged), path]
     if staged is not None and staged.startswith(ROLLED):
@@ -116,7 +121,7 @@ def read_positions(topic: Topic, partition: int, first: int, last: int) -> pl.Da
             parts.append(pl.DataFrame({c: pl.Series([None] * s.extent.count, dtype=t) for c, t in POSITIONS.items()}))
         else:
             path = os.path.join(topic.partition_path(partition), ".positions", positions_name(s.first))
-            parts.append(_either(topic, path, s.positions, _read_ipc))
+            parts.append(either(topic, path, s.positions, _read_ipc))
             if parts[-1].height != s.extent.count:
                 raise torn(path, f"it has {parts[-1].height} rows, its commit says {s.extent.count}")
         skip = max(first - s.first, 0)

@@ -22,7 +22,7 @@ import polars as pl
 from braid.errors import BraidError
 from braid.records.key import key_partition
 from braid.records.registry import Registry
-from braid.topics import commit, reading
+from braid.topics import commit, prefix, reading
 from braid.topics.envelope import ENVELOPE, RAW, format_envelope, parse_envelope
 from braid.topics.files import check_name, check_new_name, locked, private_folder, reach, refuse_link, store_root
 from braid.topics.log import MAX_PARTITIONS, Topic, folders, write_description
@@ -191,6 +191,14 @@ class TopicStore:
         for segment in self.topic(name).view().overlapping(partition, first, end):
             for k, high in enumerate(segment.extent.highs):
                 yield segment.first + k * CHUNK, min(segment.first + (k + 1) * CHUNK, segment.end), high
+
+    def prefix(self, name: str, partition: int, offset: int) -> prefix.Prefix:
+        """An end of a partition at `offset` or behind it, and the checksum of the lines before it."""
+        return prefix.prefix(self.topic(name), partition, offset)
+
+    def checksum(self, name: str, partition: int, end: int) -> int | None:
+        """Of the lines before an end that was one of `prefix`; None where there are fewer."""
+        return prefix.checksum(self.topic(name), partition, end)
 
     def start_offsets(self, name: str) -> list[int]:
         """Nothing is ever taken away."""

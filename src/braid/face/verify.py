@@ -1,0 +1,112 @@
+"""`braid verify`: whether a store is whole, and all parts of it are of one history.
+
+In: a store that no run uses, or a copy of one. Out: a line for each topic and query; what is wrong, all of it.
+Rule: nothing is changed, and one fault does not hide the next. Looked at is what a run looks at before it starts
+(`stage/ties.py`), for every query, and besides every byte that has a checksum: records of topics, runs of state. Topics
+in Kafka and tables of other systems are not looked at, which is told.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from braid.errors import BraidError
+from braid.face.reset import folders_of_checkpoints
+from braid.face.show import open_store
+from braid.files import results
+from braid.stage import checkpoint, state_file, ties
+from braid.stage.checkpoint import Document
+from braid.stage.run_files import DAMAGED, mapped
+from braid.topics import whereabouts
+from braid.topics.lock import holder
+from braid.topics.store import TopicStore
+from braid.topics.wholeness import look
+
+Told = Iterator[str | BraidError]
+
+
+def verify(store: str, parent: str | None = None) -> Told:
+    """What is there, as lines, and what is wrong with it. `parent`: one more folder of checkpoints."""
+    opened = open_store(store)
+    if (process := holder(opened.root)) is not None:
+        hint = "stop it first, or look at a copy of it"
+        raise BraidError(f"process {process} runs queries on the store {store}", hint)
+    looks = [partial(_topic, opened, name) for name in opened.names()]
+    looks += [partial(_query, opened, folder) for folder in folders_of_checkpoints(opened, parent)]
+    for told in looks:
+        try:
+            yield from told()
+        except BraidError as e:
+            yield e
+        except OSError as e:
+            yield BraidError(f"{e.filename} cannot be read: {e.strerror}")
+
+
+def _topic(store: TopicStore, name: str) -> Told:
+    found = look(store.topic(name))
+    many = f"{_count(found.records, 'record')} in {_count(found.segments, 'segment')}"
+    yield f"topic {name}: {many}, {_bytes(found.size)}"
+    yield from found.wrong
+
+
+def _query(store: TopicStore, folder: str) -> Told:
+    known = checkpoint.load(folder)
+    if known is None or not whereabouts.belongs(store.root, folder, known.store):
+        return
+    last = checkpoint.last_batch(folder, known)
+    yield f"query {os.path.basename(folder)}: {_reached(folder, last)}"
+    yield from _torn(folder, last)
+    checks: list[Callable[[], None]] = [partial(ties.check_state, folder, last)]
+    if "topics" in known.settings:
+        yield "  its topics in Kafka are not looked at"
+    else:
+        checks += [partial(ties.check_inputs, folder, known.query, store), partial(_output, store, folder, known, last)]
+        if known.writes() == (None, None):
+            yield f"  {known.settings['sink']} is not looked at"
+    for check in checks:
+        try:
+            check()
+        except BraidError as e:
+            yield e
+
+
+def _runs(folder: str, last: int | None) -> Iterator[tuple[str, int]]:
+    """The runs of the state after a batch: their paths, and how many rows each has."""
+    for place, text in state_file.texts(folder, -1 if last is None else last).items():
+        for run, rows, _ in state_file.runs_in(json.loads(text)):
+            yield os.path.join(state_file.runs_of(folder, place), run + state_file.SUFFIX), rows
+
+
+def _reached(folder: str, last: int | None) -> str:
+    if last is None:
+        return "no batch is finished"
+    return f"finished batch {last}, keeps {_count(sum(rows for _, rows in _runs(folder, last)), 'row')}"
+
+
+def _torn(folder: str, last: int | None) -> Iterator[BraidError]:
+    for path, _ in _runs(folder, last):
+        if mapped(path) is None:
+            yield BraidError(f"a run of the state is torn: {path}", DAMAGED)
+
+
+def _output(store: TopicStore, folder: str, known: Document, last: int | None) -> None:
+    topic, files = known.writes()
+    run = str(known.settings.get("run"))
+    if topic is not None:
+        held = store.topic(topic).view().written(run) if store.exists(topic) else None
+        ties.check_output(folder, last, f"the topic {topic}", held)
+    elif files is not None:
+        if (lost := results.missing(files, run)) is not None:
+            raise BraidError(f"{lost} is missing, and a commit beside it names it", "put it back from a copy")
+        ties.check_output(folder, last, files, results.last(files, run))
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}{'s' * (n != 1)}"
+
+
+def _bytes(n: int) -> str:
+    return f"{n / 1e6:,.1f} MB" if n >= 1e5 else _count(n, "byte")

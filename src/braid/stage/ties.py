@@ -1,0 +1,104 @@
+"""What ties a checkpoint to what lies around it: the records that it has read, its state, what it has written.
+
+In: a checkpoint that has been looked through (`checkpoint.last_batch`), the topics it reads, the last batch that its
+output holds. Out: nothing, or an error that names what does not belong together.
+Rule: all are of one history, or the query does not start; nothing has been written by then. What a batch reads is
+known by the digest of its offsets, and these hold the checksum of all records before them (`topics/prefix.py`): two
+batches of one digest come from the same records, so their states and all that was written up to them are the same.
+The state of a batch names its digest, each commit of an output too. Older versions recorded none of it; then numbers
+alone are compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from braid.errors import BraidError, anew
+from braid.stage import checkpoint, state_file
+from braid.topics.interface import Topics
+from braid.topics.log import Written
+
+
+def check_new(folder: str, query: str, topic: str, topics: Topics) -> None:
+    """A query without a checkpoint has not written yet: its rows would come once more."""
+    life = re.compile(re.escape(query) + "-[0-9a-f]{14}")
+    if any(map(life.fullmatch, topics.once(topic))):
+        what = f"the topic {topic} holds what {query} wrote, and its checkpoint {folder} is gone"
+        raise BraidError(what, f"put it back from a copy; or braid rm {topic} lets {query} begin anew")
+
+
+def check_state(folder: str, last: int | None) -> None:
+    """The state after the last batch is that of the records which the batch has read."""
+    tie = None if last is None else state_file.tie(folder, last)
+    if tie is not None and last is not None and tie.digest != _digest(folder, last):
+        what = f"{state_file.path_of(folder, last)} is of another history than the offsets of batch {last} beside it"
+        raise BraidError(what, _together(folder))
+
+
+def check_inputs(folder: str, query: str, topics: Topics) -> None:
+    """The topics hold the records that were read, and in their places."""
+    if not topics.dense:
+        return
+    seen: Mapping[str, tuple[int, int]] = checkpoint.reached(folder).planned.get("seen", {})
+    for place, (end, crc) in sorted(seen.items()):
+        name, partition = place.rpartition("/")[0], int(place.rpartition("/")[2])
+        found = topics.checksum(name, partition, end) if topics.exists(name) else None
+        if found == crc:
+            continue
+        at = f"partition {partition} of the topic {name}"
+        what = f"{at} holds other records than those that {query} has read: the first {end} were changed"
+        if found is None:
+            ends = topics.end_offsets(name) if topics.exists(name) else []
+            is_ = f"ends at {ends[partition]}" if partition < len(ends) else "is not there"
+            what = f"{at} {is_}, and {query} has read up to {end}"
+        raise BraidError(f"{what}; it was made anew, or is of another copy than {folder}", _together(folder))
+
+
+def check_output(folder: str, last: int | None, target: str, held: Written | None) -> None:
+    """The output holds what was written by the last batch that wrote, and no later one; the batch that was begun behind
+    the last may be there. `target`: the output, as people call it; `held`: the last batch that it holds."""
+    tie = None if last is None else state_file.tie(folder, last)
+    begun = (-1 if last is None else last) + 1
+    if held is not None and held.batch == begun and (digest := _digest(folder, begun)) is not None:
+        if held.digest in ("", digest):
+            return
+        raise _other(folder, begun, target)
+    if tie is None and last is not None:  # of a version that did not record what was written
+        if held is not None and held.batch > last:
+            raise _older(folder, last, target, held)
+        return
+    wrote = None if tie is None else tie.written
+    if held == wrote or (held is not None and wrote is not None and held == (wrote.batch, "")):
+        return
+    if held is not None and (wrote is None or held.batch > wrote.batch):
+        raise _older(folder, last, target, held)
+    assert wrote is not None
+    if held is not None and held.batch == wrote.batch:
+        raise _other(folder, held.batch, target)
+    there = "nothing of this query" if held is None else f"no batch behind {held.batch}"
+    what = f"{target} is older than the checkpoint {folder}: it holds {there}, and batch {wrote.batch} was written"
+    raise BraidError(f"{what}; it was removed, or is of another copy", _together(folder))
+
+
+def _digest(folder: str, batch: int) -> str | None:
+    """Of what a batch reads; None where it was not begun, or is not kept any more."""
+    try:
+        return checkpoint.offsets_digest(folder, batch)
+    except FileNotFoundError:
+        return None
+
+
+def _older(folder: str, last: int | None, target: str, held: Written) -> BraidError:
+    ends = "before its first batch" if last is None else f"with batch {last}"
+    what = f"the checkpoint {folder} is older than {target}: it ends {ends}, and batch {held.batch} is there"
+    return BraidError(what, _together(folder))
+
+
+def _other(folder: str, batch: int, target: str) -> BraidError:
+    what = f"batch {batch} in {target} was made of other records than in the checkpoint {folder}"
+    return BraidError(what, _together(folder))
+
+
+def _together(folder: str) -> str:
+    return f"put store, checkpoint and output back from one copy; or {anew(folder)}"

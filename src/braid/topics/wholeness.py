@@ -1,0 +1,57 @@
+"""Whether all of a topic is what its commits say.
+
+In: a topic. Out: how much was looked at; an error for each segment that is another file than was committed.
+Rule: every byte is read, and nothing is changed or given up: one bad segment does not hide the next.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from dataclasses import dataclass, field
+from functools import partial
+
+from braid.errors import BraidError
+from braid.topics.files import open_regular
+from braid.topics.log import Topic
+from braid.topics.reading import either
+from braid.topics.segments import Extent, TornError, torn
+
+_BLOCK = 1 << 20
+
+
+@dataclass(slots=True)
+class Looked:
+    """What was looked at: records, bytes, segments; and what is wrong."""
+
+    records: int = 0
+    size: int = 0
+    segments: int = 0
+    wrong: list[BraidError] = field(default_factory=list)
+
+
+def look(topic: Topic) -> Looked:
+    """All segments of a topic. A commit that is missing or cannot be read raises."""
+    found = Looked()
+    for segment in (s for part in topic.view().parts for s in part):
+        found.records += segment.extent.count
+        found.size += segment.extent.size
+        found.segments += 1
+        try:
+            path = topic.segment_path(segment.partition, segment.first)
+            either(topic, path, segment.staged, partial(_compare, segment.extent))
+        except TornError as e:
+            found.wrong.append(e)
+    return found
+
+
+def _compare(extent: Extent, path: str) -> None:
+    crc = 0
+    with os.fdopen(open_regular(path), "rb") as f:
+        size = os.fstat(f.fileno()).st_size
+        if size != extent.size:
+            raise torn(path, f"it has {size} bytes, its commit says {extent.size}")
+        while block := f.read(_BLOCK):
+            crc = zlib.crc32(block, crc)
+    if crc != extent.crc32:
+        raise torn(path, f"its checksum is {crc:08x}, its commit says {extent.crc32:08x}")

@@ -1,0 +1,116 @@
+"""A query that runs in steps on Spark, and copies of its store, checkpoint and output at many moments, for tests."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+from braid.bind.program import Program
+from braid.lower.lower import lower
+from braid.sinks.files import FileSink
+from braid.topics import TopicStore, files
+
+STATEMENTS = """
+CREATE STREAM l (k INT KEY, v STRING) WITH (kafka_topic='l', value_format='JSON', partitions=1);
+CREATE TABLE r (k INT PRIMARY KEY, w STRING) WITH (kafka_topic='r', value_format='JSON', partitions=1);
+CREATE STREAM o AS SELECT l.k AS k, v, w FROM l LEFT JOIN r ON l.k = r.k;
+"""
+QUERY = next(e.query for e in Program("ksqldb").statements(STATEMENTS) if e.query is not None)
+PARTS = ("l", "r", "o", "checkpoint", "sink")
+STEPS = 5
+INSIDE = ("staged", "committed", "results staged", "results committed")  # points at which a process may die
+
+
+def put(store: TopicStore, step: int, of: str = "") -> None:
+    """Records of a step; each step's are later than those before, so their order is the same in all batches."""
+    rng = random.Random(f"{step}{of}")
+    at = 1000 * step
+    rows = [{"key": k, "value": {"W": f"w{step}{of}"}, "timestamp": at} for k in range(3) if rng.random() < 0.7]
+    store.append("r", rows)
+    rows = [
+        {"key": k, "value": {"V": f"v{step}{of}-{n}"}, "timestamp": at + 10 + n}
+        for n, k in enumerate(rng.choices(range(4), k=4))
+    ]
+    store.append("l", rows)
+
+
+def run(root: Path, to_files: bool) -> None:
+    """Until all input is read. Results in files are always written by the same path, whatever lies there."""
+    from braid.spark import query as queries
+    from braid.spark.wishes import Wishes
+    from braid.testing.on_spark import shared_session
+
+    wishes = Wishes(trigger={"availableNow": True})
+    if to_files:
+        there = root.parent / "out.jsonl"
+        there.unlink(missing_ok=True)
+        place(root, "sink").mkdir(exist_ok=True)
+        there.symlink_to(place(root, "sink"))
+        wishes = replace(wishes, output=FileSink.of(str(there)))
+    running = queries.start(shared_session(), lower(QUERY), str(root / "s"), wishes)
+    running.await_termination()
+
+
+def place(root: Path, part: str) -> Path:
+    match part:
+        case "checkpoint":
+            return root / "s" / "checkpoints" / QUERY.name
+        case "sink":
+            return root / "out.jsonl"
+        case _:
+            return root / "s" / "topics" / (part if part != "o" else QUERY.sink.topic)
+
+
+def copied(source: Path, target: Path, parts: tuple[str, ...] = PARTS) -> None:
+    for part in parts:
+        if place(source, part).exists():
+            shutil.copytree(place(source, part), place(target, part), dirs_exist_ok=True)
+
+
+def moments(root: Path, to_files: bool) -> list[Path]:
+    """Copies of a run in steps: before and after each, and, of the third, inside; then the same from the second on with
+    other records."""
+    found: list[Path] = []
+    live = root / "live"
+
+    def copy() -> None:
+        found.append(root / f"copy{len(found)}")
+        copied(live, found[-1])
+
+    def begin() -> TopicStore:
+        return TopicStore(live / "s")
+
+    def step(n: int, of: str = "", inside: bool = False) -> None:
+        put(begin(), n, of)
+        copy()
+        files.crash_hook = (lambda at: copy() if at in INSIDE else None) if inside else None
+        run(live, to_files)
+        files.crash_hook = None
+        copy()
+
+    begin().create("l", 1)
+    begin().create("r", 1)
+    for n in range(STEPS - 2):
+        step(n, inside=n == 2)
+    fork = found[3]  # as it stood after the second step
+    live = root / "again"  # this process knows the first by its path
+    copied(fork, live)
+    for n in range(2, STEPS):
+        step(n, "b")
+    return found
+
+
+def rows_of(root: Path, to_files: bool) -> Counter[str]:
+    if to_files:
+        return Counter(x for p in (root / "out.jsonl").glob("part-*") for x in p.read_text().splitlines())
+    store = TopicStore(root / "s")
+    topic = QUERY.sink.topic
+    ends = store.end_offsets(topic) if store.exists(topic) else []
+    return Counter(x for p, end in enumerate(ends) for x in store.read(topic, p, 0, end)["_line"])
+
+
+def files_of(root: Path) -> dict[str, bytes]:
+    return {str(p): p.read_bytes() for p in root.rglob("*") if p.is_file() and not p.name.endswith(".lock")}

@@ -1,0 +1,163 @@
+"""Store, checkpoint and output of different moments: refused by name before anything is written, or right.
+
+A query runs in steps on Spark; after each step, and between a batch's commit in the output and Spark's, everything is
+copied. Then parts of different copies are put together.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from braid.errors import BraidError
+from braid.stage import ties
+from moments import PARTS, copied, files_of, moments, place, rows_of, run
+
+pytestmark = pytest.mark.spark
+
+
+class Pairs:
+    """Parts of different moments put together, and what comes of them."""
+
+    def __init__(self, root: Path, to_files: bool) -> None:
+        self.root, self.to_files = root, to_files
+        self.moments = moments(root, to_files)
+        self.sound: dict[int, Counter[str]] = {}
+        self.made = 0
+
+    def together(self, **of: int) -> Path:
+        """A store with each part as it stood at a moment; `inputs`: both topics that are read."""
+        self.made += 1
+        root = self.root / f"pair{self.made}"
+        (root / "s" / "topics").mkdir(parents=True)
+        for part in PARTS:
+            copied(self.moments[of[part] if part in of else of["inputs"]], root, (part,))
+        return root
+
+    def start(self, root: Path) -> BraidError | None:
+        """Why it is refused; else it has run to the end."""
+        if self.to_files:
+            place(root, "sink").mkdir(parents=True, exist_ok=True)
+        before = files_of(root)
+        try:
+            run(root, self.to_files)
+        except BraidError as e:
+            assert files_of(root) == before, "nothing is written before it is refused"
+            return e
+        return None
+
+    def right(self, root: Path, inputs: int) -> bool:
+        """Whether the output is what comes of these inputs."""
+        if inputs not in self.sound:
+            fresh = self.root / f"sound{inputs}"
+            copied(self.moments[inputs], fresh, ("l", "r"))
+            assert self.start(fresh) is None
+            self.sound[inputs] = rows_of(fresh, self.to_files)
+        return rows_of(root, self.to_files) == self.sound[inputs]
+
+    def refused(self, **of: int) -> str:
+        error = self.start(self.together(**of))
+        assert error is not None, "it was not refused"
+        assert error.hint
+        return error.message
+
+    def goes_on(self, **of: int) -> None:
+        root = self.together(**of)
+        assert (error := self.start(root)) is None, error
+        assert self.right(root, of["inputs"])
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["topic", "files"])
+def pairs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pairs]:
+    yield Pairs(tmp_path_factory.mktemp("pairs"), request.param)
+
+
+# Moments: 0 put, 1 run, 2 put, 3 run, 4 put, 5 and 6 inside the batch, 7 run; from 3 on with other records 8 to 13.
+FIRST, SECOND, INSIDE, THIRD, OTHER, LAST = 1, 3, 6, 7, 9, 13
+
+
+def test_parts_of_one_moment_go_on(pairs: Pairs) -> None:
+    assert len(pairs.moments) == LAST + 1
+    for n in (0, FIRST, 5, INSIDE, THIRD, LAST):
+        pairs.goes_on(inputs=n, o=n, checkpoint=n, sink=n)
+    pairs.goes_on(inputs=THIRD, o=SECOND, checkpoint=SECOND, sink=SECOND)  # what came since is read
+
+
+def test_an_older_checkpoint(pairs: Pairs) -> None:
+    said = pairs.refused(inputs=THIRD, o=THIRD, checkpoint=SECOND, sink=THIRD)
+    assert "is older than" in said and "it ends with batch 1, and batch 2 is there" in said
+    pairs.refused(inputs=LAST, o=LAST, checkpoint=OTHER, sink=LAST)
+
+
+def test_an_older_output(pairs: Pairs) -> None:
+    said = pairs.refused(inputs=THIRD, o=SECOND, checkpoint=THIRD, sink=SECOND)
+    assert "is older than the checkpoint" in said and "it holds no batch behind 1, and batch 2 was written" in said
+
+
+def test_an_output_that_is_gone(pairs: Pairs) -> None:
+    said = pairs.refused(inputs=THIRD, o=0, checkpoint=THIRD, sink=0)
+    assert "holds nothing of this query, and batch 2 was written" in said or "json files in" in said
+
+
+def test_a_checkpoint_that_is_gone(pairs: Pairs) -> None:
+    said = pairs.refused(inputs=THIRD, o=THIRD, checkpoint=0, sink=THIRD)
+    assert "is gone" in said or "holds the results of another run" in said
+
+
+def test_inputs_of_another_history(pairs: Pairs) -> None:
+    said = pairs.refused(inputs=OTHER, o=THIRD, checkpoint=THIRD, sink=THIRD)
+    assert "holds other records than those that O has read" in said and "of the topic l" in said
+    said = pairs.refused(inputs=SECOND, o=THIRD, checkpoint=THIRD, sink=THIRD)
+    assert "and O has read up to" in said
+
+
+def test_an_output_of_another_history(pairs: Pairs) -> None:
+    said = pairs.refused(inputs=THIRD, o=OTHER, checkpoint=THIRD, sink=OTHER)
+    assert "batch 2 in" in said and "was made of other records" in said
+
+
+def test_a_state_of_another_history(pairs: Pairs) -> None:
+    root = pairs.together(inputs=THIRD, o=THIRD, checkpoint=THIRD, sink=THIRD)
+    state = place(root, "checkpoint") / "state"
+    shutil.rmtree(state)
+    shutil.copytree(place(pairs.moments[OTHER], "checkpoint") / "state", state)
+    for run_ in (place(pairs.moments[OTHER], "checkpoint") / "runs").rglob("*.arrow"):
+        target = place(root, "checkpoint") / run_.relative_to(place(pairs.moments[OTHER], "checkpoint"))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(run_, target)
+    error = pairs.start(root)
+    assert error is not None and "is of another history than the offsets of batch 2" in error.message
+
+
+@pytest.mark.law
+@pytest.mark.timeout(1800)
+def test_any_moments_are_refused_or_right(pairs: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And of those that are right at least nine in ten are not refused."""
+    rng = random.Random(7)
+    right_and_refused = right_and_accepted = refused = 0
+    for _ in range(60):
+        some = rng.sample(range(len(pairs.moments)), 2)
+        inputs, o, checkpoint = (rng.choice(some) for _ in range(3))
+        of = {"inputs": inputs, "o": o, "checkpoint": checkpoint, "sink": o}
+        root = pairs.together(**of)
+        error = pairs.start(root)
+        if error is None:
+            assert pairs.right(root, inputs), of
+            right_and_accepted += 1
+            continue
+        refused += 1
+        with monkeypatch.context() as patch:
+            for check in ("check_new", "check_state", "check_inputs", "check_output"):
+                patch.setattr(ties, check, lambda *_: None)
+            try:
+                right_and_refused += pairs.start(root) is None and pairs.right(root, inputs)
+            except Exception:
+                continue  # it died
+    assert refused and right_and_accepted >= 9 * right_and_refused, (refused, right_and_accepted, right_and_refused)
