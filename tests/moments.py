@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 import shutil
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from braid.bind.program import Program
 from braid.lower.lower import lower
@@ -38,20 +40,24 @@ def put(store: TopicStore, step: int, of: str = "") -> None:
 
 
 def run(root: Path, to_files: bool) -> None:
-    """Until all input is read. Results in files are always written by the same path, whatever lies there."""
+    """Until all input is read."""
+    start(root, to_files, {"availableNow": True}).await_termination()
+
+
+def start(root: Path, to_files: bool, trigger: Mapping[str, Any] | None = None) -> Any:
+    """Results in files are always written by the same path, whatever lies there."""
     from braid.spark import query as queries
     from braid.spark.wishes import Wishes
     from braid.testing.on_spark import shared_session
 
-    wishes = Wishes(trigger={"availableNow": True})
+    wishes = Wishes(trigger=trigger)
     if to_files:
         there = root.parent / "out.jsonl"
         there.unlink(missing_ok=True)
         place(root, "sink").mkdir(exist_ok=True)
         there.symlink_to(place(root, "sink"))
         wishes = replace(wishes, output=FileSink.of(str(there)))
-    running = queries.start(shared_session(), lower(QUERY), str(root / "s"), wishes)
-    running.await_termination()
+    return queries.start(shared_session(), lower(QUERY), str(root / "s"), wishes)
 
 
 def place(root: Path, part: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -171,10 +172,17 @@ def test_a_table_with_deletes_goes_on(tmp_path: Path) -> None:
     said = run(tmp_path, TABLE)
     assert said.code == 0, said.err
     assert rows(tmp_path / "out", names) == [(1, "a", "x"), (2, "b", None), (3, "c", None)]
+    shutil.copytree(tmp_path / "out", tmp_path / "yesterday")
     keyed(tmp_path, "a", [(2, None), (3, {"V": "d"})], 20)
     keyed(tmp_path, "b", [(1, None), (3, {"W": "y"})], 30)
     assert run(tmp_path, TABLE).code == 0
     assert rows(tmp_path / "out", names) == [(1, "a", None), (3, "d", "y")]
+    assert run(tmp_path, TABLE).code == 0
+    shutil.rmtree(tmp_path / "out")
+    shutil.copytree(tmp_path / "yesterday", tmp_path / "out")
+    said = run(tmp_path, TABLE)
+    assert said.code == 1 and "out is older than the checkpoint" in said.err, said
+    assert rows(tmp_path / "out", names) == [(1, "a", "x"), (2, "b", None), (3, "c", None)]
 
 
 def kills(folder: Path, count: int, seed: int) -> None:

@@ -257,11 +257,21 @@ def test_a_table_with_deletes_goes_on(db: psycopg.Connection, tmp_path: Path) ->
     said = run(db, tmp_path, TABLE)
     assert said.code == 0, said.err
     assert rows(db, "SELECT k, v, w FROM out ORDER BY k") == [(1, "a", "x"), (2, "b", None), (3, "c", None)]
+    ((batch, digest),) = rows(db, f"SELECT batch, digest FROM {MARKERS}")
     keyed(tmp_path, "a", [(2, None), (3, {"V": "d"})], 20)
     keyed(tmp_path, "b", [(1, None), (3, {"W": "y"})], 30)
     assert run(db, tmp_path, TABLE).code == 0
     assert rows(db, "SELECT k, v, w FROM out ORDER BY k") == [(1, "a", None), (3, "d", "y")]
-    assert rows(db, f"SELECT batch > 0 FROM {MARKERS}") == [(True,)]
+    ((later, other),) = rows(db, f"SELECT batch, digest FROM {MARKERS}")
+    assert later > batch and other != digest
+    for marker, told in (
+        ((batch, digest), "is older than the checkpoint"),
+        ((later, digest), "was made of other records"),
+    ):
+        db.execute(f"UPDATE {MARKERS} SET batch = %s, digest = %s", marker)
+        said = run(db, tmp_path, TABLE)
+        assert said.code == 1 and told in said.err and "the table out of PostgreSQL" in said.err, said
+    db.execute(f"UPDATE {MARKERS} SET batch = %s, digest = %s", (later, other))
     said = run(db, tmp_path, TABLE.replace("OUT", "OTHER"), to="OTHER")
     assert said.code == 0 and rows(db, "SELECT count(*) FROM other") == [(2,)]
     db.execute(f"DELETE FROM {MARKERS} WHERE target = 'out'")

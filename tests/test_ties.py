@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import random
 import shutil
+import subprocess
+import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +21,8 @@ pytest.importorskip("pyspark")
 
 from braid.errors import BraidError
 from braid.stage import ties
-from moments import PARTS, copied, files_of, moments, place, rows_of, run
+from braid.topics import TopicStore, files
+from moments import PARTS, STATEMENTS, copied, files_of, moments, place, put, rows_of, run, start
 
 pytestmark = pytest.mark.spark
 
@@ -134,6 +138,46 @@ def test_a_state_of_another_history(pairs: Pairs) -> None:
         shutil.copy(run_, target)
     error = pairs.start(root)
     assert error is not None and "is of another history than the offsets of batch 2" in error.message
+
+
+def test_a_driver_that_sleeps_finds_its_successor(tmp_path: Path) -> None:
+    """One is stopped before its batch is published, another goes on from its checkpoint; then the first wakes."""
+    asleep, wake = threading.Event(), threading.Event()
+
+    def sleep(at: str) -> None:
+        if at == "staged" and threading.current_thread() is not threading.main_thread():
+            asleep.set()
+            assert wake.wait(120)
+
+    store = TopicStore(tmp_path / "s")
+    store.create("l", 1)
+    store.create("r", 1)
+    put(store, 0)
+    running = start(tmp_path, False)
+    try:
+        running.await_idle()
+        files.crash_hook = sleep
+        put(store, 1)
+        assert asleep.wait(60)
+        files.crash_hook = None
+        put(store, 2)
+        (tmp_path / "q.sql").write_text(STATEMENTS)
+        successor = [sys.executable, "-m", "braid", "run", "q.sql", "--store", "s", "--until-idle", "--quiet"]
+        for n in (3, 4):
+            done = subprocess.run(successor, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+            assert done.returncode == 0, done.stderr
+            put(store, n)
+    finally:
+        files.crash_hook = None
+        wake.set()
+    with pytest.raises(BraidError):
+        running.await_termination(60)
+    running.stop()
+    run(tmp_path, False)
+    fresh = tmp_path / "fresh"
+    copied(tmp_path, fresh, ("l", "r"))
+    run(fresh, False)
+    assert rows_of(tmp_path, False) == rows_of(fresh, False)
 
 
 @pytest.mark.law

@@ -78,6 +78,10 @@ class Sink:
         """Where results go, as a checkpoint records it."""
         raise NotImplementedError
 
+    def called(self, columns: logical.Sink) -> str:
+        """What people call it, in errors before it is opened."""
+        return self.described()
+
     @property
     def folder(self) -> str | None:
         """The folder that it fills, which all workers must see."""

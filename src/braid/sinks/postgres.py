@@ -100,6 +100,9 @@ class PostgresSink(StagedSink):
     def described(self) -> str:
         return f"the table {self.target} of PostgreSQL" if self.target else "a table of PostgreSQL"
 
+    def called(self, columns: logical.Sink) -> str:
+        return f"the table {_Table.of(self, columns).name} of PostgreSQL"
+
     def check(self, columns: logical.Sink, run: str | None, goes_on: bool, overwrite: bool) -> None:
         table = _Table.of(self, columns)
         with self.connected() as c:

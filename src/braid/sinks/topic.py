@@ -36,6 +36,9 @@ class TopicSink(Sink):
     def described(self) -> str:
         return "topic"
 
+    def called(self, columns: logical.Sink) -> str:
+        return f"the topic {self.target}"
+
     def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> TopicSink:
         if not topics.exists(self.target):
             topics.create(self.target, self.partitions, columns.kind == "table")

@@ -159,8 +159,7 @@ def _check_ties(plan: Plan, there: _There, made: _Spread, last: int | None) -> N
     ties.check_state(folder, last)
     ties.check_inputs(folder, there.name, there.topics)
     if output.recalls:
-        target = f"the topic {output.target}" if output.is_topic else output.described()
-        ties.check_output(folder, last, target, output.last(there.topics, sink, made.run))
+        ties.check_output(folder, last, output.called(sink), output.last(there.topics, sink, made.run))
 
 
 def _compared(plan: Plan, there: _There, made: _Spread, watches: Mapping[str, FileWatch]) -> Document:
