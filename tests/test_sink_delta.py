@@ -17,6 +17,7 @@ from braid.plan.logical import Sink
 from braid.sinks.delta import DeltaSink
 from braid.sinks.interface import Batch, Part
 from braid.sinks.named import sink_of
+from braid.topics import files
 from braid.topics.store import TopicStore
 from cli_help import Said, on_shared_spark
 from sink_help import KEYED, TABLE, TYPED, TYPES, changes, keyed, killed, put
@@ -106,6 +107,30 @@ def test_a_table_of_another_run(tmp_path: Path) -> None:
     assert rows(table) == [(2, "b")]
     with pytest.raises(BraidError, match="another run \\(r2\\) has written into"):
         sink.check(KEYED, "r1", True, True)
+
+
+@pytest.mark.parametrize("point", ["table claimed", "table emptied"])
+def test_a_table_is_taken_over_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    """Who is killed while rows of another run go has them gone when it starts again."""
+
+    def die(at: str) -> None:
+        if at == point:
+            raise KeyboardInterrupt
+
+    table = tmp_path / "t"
+    published(opened(table, KEYED, "r1"), "r1", 0, changes(("+", 1, "a")))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(files, "crash_hook", die)
+        opened(table, KEYED, "r2", overwrite=True)
+    with pytest.raises(BraidError, match="another run \\(r2\\) has written into"):
+        sink_of(f"delta:{table}").check(KEYED, "r1", True, False)
+    sink = sink_of(f"delta:{table}")
+    sink.check(KEYED, "r2", False, False)
+    made = sink.opened(TopicStore(tmp_path / "store"), KEYED, {}, "r2")
+    assert isinstance(made, DeltaSink) and rows(table) == []
+    published(made, "r2", 0, changes(("+", 2, "b")))
+    made.opened(TopicStore(tmp_path / "store"), KEYED, {}, "r2")
+    assert rows(table) == [(2, "b")]
 
 
 def test_a_table_that_cannot_hold_the_rows(tmp_path: Path) -> None:

@@ -330,6 +330,12 @@ def test_dataframes_in_and_out(spark: Any, tmp_path: Path) -> None:
         got = sorted((r.ID, r.LT, r.RV, r._rowtime) for r in spark.read.json(str(target)).collect())
         assert got == sorted((k, f"l{k}", f"r{k}", 1000 * k + i) for k in range(5) for i in range(2))
         assert [(d["reason"], d["topic"], d["offset"]) for d in session.drops()] == [("null key", "r", 5)] * (n + 1)
+    store.delete("r")
+    store.create("r", 1)
+    store.append("r", [{"key": k, "value": {"V": f"other{k}"}, "timestamp": 1000 * k} for k in range(9)])
+    again = result.writeStream.format("json").option("path", str(tmp_path / "out0")).trigger(availableNow=True)
+    with pytest.raises(Exception, match="of the topic r holds other records than those that"):
+        again.option("checkpointLocation", str(tmp_path / "check0")).start().awaitTermination()
 
 
 def test_what_is_dropped_with_its_topic_or_replaced_begins_anew(spark: Any, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from braid.plan import logical
 from braid.sinks.arrow import DELTA, arrow_of, arrow_schema, check_schema
 from braid.sinks.interface import Batch
 from braid.sinks.staged import Shape, StagedSink, check_owner, commit, is_written, library
-from braid.topics.files import remove
+from braid.topics.files import reach, remove
 from braid.topics.interface import Topics
 from braid.topics.log import Written
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 OWNER, NUMBER, DIGEST = "braid.run", "braid.batch", "braid.digest"
+EMPTIES = "braid.empties"  # rows of the run before are being deleted
 SMALL = 100  # batches whose files are made one
 LATELY = 20  # commits in which the last batch's is looked for
 
@@ -78,11 +79,21 @@ class DeltaSink(StagedSink):
         if there is None:
             schema, known = arrow_schema(columns.name, Shape.of(columns), DELTA), {OWNER: run}
             DeltaTable.create(self.target, schema, configuration=known, raise_if_key_not_exists=False)
-        elif (owner := _owner(there)) != run:
-            if owner is not None:
-                there.delete()
-            there.alter.set_table_properties({OWNER: run}, raise_if_not_exists=False)
+        else:
+            self._claimed(there, run)
         return replace(self, root=topics.root)
+
+    def _claimed(self, there: DeltaTable, run: str) -> None:
+        """The table is this run's, and rows of another go; what one that is stopped leaves, the next start does."""
+        owner = _owner(there)
+        if owner != run:
+            known = {OWNER: run, EMPTIES: str(owner is not None)}
+            there.alter.set_table_properties(known, raise_if_not_exists=False)
+            reach("table claimed")
+        if there.metadata().configuration.get(EMPTIES) == str(True):
+            there.delete()
+            reach("table emptied")
+            there.alter.set_table_properties({EMPTIES: str(False)}, raise_if_not_exists=False)
 
     def table(self) -> DeltaTable | None:
         from deltalake import DeltaTable

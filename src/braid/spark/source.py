@@ -55,9 +55,11 @@ from braid.stage.cut import Cut, ended_now, plan_batch
 from braid.stage.ingest import Chunk, Ingested, Mark, clocked, ingested
 from braid.stage.inputs import Input, TopicInput, Until
 from braid.stage.measured import SOURCE, Piece
+from braid.stage.ties import check_seen
 from braid.stage.wire import derived, slim_steps, split
 from braid.timing import spent
 from braid.topics.broker import patiently
+from braid.topics.interface import open_topics
 from braid.topics.store import store_of
 
 
@@ -236,6 +238,7 @@ class Planner:
         self._inputs: dict[int, Until] = {}  # as they stood when a batch was last planned
         self._ahead: threading.Thread | None = None  # reads with them, while nobody plans
         self._files: dict[int, FileInput] = {}
+        self._checked = False
         self._comes: list[int] = []  # leaves of which more is being made ready
 
     def beginning(self) -> Document:
@@ -259,6 +262,10 @@ class Planner:
         if self._ahead is not None:
             self._ahead.join()
             self._ahead = None
+        if job.checkpoint is None and not self._checked:  # else that was looked at before Spark was started
+            topics = open_topics(job.store, job.broker)
+            check_seen(start.get("seen", {}), job.name, topics, "start it with another checkpoint")
+        self._checked = True
         if start.get("plan") != job.fingerprint:
             raise BraidError(
                 "the checkpoint is of another plan",

@@ -12,7 +12,7 @@ alone are compared.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from braid.errors import BraidError, anew
 from braid.stage import checkpoint, state_file
@@ -38,21 +38,26 @@ def check_state(folder: str, last: int | None) -> None:
 
 def check_inputs(folder: str, query: str, topics: Topics) -> None:
     """The topics hold the records that were read, and in their places."""
-    if not topics.dense:
-        return
-    seen: Mapping[str, tuple[int, int]] = checkpoint.reached(folder).planned.get("seen", {})
+    check_seen(checkpoint.reached(folder).planned.get("seen", {}), query, topics, _together(folder))
+
+
+def check_seen(seen: Mapping[str, Sequence[int]], query: str, topics: Topics, hint: str) -> None:
+    """The same of what an offset document tells."""
     for place, (end, crc) in sorted(seen.items()):
-        name, partition = place.rpartition("/")[0], int(place.rpartition("/")[2])
-        found = topics.checksum(name, partition, end) if topics.exists(name) else None
-        if found == crc:
+        name, _, number = place.rpartition("/")
+        partition = int(number)
+        there = topics.exists(name)
+        if there and topics.checksum(name, partition, end) == crc:
             continue
         at = f"partition {partition} of the topic {name}"
-        what = f"{at} holds other records than those that {query} has read: the first {end} were changed"
-        if found is None:
-            ends = topics.end_offsets(name) if topics.exists(name) else []
-            is_ = f"ends at {ends[partition]}" if partition < len(ends) else "is not there"
-            what = f"{at} {is_}, and {query} has read up to {end}"
-        raise BraidError(f"{what}; it was made anew, or is of another copy than {folder}", _together(folder))
+        ends = topics.end_offsets(name) if there else []
+        if partition >= len(ends):
+            what = f"{at} is not there, and {query} has read up to {end}"
+        elif ends[partition] < end:
+            what = f"{at} ends at {ends[partition]}, and {query} has read up to {end}"
+        else:
+            what = f"{at} holds other records than those that {query} has read: the first {end} were changed"
+        raise BraidError(f"{what}; it was made anew, or put back from another copy", hint)
 
 
 def check_output(folder: str, last: int | None, target: str, held: Written | None) -> None:
