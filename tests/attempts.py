@@ -49,7 +49,7 @@ CREATE TABLE foreign AS SELECT a.k AS k, a.v AS av, b.v AS bv, 7 / a.n AS q FROM
 }
 
 
-def main(name: str, seed: int) -> Iterator[str]:
+def main(name: str, seed: int, durable: bool = False) -> Iterator[str]:
     rng = random.Random(seed)
     InStore(Path("s")).write(world.history(1, 60))
     (query,) = (
@@ -57,7 +57,7 @@ def main(name: str, seed: int) -> Iterator[str]:
         for e in Program("ksqldb").statements(world.SOURCES.replace("@", "") + QUERIES[name])
         if e.query is not None
     )
-    wishes = Wishes(tasks=TASKS, limit=100)
+    wishes = Wishes(tasks=TASKS, limit=100, durable=durable)
     job, folder, _ = prepared(lower(query), "s", TASKS, wishes)
     text = dumps(job)
     planner, at = source.Planner(text), source.Planner(text).beginning()

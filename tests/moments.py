@@ -44,13 +44,13 @@ def run(root: Path, to_files: bool) -> None:
     start(root, to_files, {"availableNow": True}).await_termination()
 
 
-def start(root: Path, to_files: bool, trigger: Mapping[str, Any] | None = None) -> Any:
+def start(root: Path, to_files: bool, trigger: Mapping[str, Any] | None = None, **more: Any) -> Any:
     """Results in files are always written by the same path, whatever lies there."""
     from braid.spark import query as queries
     from braid.spark.wishes import Wishes
     from braid.testing.on_spark import shared_session
 
-    wishes = Wishes(trigger=trigger)
+    wishes = Wishes(trigger=trigger, **more)
     if to_files:
         there = root.parent / "out.jsonl"
         there.unlink(missing_ok=True)

@@ -21,7 +21,7 @@ from braid.face.show import open_store
 from braid.face.verify import verify
 from braid.stage import checkpoint
 from braid.topics import whereabouts
-from braid.topics.files import locked, reach, scratch_name, sync_directory
+from braid.topics.files import force, locked, reach, scratch_name
 from braid.topics.store import TopicStore
 
 LINKS = ".backup-"  # begins the name of a folder of links, inside the store
@@ -119,4 +119,4 @@ def _forced(folder: str) -> None:
             finally:
                 os.close(fd)
         else:
-            sync_directory(str(path))
+            force(str(path))

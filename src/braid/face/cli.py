@@ -25,6 +25,7 @@ from braid.errors import BraidError, QueryDied, TooManyDrops, printable, printab
 from braid.face.options import (
     at_least_once_option,
     dead_letters_option,
+    durable_option,
     files_options,
     folder_of,
     functions_option,
@@ -170,6 +171,7 @@ def _spark_begins(master: str, conf: Mapping[str, str]) -> Iterator[None]:
 @click.option("--accept-deletes", is_flag=True, help="A look that finds most rows of a snapshot: gone is taken.")
 @click.option("--fail-fast", is_flag=True, help="A query that dies ends the others, too.")
 @click.option("--quiet", is_flag=True, help="No progress; what was dropped is told.")
+@durable_option
 @functions_option
 @dead_letters_option
 @at_least_once_option

@@ -65,6 +65,11 @@ def kafka_options(command: Decorated) -> Decorated:
     return made
 
 
+durable_option = click.option(
+    "--durable", is_flag=True, help="Force each batch to disk: a loss of power takes nothing that was seen."
+)
+
+
 at_least_once_option = click.option(
     "--at-least-once", is_flag=True, help="Write to Kafka without transactions: rows may be there twice after a crash."
 )

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Sequence
 
 from braid.errors import BraidError, anew
-from braid.topics.files import members, parsed, reach, read_small, text, whole, why, write_atomic
+from braid.topics.files import force, members, parsed, reach, read_small, text, whole, why, write_atomic
 from braid.topics.log import Written
 
 KINDS = {".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}  # by the end of the folder's name
@@ -103,7 +103,7 @@ def _owner(folder: str) -> str | None:
         raise BraidError(f"{path} cannot be read: {e}", "name another folder") from None
 
 
-def publish(folder: str, run: str, batch: int, names: Sequence[str], digest: str) -> None:
+def publish(folder: str, run: str, batch: int, names: Sequence[str], digest: str, fsync: bool = False) -> None:
     """Makes a batch's staged files visible; publishing it again changes nothing. `digest`: of what the batch reads;
     another batch of its number is refused, and one that another came behind."""
     os.makedirs(os.path.join(folder, COMMITS), exist_ok=True)
@@ -114,9 +114,13 @@ def publish(folder: str, run: str, batch: int, names: Sequence[str], digest: str
     reach("results staged")
     if not os.path.exists(commit) and names:
         said = {"query": run, "batch": batch, "digest": digest, "files": sorted(names)}
-        write_atomic(commit, json.dumps(said).encode(), os.path.dirname(commit))
+        if fsync:
+            force(os.path.join(folder, STAGING))
+        write_atomic(commit, json.dumps(said).encode(), os.path.dirname(commit), fsync)
         reach("results committed")
     _finish(folder, names)
+    if fsync:
+        force(folder)
 
 
 def last(folder: str, run: str) -> Written | None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 import polars as pl
@@ -23,6 +23,7 @@ from braid.plan.logical import BOUNDS
 from braid.sinks.interface import Batch, Part, Sink
 from braid.sinks.rows import named
 from braid.stage.wire import bucket_of
+from braid.topics.files import force
 from braid.topics.interface import Topics
 from braid.topics.log import Written
 from braid.types import Column, Scalar
@@ -30,9 +31,10 @@ from braid.types import Column, Scalar
 
 @dataclass(frozen=True)
 class FileSink(Sink):
-    """`format`: `csv`, `json` or `parquet`."""
+    """`format`: `csv`, `json` or `parquet`; `fsync`: files are forced to disk."""
 
     format: str = "json"
+    fsync: bool = False
 
     recalls = True
 
@@ -61,6 +63,9 @@ class FileSink(Sink):
     def last(self, topics: Topics, columns: logical.Sink, run: str) -> Written | None:
         return results.last(self.target, run)
 
+    def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> FileSink:
+        return replace(self, fsync=topics.fsync)
+
     def claim(self, columns: logical.Sink, run: str) -> None:
         results.claim(self.target, run)
 
@@ -69,7 +74,7 @@ class FileSink(Sink):
 
     def publish(self, batch: Batch, columns: logical.Sink, staged: Sequence[str]) -> None:
         names = [json.loads(doc)["file"] for doc in staged]
-        results.publish(self.target, batch.run, batch.number, names, batch.digest())
+        results.publish(self.target, batch.run, batch.number, names, batch.digest(), self.fsync)
 
 
 class _Outputs:
@@ -93,6 +98,8 @@ class _Outputs:
         types |= {name: t for name, (_, t) in BOUNDS.items()} | {"_rowtime": Scalar.BIGINT, "_op": Scalar.VARCHAR}
         made = [Column(n, types[n]) for n in frame.columns]
         _written(frame, made, self._sink.format, os.path.join(folder, name))
+        if self._sink.fsync:
+            force(os.path.join(folder, name))
         yield json.dumps({"rows": frame.height, "file": name})
 
     def abort(self) -> None:

@@ -19,15 +19,16 @@ from braid.timing import spent
 from braid.topics import Staged, StageWriter, clean_staging, format_envelope, publish
 from braid.topics.files import LONGEST
 from braid.topics.interface import Topics
-from braid.topics.log import Written
+from braid.topics.log import Topic, Written
 from braid.topics.store import store_of
 
 
 @dataclass(frozen=True)
 class TopicSink(Sink):
-    """`root`: of the store."""
+    """`root`: of the store; `fsync`: what is written there is forced to disk."""
 
     root: str = ""
+    fsync: bool = False
 
     is_topic = True
     ranged = True
@@ -42,7 +43,7 @@ class TopicSink(Sink):
     def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> TopicSink:
         if not topics.exists(self.target):
             topics.create(self.target, self.partitions, columns.kind == "table")
-        return replace(self, root=topics.root)
+        return replace(self, root=topics.root, fsync=topics.fsync)
 
     def last(self, topics: Topics, columns: logical.Sink, run: str) -> Written | None:
         if not topics.exists(self.target):
@@ -50,15 +51,18 @@ class TopicSink(Sink):
         return store_of(topics.root).topic(self.target).view().written(run)
 
     def claim(self, columns: logical.Sink, run: str) -> None:
-        clean_staging(store_of(self.root).topic(self.target), run)
+        clean_staging(self.topic, run)
+
+    @property
+    def topic(self) -> Topic:
+        return store_of(self.root, self.fsync).topic(self.target)
 
     def task(self, part: Part) -> _Outputs:
         return _Outputs(self, part)
 
     def publish(self, batch: Batch, columns: logical.Sink, staged: Sequence[str]) -> None:
-        topic = store_of(self.root).topic(self.target)
         found = [Staged.from_json(doc) for doc in staged]
-        publish(topic, batch.run, batch.number, found, empty=bool(found), digest=batch.digest())
+        publish(self.topic, batch.run, batch.number, found, empty=bool(found), digest=batch.digest())
 
 
 class _Outputs:
@@ -90,7 +94,7 @@ class _Outputs:
 
     def _writer(self, partition: int, at: int) -> StageWriter:
         if (partition, at) not in self._writers:
-            topic, batch = store_of(self._sink.root).topic(self._sink.target), self._part.batch
+            topic, batch = self._sink.topic, self._part.batch
             self._writers[partition, at] = StageWriter(topic, batch.run, batch.number, partition, piece=at)
         return self._writers[partition, at]
 

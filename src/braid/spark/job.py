@@ -40,6 +40,7 @@ class Job:
     into batches. `broker`: where the topics lie, if not in the store; then `topics` has the identities of those that
     are read. `begin`: the offset at which the query begins, of each `leaf/partition`. `range_ids`: where several tasks
     write an output partition, each a range of positions: Spark's key of each partition in the first range, the second …
+    `durable`: what a batch keeps is forced to disk.
     """
 
     plan: Plan
@@ -65,6 +66,7 @@ class Job:
     topics: Mapping[str, str] = field(default_factory=dict)
     begin: Mapping[str, int] = field(default_factory=dict)
     range_ids: tuple[int, ...] = ()
+    durable: bool = False
 
     @property
     def ranges(self) -> int:

@@ -105,7 +105,7 @@ class _Spread:
 
 def _known(plan: Plan, store: str, wishes: Wishes) -> _There:
     """What there is; refused where the checkpoint is of another query, or of other topics."""
-    topics = open_topics(store, wishes.broker)
+    topics = open_topics(store, wishes.broker, durable=wishes.durable)
     name = check_name(plan.query.name, "query")
     folder = wishes.checkpoint or checkpoint_of(topics.root, name)
     sink = wishes.output.described() if wishes.output else "topic"
@@ -236,6 +236,7 @@ def _opened(
         files={x.number: watches[x.source.name].read_as(x.source) for x in plan.leaves if x.source.name in watches},
         frames=frames,
         order=wishes.order,
+        durable=wishes.durable,
         broker=wishes.broker,
         topics=read,
         begin={x: whole(n, "an offset") for x, n in members(kept.settings.get("begin", {})).items()},

@@ -395,9 +395,11 @@ class RunningQuery:
         seen = self._seen
         state = seen.state if seen.upto == batch - 1 else state_file.load(self._folder, batch - 1)
         changed = {place: document for x in said for place, document in x.get("state", {}).items()}
-        digest, before = checkpoints.offsets_digest(self._folder, batch), state_file.tie(self._folder, batch - 1)
+        durable = self.job.durable
+        digest = checkpoints.offsets_digest(self._folder, batch, durable or self.job.output.apart)
+        before = state_file.tie(self._folder, batch - 1)
         written = Written(batch, digest) if wrote else self._written() if before is None else before.written
-        state_file.save(self._folder, batch, state | changed, state_file.Tie(digest, written))
+        state_file.save(self._folder, batch, state | changed, state_file.Tie(digest, written), durable)
         with self._guard:
             seen.upto, seen.state = batch, state | changed
 
@@ -456,6 +458,7 @@ def start(spark: SparkSession, plan: Plan, store: str, wishes: Wishes = NOTHING)
     text = jobs.dumps(job)
 
     def begin(running: RunningQuery) -> Any:
+        checkpoints.mend(folder)
         job.output.claim(job.plan.query.sink, job.run)
         clean_drops(job.store, job.name)
         columns.clear_abandoned(job.wire)

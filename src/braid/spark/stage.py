@@ -287,7 +287,7 @@ def _with_files(
     batch, place = batch_id(), state_file.place(stage.number, bucket)
     with spent("state_read"):
         text = state_file.texts(job.checkpoint, batch - 1).get(place)
-        runs = FileRuns(state_file.runs_of(job.checkpoint, place))
+        runs = FileRuns(state_file.runs_of(job.checkpoint, place), job.durable)
         state = BucketState.loads(text, runs)
         runs.tidy(batch, {run for run, *_ in state_file.runs_in(state.manifests)})
     prefix = run_prefix(checkpoint_id(), batch, stage.number, bucket, (b.blob for b in blobs))

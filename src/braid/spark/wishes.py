@@ -48,12 +48,14 @@ class Reading:
 class Asked(Reading):
     """What a user may ask of every query of a run, in the words of `braid run`'s options. `tasks` (of a stage): None is
     whatever the checkpoint or the default says. `overwrite`: a folder of another run's results is replaced. `broker`:
-    where the topics lie, if not in the store. `begins`: where a query that starts begins to read."""
+    where the topics lie, if not in the store. `begins`: where a query that starts begins to read. `durable`: batches
+    are forced to disk."""
 
     tasks: int | None = None
     overwrite: bool = False
     broker: Broker | None = None
     begins: Begins = UNASKED
+    durable: bool = False
 
     @staticmethod
     def taken(options: dict[str, Any]) -> Asked:

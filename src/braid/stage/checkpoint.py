@@ -36,6 +36,7 @@ from braid.plan.logical import Query
 from braid.stage import state_file
 from braid.topics import whereabouts
 from braid.topics.files import (
+    force,
     is_name,
     items,
     members,
@@ -393,12 +394,35 @@ def last_batch(folder: str, known: Document) -> int | None:
             raise _torn(missing, f"it is missing; batch {newest} was begun, batch {last} is committed")
         for number in offsets[-2:]:
             _check_offsets(os.path.join(root, "offsets", str(number)), known.fingerprint)
-        if last >= 0:
+        if last >= 0 and not _half_committed(root, last, newest):
             _check_lines(os.path.join(root, "commits", str(last)))
+        elif last >= 0:
+            last -= 1
+        if last >= 0:
             state_file.check(folder, last)
     except BraidError as e:
         raise BraidError(e.message, f"put it back from a copy; or {anew(folder)}") from e
     return last if last >= 0 else None
+
+
+def _half_committed(root: str, last: int, newest: int) -> bool:
+    """Whether a loss of power has torn Spark's word that the last batch is done. No batch was begun behind it, so it is
+    done again, and found done."""
+    try:
+        _check_lines(os.path.join(root, "commits", str(last)))
+    except BraidError:
+        return last == newest
+    return False
+
+
+def mend(folder: str) -> None:
+    """Takes such a word away, before Spark reads it."""
+    root = os.path.join(folder, SPARK)
+    offsets, commits = _numbers(os.path.join(root, "offsets")), _numbers(os.path.join(root, "commits"))
+    if offsets and commits and _half_committed(root, commits[-1], offsets[-1]):
+        for name in (str(commits[-1]), f".{commits[-1]}.crc"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(root, "commits", name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,13 +447,15 @@ class Reached:
         return any(f"{leaf}/0" in self.planned["ended"] for leaf in leaves)
 
 
-def offsets_digest(folder: str, batch: int, force: bool = False) -> str:
-    """What a batch reads, as Spark has written it down before the batch began. `force`: that it stays on the disk."""
-    path = os.path.join(folder, SPARK, "offsets", str(batch))
-    with open(path, "rb") as f:
-        if force:
-            os.fsync(f.fileno())
+def offsets_digest(folder: str, batch: int, fsync: bool = False) -> str:
+    """What a batch reads, as Spark has written it down before the batch began. `fsync`: that it stays on the disk."""
+    root = os.path.join(folder, SPARK)
+    with open(os.path.join(root, "offsets", str(batch)), "rb") as f:
         lines = f.read().split(b"\n")[2:]
+    there = (f"offsets/{batch}", f"offsets/.{batch}.crc", "offsets", "metadata", ".metadata.crc", "", os.pardir)
+    for name in there if fsync else ():
+        with contextlib.suppress(FileNotFoundError):
+            force(os.path.join(root, name))
     return hashlib.sha256(b"\n".join(lines)).hexdigest()
 
 

@@ -25,7 +25,7 @@ from braid.errors import BraidError, anew
 from braid.stage import frame_file
 from braid.stage.state_file import SUFFIX
 from braid.timing import spent, tally
-from braid.topics.files import open_regular
+from braid.topics.files import force, open_regular
 
 KEPT_FRAMES = 256  # mapped frames that a process holds
 LARGE = 1 << 18  # bytes of a run from which on what was written is mapped, not kept in memory
@@ -36,10 +36,10 @@ _frames: OrderedDict[str, pl.DataFrame] = OrderedDict()
 
 
 class FileRuns:
-    """The runs of one bucket, as files of a folder of its own; a `RunStore`."""
+    """The runs of one bucket, as files of a folder of its own; a `RunStore`. `fsync`: they are forced to disk."""
 
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
+    def __init__(self, folder: str, fsync: bool = False) -> None:
+        self._folder, self._fsync = folder, fsync
 
     def get(self, run: str) -> pl.DataFrame:
         frame = remembered(run)
@@ -61,6 +61,8 @@ class FileRuns:
             try:
                 if not os.path.isdir(self._folder):
                     os.makedirs(self._folder, exist_ok=True)
+                    if self._fsync:
+                        force(os.path.dirname(self._folder))
                 size = self._write(path, frame)
             except (OSError, pl.exceptions.PolarsError) as e:
                 hint = "nothing is lost: make room there, and start the query again"
@@ -73,7 +75,11 @@ class FileRuns:
         unfinished = f"{path.removesuffix(SUFFIX)}~{uuid4().hex[:8]}{SUFFIX}"
         try:
             size = write(unfinished, frame)
+            if self._fsync:
+                force(unfinished)
             os.replace(unfinished, path)
+            if self._fsync:
+                force(self._folder)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(unfinished)

@@ -68,12 +68,18 @@ def batches(checkpoint: str) -> list[int]:
     return []
 
 
-def save(checkpoint: str, batch: int, documents: Mapping[str, Mapping[str, Any]], tie: Tie | None = None) -> None:
+def save(
+    checkpoint: str,
+    batch: int,
+    documents: Mapping[str, Mapping[str, Any]],
+    tie: Tie | None = None,
+    fsync: bool = False,
+) -> None:
     folder = os.path.join(checkpoint, FOLDER)
     os.makedirs(folder, exist_ok=True)
     tied = {} if tie is None else {"digest": tie.digest, "written": tie.written}
     line = json.dumps({"format": FORMAT, "batch": batch, **tied, "state": documents}, separators=(",", ":")).encode()
-    write_atomic(path_of(checkpoint, batch), b"%s\n%08x\n" % (line, zlib.crc32(line)), folder)
+    write_atomic(path_of(checkpoint, batch), b"%s\n%08x\n" % (line, zlib.crc32(line)), folder, fsync)
 
 
 def forget(checkpoint: str, batch: int) -> None:

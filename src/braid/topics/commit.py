@@ -30,12 +30,12 @@ from braid.topics.envelope import parse_envelope
 from braid.topics.files import (
     LONGEST,
     check_name,
+    force,
     open_for_writing,
     reach,
     refuse_link,
     remove,
     scratch_name,
-    sync_directory,
 )
 from braid.topics.log import Origin, Topic, View, clear, folders
 from braid.topics.segments import Extent, Meter, Segment, measure, positions_name, segment_name
@@ -207,7 +207,7 @@ def _publish(topic: Topic, view: View, origin: Origin, staged: Sequence[Staged],
             remove(path)
     if segments or empty:
         if topic.fsync:
-            sync_directory(topic.staging)
+            force(topic.staging)
         topic.commit(view, origin, segments)
         _finish(topic, view)
         topic.fold(view)
@@ -283,7 +283,7 @@ def _finish(topic: Topic, view: View) -> None:
             _rename(topic, segment.staged, path, segment.extent.size)
             reach("renamed")
         if topic.fsync:
-            sync_directory(folder)
+            force(folder)
     topic.finished = view.last
 
 

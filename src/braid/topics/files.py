@@ -98,11 +98,11 @@ def write_atomic(path: str, data: bytes, scratch: str, fsync: bool = False) -> N
             os.fsync(f.fileno())
     os.replace(temporary, path)
     if fsync:
-        sync_directory(os.path.dirname(path))
+        force(os.path.dirname(path))
 
 
-def sync_directory(path: str) -> None:
-    """Renames in `path` survive a loss of power."""
+def force(path: str) -> None:
+    """What is in a file survives a loss of power; of a directory, which names it has."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)

@@ -18,9 +18,10 @@ from braid.topics.store import TopicStore
 
 
 class Topics(Protocol):
-    """`root`: the folder of checkpoints, drops and the catalogue."""
+    """`root`: the folder of checkpoints, drops and the catalogue; `fsync`: what is written there is forced to disk."""
 
     root: str
+    fsync: bool
 
     @property
     def dense(self) -> bool:
@@ -121,10 +122,13 @@ class Topics(Protocol):
         ...
 
 
-def open_topics(root: str, broker: Broker | None = None, known: Mapping[str, str] | None = None) -> Topics:
-    """The topics of a broker, or else those of the store. `known`: identities of topics on the broker."""
+def open_topics(
+    root: str, broker: Broker | None = None, known: Mapping[str, str] | None = None, durable: bool = False
+) -> Topics:
+    """The topics of a broker, or else those of the store. `known`: identities of topics on the broker; `durable`: what
+    is written into the store is forced to disk."""
     if broker is None:
-        return TopicStore(root)
+        return TopicStore(root, durable)
     from braid.topics.kafka import KafkaTopics
 
-    return KafkaTopics(root, broker, known)
+    return KafkaTopics(root, broker, known, durable)

@@ -81,18 +81,21 @@ FOR_EVER = {
 
 
 class KafkaTopics:
-    """`path`: the folder beside the broker, of checkpoints, drops and the catalogue. `known`: the identities of topics
-    that a query reads. Consumers of these are kept; another topic may be made anew under its name at any time."""
+    """`path`: the folder beside the broker, of checkpoints, drops and the catalogue; `fsync`: what is written there
+    is forced to disk. `known`: the identities of topics that a query reads. Consumers of these are kept; another
+    topic may be made anew under its name at any time."""
 
     dense = False
 
-    def __init__(self, path: str | Path, broker: Broker, known: Mapping[str, str] | None = None) -> None:
-        self.root, self.broker, self.known = store_root(path), broker, dict(known or {})
+    def __init__(
+        self, path: str | Path, broker: Broker, known: Mapping[str, str] | None = None, fsync: bool = False
+    ) -> None:
+        self.root, self.broker, self.known, self.fsync = store_root(path), broker, dict(known or {}), fsync
         self._ends: dict[str, list[int]] = {}
         self._counts: dict[str, tuple[float, int, int]] = {}
 
-    def __reduce__(self) -> tuple[type[KafkaTopics], tuple[str, Broker, dict[str, str]]]:
-        return KafkaTopics, (self.root, self.broker, self.known)
+    def __reduce__(self) -> tuple[type[KafkaTopics], tuple[str, Broker, dict[str, str], bool]]:
+        return KafkaTopics, (self.root, self.broker, self.known, self.fsync)
 
     @property
     def registry(self) -> Registry | None:

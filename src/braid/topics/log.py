@@ -32,6 +32,7 @@ from uuid import uuid4
 
 from braid.errors import BraidError
 from braid.topics.files import (
+    force,
     items,
     locked,
     members,
@@ -41,7 +42,6 @@ from braid.topics.files import (
     refuse_link,
     remove,
     scratch_name,
-    sync_directory,
     text,
     whole,
     why,
@@ -500,7 +500,7 @@ def _together(topic: Topic, group: list[Segment], number: int) -> list[Segment]:
         return group
     os.replace(scratch, path)
     if topic.fsync:
-        sync_directory(topic.staging)
+        force(topic.staging)
     reach("rolled up")
     return [Segment(first.partition, first.first, extent, name, None)]
 

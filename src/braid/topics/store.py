@@ -316,6 +316,6 @@ def json_of(x: Any) -> str | None:
 
 
 @lru_cache(maxsize=64)
-def store_of(root: str) -> TopicStore:
+def store_of(root: str, fsync: bool = False) -> TopicStore:
     """A store as this process sees it, with its view of the commits."""
-    return TopicStore(root)
+    return TopicStore(root, fsync)
