@@ -78,14 +78,15 @@ class Progress:
 
 @dataclass(slots=True)
 class _Seen:
-    """What tasks have said of the batches so far. `state`: the documents of all buckets after batch `upto`; `done`:
-    batches that nobody has taken yet."""
+    """What tasks have said of the batches so far. `state`: the documents of all buckets after batch `upto`, `tie`:
+    what it belongs to; `done`: batches that nobody has taken yet."""
 
     began: float = field(default_factory=time.monotonic)
     last: Measured | None = None
     totals: Totals = field(default_factory=Totals)
     upto: int = -1
     state: state_file.Documents = field(default_factory=dict)
+    tie: state_file.Tie | None = None
     recent: deque[tuple[float, int, int]] = field(default_factory=deque)
     done: deque[Measured] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
@@ -117,7 +118,7 @@ class RunningQuery:
         self._ready = threading.Event()  # all files that were there at the start
         self._ready.set()
         upto, state = state_file.latest(folder)
-        self._seen = _Seen(upto=upto, state=state)
+        self._seen = _Seen(upto=upto, state=state, tie=state_file.tie(folder, upto))
         self._group = Group(job)
         self._upto: Mapping[str, int] = {}
         if job.broker is not None:
@@ -392,16 +393,17 @@ class RunningQuery:
 
     def _keep(self, batch: int, said: list[dict[str, Any]], wrote: bool) -> None:
         """The state after the batch, for the next one, and what it belongs to."""
-        seen = self._seen
-        state = seen.state if seen.upto == batch - 1 else state_file.load(self._folder, batch - 1)
+        seen, durable = self._seen, self.job.durable
+        state, tie = seen.state, seen.tie
+        if seen.upto != batch - 1:
+            state, tie = state_file.load(self._folder, batch - 1), state_file.tie(self._folder, batch - 1)
         changed = {place: document for x in said for place, document in x.get("state", {}).items()}
-        durable = self.job.durable
         digest = checkpoints.offsets_digest(self._folder, batch, durable or self.job.output.apart)
-        before = state_file.tie(self._folder, batch - 1)
-        written = Written(batch, digest) if wrote else self._written() if before is None else before.written
-        state_file.save(self._folder, batch, state | changed, state_file.Tie(digest, written), durable)
+        written = Written(batch, digest) if wrote else self._written() if tie is None else tie.written
+        state, tie = state | changed, state_file.Tie(digest, written)
+        state_file.save(self._folder, batch, state, tie, durable)
         with self._guard:
-            seen.upto, seen.state = batch, state | changed
+            seen.upto, seen.state, seen.tie = batch, state, tie
 
     def _written(self) -> Written | None:
         """The last batch that the output holds, of a query whose checkpoint does not say it yet."""
