@@ -152,8 +152,8 @@ def markdown(table: Table) -> str:
 INTRODUCTION = """# Benchmarks
 
 By the stopwatch, from the shell to the last row, over NEXMark's four million events as JSON lines on two cores, Braid
-takes 0.4 to 0.7 of Flink's time and 0.45 to 0.55 of Spark's: `make bench-nexmark`, query by query in
-`docs/performance.md`. This page has what lies inside: joins over columns that lie ready, whose results go nowhere.
+takes 0.4 to 0.7 of the time that Flink, or Spark's own joins, take: query by query in `docs/benchmarks-nexmark.md`.
+This page has what lies inside: joins over columns that lie ready, whose results go nowhere.
 
 Made by `make bench`; `make bench-small` takes a few minutes and says less. Sizes are arguments:
 `python -m benchmarks --rows 1000000`; one benchmark alone: `python -m benchmarks interval`; with `--write` its part of
