@@ -9,6 +9,7 @@ Rule: an error a user can cause is one message with what, where and what to writ
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import sys
@@ -385,6 +386,32 @@ def put(topic: str, file: str | None, partitions: int, store: str, broker: Broke
     with lines:
         count = put_records(store, topic, lines, partitions, broker)
     err.print(f"{count} record{'s' * (count != 1)} into {topic}")
+
+
+@main.command()
+@sql_options
+@store_option
+@click.option("--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]")
+@click.option("--master", default="local[*]", show_default=True, help="Spark master URL.")
+@functions_option
+@kafka_options
+def upgrade(file: str | None, text: str | None, dialect: str | None, master: str, **wanted: Any) -> None:
+    """Let changed queries of a file go on.
+
+    Of each query it is told whether it goes on, is new, or has changed. A changed one is worked out anew over what it
+    has read, and takes its own place behind the last record of that: nothing is missing in its topic, and nothing
+    there twice. Rows that were written before stay as they are.
+    """
+    from braid.face.request import Request
+    from braid.face.run import spark_session
+    from braid.face.upgrade import upgrade as told
+    from braid.spark.wishes import Asked
+
+    sql, dialect = read_sql(file, text, dialect)
+    request = Request(sql, dialect, asked=Asked.taken(wanted), master=master, folder=folder_of(file), **wanted)
+    with contextlib.ExitStack() as stack:
+        for line in told(request, functools.cache(lambda: stack.enter_context(spark_session(request)))):
+            click.echo(line)
 
 
 @main.command()

@@ -417,6 +417,7 @@ class StoreWorld:
             if known.writes is not None and self.store.dense:
                 self.delete_topic(known.writes)
         shutil.rmtree(os.path.join(self.store.root, "drops", name), ignore_errors=True)
+        begun.abandon(checkpoint)
         begun.remove(checkpoint)
 
     def partitions(self, topic: str) -> int | None:

@@ -11,7 +11,6 @@ left there with it.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -137,8 +136,7 @@ def _parents(store: TopicStore, parent: str | None) -> list[str]:
 
 def _guessed(store: TopicStore, q: Known) -> Known:
     """What a query wrote whose checkpoint cannot be read, as its commits tell it: the last that bear its name."""
-    life = re.compile(re.escape(q.name) + "-[0-9a-f]{14}")
-    lives = ((run, t) for t in store.names() for run in store.topic(t).view().queries if life.fullmatch(run))
+    lives = ((run, t) for t in store.names() for run in store.topic(t).view().queries if begun.is_life(run, q.name))
     run, topic = max(lives, default=("", None))
     return replace(q, run=run, writes=topic)
 
@@ -168,7 +166,8 @@ def _check_alone(store: TopicStore, q: Known, runs: Collection[str]) -> None:
     """Whether all that the output holds was written by queries that begin anew."""
     if q.writes is None or q.on_broker or not store.exists(q.writes):
         return
-    others = [run for run in store.topic(q.writes).view().queries if run not in runs]
+    queries = store.topic(q.writes).view().queries
+    others = [run for run in queries if run not in runs and not begun.is_life(run, q.name)]
     if others:
         said = all(o.startswith(("insert-", "insert.")) for o in others)
         what = "INSERT statements" if said else ", ".join(sorted(others))
@@ -205,6 +204,7 @@ def _begin_anew(store: TopicStore, q: Known) -> Iterator[str]:
     reach("results removed")
     shutil.rmtree(os.path.join(store.root, "drops", q.name), ignore_errors=True)
     reach("drops removed")
+    begun.abandon(q.folder)
     begun.remove(q.folder)
     if q.torn is not None and q.writes is None:
         yield f"{q.name}: where it wrote to cannot be told any more, and what is there stays"

@@ -103,7 +103,7 @@ def run_program(request: Request, err: Console) -> Outcome:
         def spark() -> SparkSession:
             if not request.quiet:
                 err.print("starting Spark …")
-            begun = stack.enter_context(_session(request))
+            begun = stack.enter_context(spark_session(request))
             if metrics.address is not None and not request.quiet:
                 err.print(f"metrics: {metrics.address}", markup=False)
             jvm = _jvm_pid(begun)
@@ -138,7 +138,7 @@ def run_program(request: Request, err: Console) -> Outcome:
 
 
 @contextlib.contextmanager
-def _session(request: Request) -> Iterator[SparkSession]:
+def spark_session(request: Request) -> Iterator[SparkSession]:
     """A session for this run; its JVM goes with it. One that the process has already is taken, and left alone."""
     from braid.spark import conf
     from braid.spark.died import reason

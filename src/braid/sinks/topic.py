@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from braid.plan import logical
-from braid.sinks.interface import Batch, Part, Sink
+from braid.sinks.interface import Batch, Outputs, Part, Sink
+from braid.sinks.nothing import NoSink
 from braid.stage.drops import too_large
 from braid.stage.emit import written
 from braid.timing import spent
@@ -25,10 +26,12 @@ from braid.topics.store import store_of
 
 @dataclass(frozen=True)
 class TopicSink(Sink):
-    """`root`: of the store; `fsync`: what is written there is forced to disk."""
+    """`root`: of the store; `fsync`: what is written there is forced to disk; `quiet`: nothing is written, as all of it
+    was written before."""
 
     root: str = ""
     fsync: bool = False
+    quiet: bool = False
 
     is_topic = True
     ranged = True
@@ -57,10 +60,12 @@ class TopicSink(Sink):
     def topic(self) -> Topic:
         return store_of(self.root, self.fsync).topic(self.target)
 
-    def task(self, part: Part) -> _Outputs:
-        return _Outputs(self, part)
+    def task(self, part: Part) -> Outputs:
+        return NoSink().task(part) if self.quiet else _Outputs(self, part)
 
     def publish(self, batch: Batch, columns: logical.Sink, staged: Sequence[str]) -> None:
+        if self.quiet:
+            return
         found = [Staged.from_json(doc) for doc in staged]
         publish(self.topic, batch.run, batch.number, found, empty=bool(found), digest=batch.digest())
 

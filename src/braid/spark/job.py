@@ -21,6 +21,7 @@ from braid.sinks.interface import Sink
 from braid.spark.columns import bucket_ids
 from braid.spark.wishes import Order, Reading
 from braid.stage.call_order import Ranks, partition_ranks
+from braid.stage.cuts import Replay
 from braid.stage.inputs import Input, TopicInput
 from braid.topics.broker import Broker
 from braid.topics.interface import Topics, open_topics
@@ -40,7 +41,7 @@ class Job:
     into batches. `broker`: where the topics lie, if not in the store; then `topics` has the identities of those that
     are read. `begin`: the offset at which the query begins, of each `leaf/partition`. `range_ids`: where several tasks
     write an output partition, each a range of positions: Spark's key of each partition in the first range, the second …
-    `durable`: what a batch keeps is forced to disk.
+    `durable`: what a batch keeps is forced to disk. `replay`: it reads what another query has read, and writes nothing.
     """
 
     plan: Plan
@@ -67,6 +68,7 @@ class Job:
     begin: Mapping[str, int] = field(default_factory=dict)
     range_ids: tuple[int, ...] = ()
     durable: bool = False
+    replay: Replay | None = None
 
     @property
     def ranges(self) -> int:

@@ -153,7 +153,8 @@ def _check_ties(plan: Plan, there: _There, made: _Spread, last: int | None) -> N
     """What lies around the checkpoint is of its history."""
     folder, output, sink = there.folder, made.output, plan.query.sink
     if there.known is None:
-        if output.is_topic and there.topics.dense and there.topics.exists(output.target):
+        here = output.is_topic and there.topics.dense and there.topics.exists(output.target)
+        if here and there.wishes.replay is None:
             ties.check_new(folder, there.name, output.target, there.topics)
         return
     ties.check_state(folder, last)
@@ -218,6 +219,9 @@ def _opened(
     """The job. From here on the sink's topic is there, and files are read."""
     wishes, topics, read = there.wishes, there.topics, kept.settings.get("topics", {})
     output = made.output.opened(topics, plan.query.sink, read, made.run)
+    if wishes.replay is not None:
+        assert isinstance(output, TopicSink)
+        output = replace(output, quiet=True)
     for watch in watches.values():
         watch.begin()
     frames = _frames(plan, wishes.frames)
@@ -237,6 +241,7 @@ def _opened(
         frames=frames,
         order=wishes.order,
         durable=wishes.durable,
+        replay=wishes.replay,
         broker=wishes.broker,
         topics=read,
         begin={x: whole(n, "an offset") for x, n in members(kept.settings.get("begin", {})).items()},

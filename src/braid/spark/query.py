@@ -36,6 +36,7 @@ from braid.spark.preparing import prepared
 from braid.spark.wishes import NOTHING, Wishes
 from braid.stage import checkpoint as checkpoints
 from braid.stage import state_file
+from braid.stage.cuts import Cuts
 from braid.stage.inputs import TopicInput
 from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, add_up, measured
 from braid.stage.run_files import FileRuns
@@ -119,6 +120,7 @@ class RunningQuery:
         self._ready.set()
         upto, state = state_file.latest(folder)
         self._seen = _Seen(upto=upto, state=state, tie=state_file.tie(folder, upto))
+        self._cuts = Cuts(folder, job.durable)
         self._group = Group(job)
         self._upto: Mapping[str, int] = {}
         if job.broker is not None:
@@ -379,13 +381,15 @@ class RunningQuery:
         said = [x for kind, found in told if kind == "counts" for x in found]
         if self.job.wire is None:
             said = figures.taken(self._folder, said)
-        self._keep(batch, said, wrote=any(kind == "staged" for kind, _ in rows))
+        self._keep(batch, said, wrote=self.job.replay is None and any(k == "staged" for k, _ in rows))
+        cut = checkpoints.document_of(self._folder, batch)
+        self._cuts.add(cut)
         writer.publish_batch(self.job, batch, rows)
         if self.job.plan.query.sink.keeps:
             state_file.tell_published(self._folder, batch)
         state_file.forget(self._folder, batch - 1)
         if self.job.broker is not None:
-            self._upto = checkpoints.upto(self._folder, batch)
+            self._upto = cut["next"]
             self._group.tell(self._upto)
         self._noted(batch, told, said, (began * 1000, ran * 1000, time.time() * 1000))
         if not self._checked and self._handle is not None:

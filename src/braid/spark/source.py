@@ -52,6 +52,7 @@ from braid.stage.call_order import (
     without_replaced,
 )
 from braid.stage.cut import Cut, ended_now, plan_batch
+from braid.stage.cuts import Replay
 from braid.stage.ingest import Chunk, Ingested, Mark, clocked, ingested
 from braid.stage.inputs import Input, TopicInput, Until
 from braid.stage.measured import SOURCE, Piece
@@ -239,6 +240,7 @@ class Planner:
         self._ahead: threading.Thread | None = None  # reads with them, while nobody plans
         self._files: dict[int, FileInput] = {}
         self._checked = False
+        self._replay: list[Document] | None = None
         self._comes: list[int] = []  # leaves of which more is being made ready
 
     def beginning(self) -> Document:
@@ -273,7 +275,12 @@ class Planner:
             )
         if job.checkpoint is None and job.begin.keys() - start["next"].keys():
             raise BraidError("a topic has got partitions since the query began", "start it with another checkpoint")
-        found = self._patiently(job, start) if job.order is None else cut_in_order(job, start, self._watch)
+        if job.replay is not None:
+            found = self._replayed(job.replay, start["batch"] + 1)
+        elif job.order is None:
+            found = self._patiently(job, start)
+        else:
+            found = cut_in_order(job, start, self._watch)
         if found is None and self._comes:
             until = None if self._limits is not None else time.monotonic() + PATIENT
 
@@ -283,7 +290,7 @@ class Planner:
                 return found is not None or not self._comes
 
             _wait(there, [self._files[leaf] for leaf in self._comes], until)
-        if job.reading.idle is not None and job.order is None and self._limits is None:
+        if job.reading.idle is not None and job.replay is None and job.order is None and self._limits is None:
             found = self._with_silent(job, start, found)
         if found is None:
             return start
@@ -293,7 +300,7 @@ class Planner:
         made = {**kept, "idle": [], **found, "batch": start["batch"] + 1}
         if seen := self._seen_by(start, made["next"]):
             made["seen"] = seen
-        if job.order is None and not job.files:
+        if job.order is None and job.replay is None and not job.files:
             self._read_ahead(job, made)
         return made
 
@@ -309,6 +316,12 @@ class Planner:
         if sum(end - start["next"].get(place, 0) for place, end in ends.items()) > job.reading.limit:
             self._ahead = threading.Thread(target=go, name="times", daemon=True)
             self._ahead.start()
+
+    def _replayed(self, replay: Replay, batch: int) -> Document | None:
+        """Where the other query's batch of this number ended."""
+        if self._replay is None:
+            self._replay = replay.documents()
+        return self._replay[batch] if batch < len(self._replay) else None
 
     def _seen_by(self, start: Document, upto: Mapping[str, int]) -> dict[str, list[int]]:
         """The checksums of what has been read up to these offsets."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from braid.files.watch import Files, Note
 from braid.stage.cut import LIMIT
+from braid.stage.cuts import Replay
 from braid.topics.begin import UNASKED, Begins
 from braid.topics.broker import Broker
 
@@ -70,7 +71,7 @@ class Wishes(Asked):
     their topic. `partitions` (of the output), `buckets`: as `tasks`; by default the output's partitions are those of
     its topic, the declared ones, or those of the left source. `files`, `frames`: what stands for a topic, by the name
     of its source. `order`: see `Order`. `trigger`: Spark's; without one the query stays up, and more files may come.
-    `note` is told what a user should know."""
+    `replay`: it reads what another query has read, and writes nothing. `note` is told what a user should know."""
 
     checkpoint: str | None = None
     output: Sink | None = None
@@ -80,6 +81,7 @@ class Wishes(Asked):
     frames: Mapping[str, Registered] = field(default_factory=dict)
     order: Order | None = None
     trigger: Mapping[str, Any] | None = None
+    replay: Replay | None = None
     note: Note = print
 
     @staticmethod

@@ -173,7 +173,7 @@ def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, st
                 made += (("staged", doc) for doc in staged)
             else:
                 told = _told(job, lost)
-            if told.height:
+            if told.height and job.replay is None:
                 with spent("write"):
                     made += (("drops", doc) for doc in stage_drops(job, batch, told))
         piece.went(rows)

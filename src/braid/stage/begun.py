@@ -84,6 +84,11 @@ def _text_or_none(x: Any) -> str | None:
     return None if x is None else text(x, "a name")
 
 
+def is_life(run: str, query: str) -> bool:
+    """Whether a run is one life of a query: it, or one that it has taken the place of."""
+    return re.fullmatch(re.escape(query) + "-[0-9a-f]{14}", run) is not None
+
+
 def mark(q: Known) -> None:
     """From here on the query does not go on."""
     if not q.marked:
@@ -91,6 +96,35 @@ def mark(q: Known) -> None:
         data = json.dumps(said | {"tasks": q.tasks, "on_broker": q.on_broker}, indent=1).encode()
         write_atomic(os.path.join(q.folder, checkpoint.RESET), data, q.folder)
     reach("query marked")
+
+
+def beside(folder: str) -> str:
+    """Where a changed query is worked out anew (`face/upgrade.py`). No query has such a name."""
+    return f"{folder}~next"
+
+
+def take_over(folder: str, replaces: str) -> None:
+    """The checkpoint beside this one takes its place. `replaces`: the run that ends."""
+    new = beside(folder)
+    write_atomic(os.path.join(new, checkpoint.READY), json.dumps({"replaces": replaces}).encode(), new)
+    reach("upgrade is ready")
+    remove(folder)
+    ends_upgrade(folder)
+
+
+def ends_upgrade(folder: str) -> bool:
+    """Does the rest of an upgrade whose old checkpoint is gone; False where there is none."""
+    new = beside(folder)
+    if os.path.exists(folder) or not os.path.exists(os.path.join(new, checkpoint.READY)):
+        return False
+    os.rename(new, folder)
+    reach("upgraded")
+    return True
+
+
+def abandon(folder: str) -> None:
+    """What was worked out beside a checkpoint goes."""
+    shutil.rmtree(beside(folder), ignore_errors=True)
 
 
 def remove(folder: str) -> None:

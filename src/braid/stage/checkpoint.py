@@ -51,6 +51,7 @@ from braid.topics.files import (
 
 FORMAT = 5
 NAME = "braid.json"
+READY = "ready.json"  # that all was worked out anew, and this checkpoint takes the place of another
 RESET = "reset.json"  # that the query is to begin anew (`stage/begun.py`)
 KEEPS = "keeps"  # the setting of a query whose result is kept by key
 IN_PLACE = "in_place"  # of one whose rows are not spread anew by the key of the result (`Plan.in_place`)
@@ -212,6 +213,9 @@ def load(directory: str | Path) -> Document | None:
     if os.path.exists(os.path.join(directory, RESET)):
         name = os.path.basename(directory)
         raise BraidError(f"a reset of {name} was begun, and did not come to its end", f"braid reset {name} ends it")
+    if not os.path.exists(directory) and os.path.exists(os.path.join(f"{directory}~next", READY)):
+        name = os.path.basename(directory)
+        raise BraidError(f"an upgrade of {name} was begun, and did not come to its end", "braid upgrade FILE ends it")
     try:
         data = read_small(path)
     except FileNotFoundError:
@@ -459,10 +463,9 @@ def offsets_digest(folder: str, batch: int, fsync: bool = False) -> str:
     return hashlib.sha256(b"\n".join(lines)).hexdigest()
 
 
-def upto(folder: str, batch: int) -> Mapping[str, int]:
-    """Where a batch that Spark has begun ends, by `leaf/partition`."""
-    found: Mapping[str, int] = _document(os.path.join(folder, SPARK, "offsets"), batch)["next"]
-    return found
+def document_of(folder: str, batch: int) -> dict[str, Any]:
+    """What the source wrote for a batch that Spark has begun: where it ends."""
+    return _document(os.path.join(folder, SPARK, "offsets"), batch)
 
 
 def reached(folder: str) -> Reached:

@@ -11,19 +11,18 @@ alone are compared.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from braid.errors import BraidError, anew
 from braid.stage import checkpoint, state_file
+from braid.stage.begun import is_life
 from braid.topics.interface import Topics
 from braid.topics.log import Written
 
 
 def check_new(folder: str, query: str, topic: str, topics: Topics) -> None:
     """A query without a checkpoint has not written yet: its rows would come once more."""
-    life = re.compile(re.escape(query) + "-[0-9a-f]{14}")
-    if any(map(life.fullmatch, topics.once(topic))):
+    if any(is_life(run, query) for run in topics.once(topic)):
         what = f"the topic {topic} holds what {query} wrote, and its checkpoint {folder} is gone"
         raise BraidError(what, f"put it back from a copy; or braid rm {topic} lets {query} begin anew")
 

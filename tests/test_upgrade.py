@@ -1,0 +1,150 @@
+"""`braid upgrade`: a changed query goes on behind the last record that it has read; what it wrote before stands."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from braid.topics import TopicStore, files
+from cli_help import Said, on_shared_spark
+
+pytestmark = pytest.mark.spark
+
+SOURCES = """
+CREATE STREAM l (k INT KEY, v STRING, n INT) WITH (kafka_topic='l', value_format='JSON', partitions=2);
+CREATE STREAM m (k INT KEY, x STRING) WITH (kafka_topic='m', value_format='JSON', partitions=2);
+CREATE TABLE r (k INT PRIMARY KEY, w STRING, z INT) WITH (kafka_topic='r', value_format='JSON', partitions=2);
+"""
+OLD = {
+    "LOOKUP": "CREATE STREAM lookup AS SELECT l.k AS k, v, w FROM l LEFT JOIN r ON l.k = r.k;",
+    "WINDOWED": """CREATE STREAM windowed AS SELECT l.k AS k, v, x FROM l LEFT JOIN m
+        WITHIN 5 SECONDS GRACE PERIOD 2 SECONDS ON l.k = m.k;""",
+}
+NEW = {  # one more column; another condition, another window
+    "LOOKUP": "CREATE STREAM lookup AS SELECT l.k AS k, v, w, z, n FROM l LEFT JOIN r ON l.k = r.k WHERE n > 2;",
+    "WINDOWED": """CREATE STREAM windowed AS SELECT l.k AS k, v, x, n FROM l LEFT JOIN m
+        WITHIN 9 SECONDS GRACE PERIOD 3 SECONDS ON l.k = m.k;""",
+}
+
+
+def put(store: TopicStore, step: int) -> None:
+    """Records of a step, some late."""
+    rng = random.Random(step)
+    at = lambda: 10_000 * step + rng.randrange(-4_000, 9_000)  # noqa: E731
+    place = lambda k: {"key": k, "partition": k % 2}  # noqa: E731
+    for name, value in (("r", "W Z"), ("l", "V N"), ("m", "X")):
+        rows = []
+        for n in range(8):
+            text, *number = value.split()
+            fields = {text: f"{name}{step}-{n}"} | {x: rng.randrange(6) for x in number}
+            rows.append(place(rng.randrange(5)) | {"value": fields, "timestamp": max(at(), 0)})
+        store.append(name, rows)
+
+
+def run(root: Path, sql: dict[str, str], *words: str) -> Said:
+    (root / "q.sql").write_text(SOURCES + "\n".join(sql.values()))
+    return on_shared_spark(*(words or ("run",)), "q.sql", "--store", "s", *(() if words else QUIET), cwd=root)
+
+
+QUIET = ("--until-idle", "--quiet", "--batch-rows", "7")
+
+
+def rows(root: Path, topic: str) -> list[list[str]]:
+    store = TopicStore(root / "s")
+    return [store.read(topic, p, 0, end)["_line"].to_list() for p, end in enumerate(store.end_offsets(topic))]
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Path:
+    """A store whose queries have read three steps."""
+    store = TopicStore(tmp_path / "s")
+    for name in "lmr":
+        store.create(name, 2)
+    for step in range(3):
+        put(store, step)
+        assert (said := run(tmp_path, OLD)).code == 0, said.err
+    return tmp_path
+
+
+def sound(root: Path, sql: dict[str, str], steps: int) -> dict[str, list[list[str]]]:
+    """What queries give that have always been so, step by step like the other."""
+    fresh = root / f"fresh{steps}{'new' if sql is NEW else 'old'}"
+    (fresh / "s").mkdir(parents=True)
+    store = TopicStore(fresh / "s")
+    for name in "lmr":
+        store.create(name, 2)
+    for step in range(steps):
+        put(store, step)
+        assert (said := run(fresh, sql)).code == 0, said.err
+    return {topic: rows(fresh, topic) for topic in sql}
+
+
+def test_rows_of_the_new_query_come_behind_those_of_the_old(begun: Path) -> None:
+    said = run(begun, NEW, "upgrade")
+    assert said.code == 0, said.err
+    told = said.out.splitlines()
+    assert "LOOKUP has changed: worked out anew over" in said.out and "WINDOWED has taken the place of" in told[-1]
+    assert {t: rows(begun, t) for t in OLD} == sound(begun, OLD, 3), "nothing is written by an upgrade"
+    before, after = sound(begun, NEW, 3), sound(begun, NEW, 5)
+    old = {t: rows(begun, t) for t in OLD}
+    for step in (3, 4):
+        put(TopicStore(begun / "s"), step)
+        said = run(begun, NEW)
+        assert said.code == 0, said.err
+    for topic in NEW:
+        for p, found in enumerate(rows(begun, topic)):
+            assert found == old[topic][p] + after[topic][p][len(before[topic][p]) :]
+    said = run(begun, NEW, "upgrade")
+    assert said.out.splitlines() == ["LOOKUP goes on", "WINDOWED goes on"]
+    assert run(begun, NEW, "verify").code != 0  # takes no file
+    assert on_shared_spark("verify", "--store", "s", cwd=begun).code == 0
+    assert on_shared_spark("reset", "LOOKUP", "--store", "s", cwd=begun).code == 0
+
+
+@pytest.mark.parametrize("point", ["upgrade is ready", "copies removed", "checkpoint removed", "upgraded"])
+def test_an_upgrade_that_was_killed_is_ended(begun: Path, point: str) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(at: str) -> None:
+        if at == point:
+            files.crash_hook = None
+            raise Killed
+
+    one = {"LOOKUP": NEW["LOOKUP"], "WINDOWED": OLD["WINDOWED"]}
+    files.crash_hook = die
+    try:
+        with pytest.raises(Killed):
+            run(begun, one, "upgrade")
+    finally:
+        files.crash_hook = None
+    there = (begun / "s/checkpoints/LOOKUP").exists()
+    put(TopicStore(begun / "s"), 3)
+    if point == "checkpoint removed":
+        assert not there and "an upgrade of LOOKUP was begun" in run(begun, one).err
+    if point == "upgrade is ready":  # the old query may still go on, and then it is caught up with
+        assert run(begun, OLD).code == 0
+    said = run(begun, one, "upgrade")
+    assert said.code == 0, said
+    assert run(begun, one).code == 0
+    written = [line for part in rows(begun, "LOOKUP") for line in part]
+    assert len(written) == len({*written})
+    for step in range(4):
+        expected = 8 if step < 3 or point == "upgrade is ready" else None
+        count = sum(f'"l{step}-' in x for x in written)
+        assert count == expected or (expected is None and 0 < count < 8), (step, count)
+
+
+def test_what_cannot_be_upgraded_is_told(begun: Path) -> None:
+    (begun / "s/checkpoints/LOOKUP/cuts.jsonl").unlink()
+    said = run(begun, NEW, "upgrade")
+    assert said.code == 1 and "does not say where batch 0 ended" in said.err, said
+    wide = {"LOOKUP": "CREATE STREAM lookup AS SELECT l.k AS k, v, x FROM l JOIN m WITHIN 1 SECOND ON l.k = m.k;"}
+    shutil.copytree(begun, begun.parent / "other")
+    said = run(begun.parent / "other", wide, "upgrade")
+    assert said.code == 1, said
