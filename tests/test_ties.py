@@ -170,7 +170,7 @@ def test_a_driver_that_sleeps_finds_its_successor(tmp_path: Path) -> None:
     finally:
         files.crash_hook = None
         wake.set()
-    with pytest.raises(BraidError, match="batch 1 of O-.* was written into O by somebody else"):
+    with pytest.raises(BraidError, match=r"batch 1 of O-.* was written into O by somebody else"):
         running.await_termination(60)
     running.stop()
     run(tmp_path, False)

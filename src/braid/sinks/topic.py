@@ -53,6 +53,9 @@ class TopicSink(Sink):
             return None
         return store_of(topics.root).topic(self.target).view().written(run)
 
+    def quieted(self) -> TopicSink:
+        return replace(self, quiet=True)
+
     def claim(self, columns: logical.Sink, run: str) -> None:
         clean_staging(self.topic, run)
 

@@ -220,8 +220,7 @@ def _opened(
     wishes, topics, read = there.wishes, there.topics, kept.settings.get("topics", {})
     output = made.output.opened(topics, plan.query.sink, read, made.run)
     if wishes.replay is not None:
-        assert isinstance(output, TopicSink)
-        output = replace(output, quiet=True)
+        output = output.quieted()
     for watch in watches.values():
         watch.begin()
     frames = _frames(plan, wishes.frames)
