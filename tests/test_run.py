@@ -67,6 +67,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Said, Said]:
     )
     first = spawned(*WORDS, cwd=folder)
     shutil.copytree(folder / "s", folder / "before")
+    shutil.copytree(folder / "seen.csv", folder / "seen before")
     (folder / "in" / "clicks2.csv").write_text("K,PAGE,T\n2,/new,100001\n")
     return folder, first, on_shared_spark(*WORDS, cwd=folder)
 
@@ -215,15 +216,18 @@ def test_files_that_changed(runs: tuple[Path, Said, Said]) -> None:
 def test_a_query_that_dies_says_why(fast: bool, runs: tuple[Path, Said, Said], tmp_path: Path) -> None:
     """A file lies where the sink stages its rows: exit 2, one reason. The others go on, unless asked not to."""
     folder = runs[0]
-    staging, store = folder / "seen.csv" / ".staging", tmp_path / "store"
+    seen, store = folder / "seen.csv", tmp_path / "store"
     shutil.copytree(folder / "before", store)
-    shutil.rmtree(staging, ignore_errors=True)
-    staging.write_text("")
+    seen.rename(tmp_path / "seen now")
+    shutil.copytree(folder / "seen before", seen)
+    shutil.rmtree(seen / ".staging", ignore_errors=True)
+    (seen / ".staging").write_text("")
     words = ("run", "q.sql", "--store", store, *WORDS[4:], "--quiet", *(["--fail-fast"] if fast else []))
     try:
         said = on_shared_spark(*words, cwd=folder)
     finally:
-        staging.unlink()
+        shutil.rmtree(seen)
+        (tmp_path / "seen now").rename(seen)
     assert said.code == 2, said.err
     assert "error: query SEEN failed: FileExistsError" in said.err and "note: Spark's log is " in said.err
     went_on = [r["value"]["PAGE"] for r in records("NAMED", store)]
