@@ -84,8 +84,8 @@ def _of(query: Query, folder: str, known: Document, request: Request, store: Top
     if last is None:
         raise refused("it has not finished a batch")
     ties.check_state(folder, last)
-    ties.check_inputs(folder, query.name, store)
     held = store.topic(query.sink.topic).view().written(str(known.settings["run"]))
+    ties.check_inputs(folder, query.name, store, held is not None and held.batch > last)
     ties.check_output(folder, last, f"the topic {query.sink.topic}", held)
     upto = last + (held is not None and held.batch == last + 1)  # it was published, and Spark does not know it
     if any(name in x or x["ended"] for x in cuts.read(folder, upto) for name in _LATER):

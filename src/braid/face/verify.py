@@ -22,6 +22,7 @@ from braid.stage.checkpoint import Document
 from braid.stage.run_files import DAMAGED, mapped
 from braid.topics import whereabouts
 from braid.topics.lock import holder
+from braid.topics.log import Written
 from braid.topics.store import TopicStore
 from braid.topics.wholeness import look
 
@@ -63,7 +64,7 @@ def _query(store: TopicStore, folder: str) -> Told:
     if "topics" in known.settings:
         yield "  its topics in Kafka are not looked at"
     else:
-        checks += [partial(ties.check_inputs, folder, known.query, store), partial(_output, store, folder, known, last)]
+        checks += [partial(_inputs, store, folder, known, last), partial(_output, store, folder, known, last)]
         if known.writes() == (None, None):
             yield f"  {known.settings['sink']} is not looked at"
     for check in checks:
@@ -92,16 +93,29 @@ def _torn(folder: str, last: int | None) -> Iterator[BraidError]:
             yield BraidError(f"a run of the state is torn: {path}", DAMAGED)
 
 
+def _inputs(store: TopicStore, folder: str, known: Document, last: int | None) -> None:
+    held = _held(store, known)
+    ties.check_inputs(folder, known.query, store, held is not None and held.batch > (-1 if last is None else last))
+
+
+def _held(store: TopicStore, known: Document) -> Written | None:
+    """The last batch that the output holds, where it is a topic or a folder."""
+    topic, files = known.writes()
+    run = str(known.settings.get("run"))
+    if topic is not None:
+        return store.topic(topic).view().written(run) if store.exists(topic) else None
+    return None if files is None else results.last(files, run)
+
+
 def _output(store: TopicStore, folder: str, known: Document, last: int | None) -> None:
     topic, files = known.writes()
     run = str(known.settings.get("run"))
     if topic is not None:
-        held = store.topic(topic).view().written(run) if store.exists(topic) else None
-        ties.check_output(folder, last, f"the topic {topic}", held)
+        ties.check_output(folder, last, f"the topic {topic}", _held(store, known))
     elif files is not None:
         if (lost := results.missing(files, run)) is not None:
             raise BraidError(f"{lost} is missing, and a commit beside it names it", "put it back from a copy")
-        ties.check_output(folder, last, files, results.last(files, run))
+        ties.check_output(folder, last, files, _held(store, known))
 
 
 def _count(n: int, what: str) -> str:

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -30,8 +31,9 @@ from braid.sinks.kafka import KafkaSink
 from braid.sinks.nothing import NoSink
 from braid.sinks.topic import TopicSink
 from braid.spark.columns import bucket_ids
-from braid.spark.job import Job, checkpoint_of, ranks_of, sources_of, spread, stateless
+from braid.spark.job import Job, checkpoint_of, dumps, ranks_of, sources_of, spread, stateless
 from braid.spark.private import own_folder
+from braid.spark.source import Planner
 from braid.spark.wishes import Wishes
 from braid.stage import checkpoint, ties
 from braid.stage.checkpoint import Document
@@ -58,10 +60,14 @@ def prepared(
     for watch in watches.values():
         watch.check()
     spread_out = _spread(plan, there, watches, cores, one_node, goes_on)
-    _check_ties(plan, there, spread_out, last)
+    _check_new(there, spread_out)
     kept = _compared(plan, there, spread_out, watches)
     plan = replace(plan, numbers=dict(kept.numbers))
-    return _opened(plan, there, spread_out, kept, watches, one_node), there.folder, list(watches.values())
+    job = partial(_job_of, plan, there, spread_out, kept, watches, one_node)
+    if there.known is not None:
+        _check_ties(job(spread_out.output), there, spread_out, last)
+    output = _opened(plan, there, spread_out, kept, watches)
+    return job(output), there.folder, list(watches.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +155,34 @@ def _spread(
     return _Spread(output, run, partitions, tasks, buckets)
 
 
-def _check_ties(plan: Plan, there: _There, made: _Spread, last: int | None) -> None:
-    """What lies around the checkpoint is of its history."""
-    folder, output, sink = there.folder, made.output, plan.query.sink
-    if there.known is None:
-        here = output.is_topic and there.topics.dense and there.topics.exists(output.target)
-        if here and there.wishes.replay is None:
-            ties.check_new(folder, there.name, output.target, there.topics)
-        return
+def _check_new(there: _There, made: _Spread) -> None:
+    """A query that begins has not written yet."""
+    output, topics = made.output, there.topics
+    begins = there.known is None and there.wishes.replay is None
+    if begins and output.is_topic and topics.dense and topics.exists(output.target):
+        ties.check_new(there.folder, there.name, output.target, topics)
+
+
+def _check_ties(job: Job, there: _There, made: _Spread, last: int | None) -> None:
+    """What lies around the checkpoint is of its history. A batch that was begun, of records that are not there, and
+    that nobody has seen, is forgotten."""
+    folder, output, sink = there.folder, made.output, job.plan.query.sink
+    begun, held = (-1 if last is None else last) + 1, None
     ties.check_state(folder, last)
-    ties.check_inputs(folder, there.name, there.topics)
     if output.recalls:
-        ties.check_output(folder, last, output.called(sink), output.last(there.topics, sink, made.run))
+        held = output.last(there.topics, sink, made.run)
+        ties.check_output(folder, last, output.called(sink), held, partial(_would_read, job, folder, last))
+    seen = not output.recalls or (held is not None and held.batch == begun)
+    if not ties.check_inputs(folder, there.name, there.topics, seen):
+        checkpoint.forget_begun(folder, begun)
+
+
+def _would_read(job: Job, folder: str, last: int | None) -> str | None:
+    """The digest of the next batch as it would be planned now; None where there is none, or others have a say."""
+    planner = Planner(dumps(job))
+    at = planner.beginning() if last is None else checkpoint.document_of(folder, last)
+    made = at if job.order is not None or job.frames or job.files else planner.latest(at)
+    return None if made is at else checkpoint.digest_of(json.dumps(made))
 
 
 def _compared(plan: Plan, there: _There, made: _Spread, watches: Mapping[str, FileWatch]) -> Document:
@@ -213,20 +235,29 @@ def _settings(plan: Plan, there: _There, run: str, watches: Mapping[str, FileWat
     return settings
 
 
-def _opened(
-    plan: Plan, there: _There, made: _Spread, kept: Document, watches: Mapping[str, FileWatch], one_node: bool
-) -> Job:
-    """The job. From here on the sink's topic is there, and files are read."""
-    wishes, topics, read = there.wishes, there.topics, kept.settings.get("topics", {})
-    output = made.output.opened(topics, plan.query.sink, read, made.run)
-    if wishes.replay is not None:
-        output = output.quieted()
+def _opened(plan: Plan, there: _There, made: _Spread, kept: Document, watches: Mapping[str, FileWatch]) -> Sink:
+    """The output, ready to be written. From here on the sink's topic is there, and files are read."""
+    output = made.output.opened(there.topics, plan.query.sink, kept.settings.get("topics", {}), made.run)
     for watch in watches.values():
         watch.begin()
+    return output if there.wishes.replay is None else output.quieted()
+
+
+def _job_of(
+    plan: Plan,
+    there: _There,
+    made: _Spread,
+    kept: Document,
+    watches: Mapping[str, FileWatch],
+    one_node: bool,
+    output: Sink,
+) -> Job:
+    """The job, by what is recorded; its files are those of their watches as they stand."""
+    wishes, read = there.wishes, kept.settings.get("topics", {})
     frames = _frames(plan, wishes.frames)
     return _job(
         plan,
-        topics.root,
+        there.topics.root,
         made.run,
         output,
         kept.buckets,

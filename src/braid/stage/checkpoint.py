@@ -463,6 +463,19 @@ def offsets_digest(folder: str, batch: int, fsync: bool = False) -> str:
     return hashlib.sha256(b"\n".join(lines)).hexdigest()
 
 
+def digest_of(document: str) -> str:
+    """The same of a batch that was not begun, by the text of its document."""
+    return hashlib.sha256(document.encode()).hexdigest()
+
+
+def forget_begun(folder: str, batch: int) -> None:
+    """A batch that nobody has seen was not begun."""
+    offsets = (os.path.join(folder, SPARK, "offsets", name) for name in (str(batch), f".{batch}.crc"))
+    for path in (*offsets, state_file.path_of(folder, batch)):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
 def document_of(folder: str, batch: int) -> dict[str, Any]:
     """What the source wrote for a batch that Spark has begun: where it ends."""
     return _document(os.path.join(folder, SPARK, "offsets"), batch)

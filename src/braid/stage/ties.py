@@ -11,7 +11,7 @@ alone are compared.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from braid.errors import BraidError, anew
 from braid.stage import checkpoint, state_file
@@ -35,9 +35,18 @@ def check_state(folder: str, last: int | None) -> None:
         raise BraidError(what, _together(folder))
 
 
-def check_inputs(folder: str, query: str, topics: Topics) -> None:
-    """The topics hold the records that were read, and in their places."""
-    check_seen(checkpoint.reached(folder).planned.get("seen", {}), query, topics, _together(folder))
+def check_inputs(folder: str, query: str, topics: Topics, seen: bool) -> bool:
+    """The topics hold the records that were read, and in their places. False where that is only not so of the batch
+    behind the last. `seen`: that one may have been written."""
+    reached, hint = checkpoint.reached(folder), _together(folder)
+    check_seen(reached.committed.get("seen", {}), query, topics, hint)
+    try:
+        check_seen(reached.planned.get("seen", {}), query, topics, hint)
+    except BraidError:
+        if seen:
+            raise
+        return False
+    return True
 
 
 def check_seen(seen: Mapping[str, Sequence[int]], query: str, topics: Topics, hint: str) -> None:
@@ -59,15 +68,24 @@ def check_seen(seen: Mapping[str, Sequence[int]], query: str, topics: Topics, hi
         raise BraidError(f"{what}; it was made anew, or put back from another copy", hint)
 
 
-def check_output(folder: str, last: int | None, target: str, held: Written | None) -> None:
-    """The output holds what was written by the last batch that wrote, and no later one; the batch that was begun behind
-    the last may be there. `target`: the output, as people call it; `held`: the last batch that it holds."""
+def check_output(
+    folder: str,
+    last: int | None,
+    target: str,
+    held: Written | None,
+    would_read: Callable[[], str | None] = lambda: None,
+) -> None:
+    """The output holds what was written by the last batch that wrote, and no later one; the batch behind the last
+    may be there. `target`: the output, as people call it; `held`: the last batch that it holds; `would_read`: the
+    digest of the batch behind the last, if it was not begun and were planned now."""
     tie = None if last is None else state_file.tie(folder, last)
     begun = (-1 if last is None else last) + 1
-    if held is not None and held.batch == begun and (digest := _digest(folder, begun)) is not None:
-        if held.digest in ("", digest):
+    if held is not None and held.batch == begun:
+        digest = _digest(folder, begun)
+        if digest is not None and held.digest not in ("", digest):
+            raise _other(folder, begun, target)
+        if digest is not None or held.digest == would_read():
             return
-        raise _other(folder, begun, target)
     if tie is None and last is not None:  # of a version that did not record what was written
         if held is not None and held.batch > last:
             raise _older(folder, last, target, held)
