@@ -30,7 +30,7 @@ def put(store: TopicStore, step: int, of: str = "") -> None:
     """Records of a step; each step's are later than those before, so their order is the same in all batches."""
     rng = random.Random(f"{step}{of}")
     at = 1000 * step
-    rows = [{"key": k, "value": {"W": f"w{step}{of}"}, "timestamp": at} for k in range(3) if rng.random() < 0.7]
+    rows = [{"key": k, "value": {"W": f"w{step}{of}"}, "timestamp": at} for k in range(4) if rng.random() < 0.7]
     store.append("r", rows)
     rows = [
         {"key": k, "value": {"V": f"v{step}{of}-{n}"}, "timestamp": at + 10 + n}
