@@ -54,13 +54,13 @@ test: $(STAMP) java
 	@$(MAKE) --no-print-directory test-spark
 
 test-fast: $(STAMP)
-	@$(BIN)/python -m pytest -m "not spark and not kafka and not heavy and not law" -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -m "not spark and not kafka and not objects and not heavy and not law" -n 2 --dist worksteal
 
 test-heavy: $(STAMP)
-	@$(BIN)/python -m pytest -m "heavy and not spark and not kafka and not law" -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -m "heavy and not spark and not kafka and not objects and not law" -n 2 --dist worksteal
 
 test-spark: $(STAMP) java $(QUICK)
-	@$(BIN)/python -m pytest -m "(spark and not kafka and not law and not cluster) or kafka_short" $(BY_FILE) -vv -rs
+	@$(BIN)/python -m pytest -m "(spark and not kafka and not law and not cluster) or kafka_short or objects" $(BY_FILE) -vv -rs
 
 # On a Spark cluster of three workers: what is looked at before a query starts. (Four kills are in `make test`.)
 test-cluster: $(STAMP) java $(QUICK)

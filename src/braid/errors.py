@@ -6,10 +6,11 @@ Rule: every error a user can cause is a `BraidError`, but for what ends a run; a
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # What a terminal would carry out instead of showing it, and what has no UTF-8: control characters (but for tabs), marks
 # that turn the direction of text, other line ends, halves of surrogate pairs.
@@ -157,3 +158,11 @@ class QueryDied(Exception):
 
 class TooManyDrops(Exception):
     """A run dropped more rows than `--max-drops` allows. Exit code 3."""
+
+
+def library(name: str, kind: str) -> Any:
+    """What a kind of sink, of table or of store needs beside Braid."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise BraidError(f"{kind}: needs {name}", f"pip install 'braid-sql[{kind}]'") from None

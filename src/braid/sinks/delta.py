@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
-from braid.errors import BraidError
+from braid.errors import BraidError, library
 from braid.plan import logical
 from braid.sinks.arrow import DELTA, arrow_of, arrow_schema, check_schema
 from braid.sinks.interface import Batch
-from braid.sinks.staged import Shape, StagedSink, check_owner, commit, is_written, library
+from braid.sinks.staged import Shape, StagedSink, check_owner, commit, is_written
 from braid.topics.files import reach, remove
 from braid.topics.interface import Topics
 from braid.topics.log import Written

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from braid.errors import BraidError
+from braid.errors import BraidError, library
 from braid.plan import logical
 from braid.sinks.arrow import ICEBERG, arrow_of, arrow_schema, check_schema
 from braid.sinks.interface import Batch
-from braid.sinks.staged import Shape, StagedSink, check_owner, commit, is_written, library, line_of
+from braid.sinks.staged import Shape, StagedSink, check_owner, commit, is_written, line_of
 from braid.topics.files import remove
 from braid.topics.interface import Topics
 from braid.topics.log import Written

@@ -8,14 +8,12 @@ no place for is a drop, with the column that holds it.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 
@@ -127,14 +125,6 @@ class Shape:
 
 
 # ------------------------------------------------------------------- refusals
-
-
-def library(name: str, kind: str) -> Any:
-    """What a kind of sink, or of table, needs beside Braid."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise BraidError(f"{kind}: needs {name}", f"pip install 'braid-sql[{kind}]'") from None
 
 
 def line_of(e: Exception) -> str:
