@@ -8,6 +8,7 @@ Blocks
   csv FILE            a file of the page's folder
   console             `$ braid …` and what it prints; a line `…` stands for any lines, `…` in a line for any text
   console spark       the same, started only by tests with a JVM, as is whatever follows on the page
+  console s3          the same, where there is an S3 server (tests/objects/test_pages.py)
   python              a program that must end well; `python spark`: in its place among the commands, with a JVM;
                       `python FILE`: a file of functions, which the page's statements may call
   sh, text, mermaid   for people
@@ -217,8 +218,9 @@ def test_console_spark(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     run_console(name, tmp_path, spark=True)
 
 
-def run_console(name: str, folder: Path, spark: bool) -> None:
-    """The page's commands in a folder of their own, in which the repository's folders can be read."""
+def run_console(name: str, folder: Path, spark: bool, s3: bool = False) -> None:
+    """The page's commands in a folder of their own, in which the repository's folders can be read. `s3`: only those
+    that need a server."""
     for shared in ("examples", "docs", "tests"):
         (folder / shared).symlink_to(ROOT / shared)
     for block in page_blocks(name):
@@ -231,7 +233,7 @@ def run_console(name: str, folder: Path, spark: bool) -> None:
             break
         if block.kind == "python" and block.argument == "spark":
             problems += [f"{name}:{block.line}: {line}" for line in failed(block.text, names)]
-        if block.kind != "console":
+        if block.kind != "console" or (block.argument == "s3") != s3:
             continue
         for said in commands(block):
             got = carried_out(said.command)

@@ -13,13 +13,21 @@ import pytest
 
 from kafka.conftest import had
 from objects.faulty import Faulty, faulty
-from objects.gateway import BUCKET, Gateway, kept_gateway
+from objects.gateway import BUCKET, Gateway, kept_gateway, own_gateway
 
 
 @pytest.fixture(scope="session")
 def gateway() -> Iterator[Gateway]:
     """The shared S3 server."""
     with had(kept_gateway()) as server:
+        yield server
+
+
+@pytest.fixture
+def fresh_gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
+    """An S3 server of the test's own, with nothing in it but the bucket."""
+    with had(own_gateway()) as server:
+        known(monkeypatch, server.environment)
         yield server
 
 

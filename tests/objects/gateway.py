@@ -76,6 +76,15 @@ def kept_gateway() -> Iterator[Gateway]:
         yield server
 
 
+@contextlib.contextmanager
+def own_gateway() -> Iterator[Gateway]:
+    """An empty server for one test alone."""
+    program()
+    with kept.own(Gateway) as server:
+        assert isinstance(server, Gateway)
+        yield server
+
+
 if __name__ == "__main__":
     if sys.argv[1:] == ["stop"]:
         ended = kept.stop(Gateway, cache() / f"versitygw-{VERSION}" / "server")

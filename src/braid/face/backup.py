@@ -1,9 +1,9 @@
 """`braid backup`: a copy of a store, as it is at one moment, while queries run on it.
 
-In: a store, a folder that is not there yet. Out: the copy; lines that tell what it holds.
+In: a store; a folder that is not there yet, or the URL of a room. Out: the copy; lines that tell what it holds.
 Rule: the copy is what a crash at that moment would have left, so whoever starts on it goes on from there. While it is
 taken all topics are locked: no batch is published, and a query is at most one batch ahead of its output. Files never
-change once they have their names, so all of them are linked first, which takes a moment, and copied then. Of a
+change once they have their names, so all of them are linked first, which takes a moment, and copied or sent then. Of a
 checkpoint what says how far it is comes before what that needs: offsets, commits, state, runs.
 """
 
@@ -17,11 +17,14 @@ from pathlib import Path
 from uuid import uuid4
 
 from braid.errors import BraidError
+from braid.face.backups import contents, made, missing, together
 from braid.face.show import open_store
-from braid.face.verify import verify
+from braid.face.verify import Told, amount, verify
 from braid.stage import checkpoint
+from braid.store import Room, is_url
+from braid.store import opened as open_room
 from braid.topics import whereabouts
-from braid.topics.files import force, locked, reach, scratch_name
+from braid.topics.files import force, locked, private_folder, reach, scratch_name
 from braid.topics.store import TopicStore
 
 LINKS = ".backup-"  # begins the name of a folder of links, inside the store
@@ -29,32 +32,70 @@ TRIES = 10
 _ORDER = ("spark/offsets", "spark/commits", "state", "runs")  # of a checkpoint; all else comes last
 
 
-def backup(store: str, target: str) -> Iterator[str | BraidError]:
+def backup(store: str, target: str) -> Told:
     """The copy, and what a look at it says (`face/verify.py`)."""
     opened = open_store(store)
-    if os.path.lexists(target):
+    room = open_room(target) if is_url(target) else None
+    if room is None and os.path.lexists(target):
         raise BraidError(f"{target} is there already", "name a folder that is not")
-    made = scratch_name(os.path.abspath(target))
-    with locked(os.path.join(opened.root, ".backup.lock")):
-        for name in os.listdir(opened.root):
-            if name.startswith(LINKS):  # of a backup that was killed
-                shutil.rmtree(os.path.join(opened.root, name), ignore_errors=True)
-        links = os.path.join(opened.root, LINKS + uuid4().hex[:8])
-        try:
-            _linked(opened, links)
-            reach("linked")
-            shutil.copytree(links, made)
+    with _snapshot(opened) as links:
+        for parent in whereabouts.parents(opened.root)[1:]:
+            yield f"checkpoints in {parent} are not part of it: copy them with it, while nothing runs"
+        if room is not None:
+            yield from _sent(links, room)
+            yield from _looked_at(links, opened.root)
+            return
+        with appearing(target) as copy:
+            shutil.copytree(links, copy, dirs_exist_ok=True)
             reach("copied")
-        except BaseException:
-            shutil.rmtree(made, ignore_errors=True)
-            raise
+    yield from verify(target)
+
+
+@contextlib.contextmanager
+def _snapshot(store: TopicStore) -> Iterator[str]:
+    """A folder of links to the files of a store as it is at one moment."""
+    with locked(os.path.join(store.root, ".backup.lock")):
+        for name in os.listdir(store.root):
+            if name.startswith(LINKS):  # of a backup that was killed
+                shutil.rmtree(os.path.join(store.root, name), ignore_errors=True)
+        links = os.path.join(store.root, LINKS + uuid4().hex[:8])
+        try:
+            _linked(store, links)
+            reach("linked")
+            yield links
         finally:
             shutil.rmtree(links, ignore_errors=True)
-    _forced(made)
-    os.rename(made, target)
-    for parent in whereabouts.parents(opened.root)[1:]:
-        yield f"checkpoints in {parent} are not part of it: copy them with it, while nothing runs"
-    yield from verify(target)
+
+
+@contextlib.contextmanager
+def appearing(target: str) -> Iterator[str]:
+    """A folder to be filled, which gets its name when it is whole and on the disk."""
+    made = scratch_name(os.path.abspath(target))
+    try:
+        private_folder(made)
+        yield made
+        os.chmod(made, 0o700)
+        _forced(made)
+        os.rename(made, target)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+
+
+def _sent(links: str, room: Room) -> Iterator[str]:
+    """What the room has not yet is sent there, and then it is a backup."""
+    what = contents(links)
+    new = missing(room, what.files)
+    yield f"{room.url}: {len(new):,} of {len(what.files):,} files are new, {amount(sum(f.size for f in new))}"
+    for _ in together(lambda f: room.put(f.content, os.path.join(links, f.path)), new):
+        reach("sent")
+    yield f"backup {made(room, what)}"
+
+
+def _looked_at(links: str, root: str) -> Told:
+    """A look at the links, as if it were at the store."""
+    for x in verify(links):
+        yield BraidError(x.message.replace(links, root), x.hint) if isinstance(x, BraidError) else x
 
 
 def _linked(store: TopicStore, links: str) -> None:

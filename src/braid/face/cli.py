@@ -473,17 +473,32 @@ def _looked_at(told: Iterable[str | BraidError], store: str) -> None:
 
 
 @main.command()
-@click.argument("folder", type=click.Path())
+@click.argument("target", metavar="FOLDER|URL")
 @store_option
-def backup(folder: str, store: str) -> None:
-    """Copy a store into FOLDER, also while queries run on it.
+def backup(target: str, store: str) -> None:
+    """Copy a store into FOLDER, or to a URL, also while queries run on it.
 
-    The copy is the store at one moment: name it by --store, or put it in the place of the store, and all goes on from
-    there. It is looked at as by `braid verify`.
+    The copy is the store at one moment, and is looked at as by `braid verify`. A FOLDER stands for the store: name it
+    by --store, and all goes on from there. A URL (s3://BUCKET/PATH, gs://, az://, file:///FOLDER) takes many backups of
+    one store, each named by its time; what is there already is not sent again. `braid restore` makes a store of one.
     """
     from braid.face.backup import backup as told
 
-    _looked_at(told(store, folder), folder)
+    _looked_at(told(store, target), target)
+
+
+@main.command()
+@click.argument("source", metavar="FROM")
+@click.argument("folder", type=click.Path())
+@click.option("--at", metavar="NAME", default=None, help="Of a URL's backups this one. [default: the newest]")
+def restore(source: str, folder: str, at: str | None) -> None:
+    """Make a store in FOLDER from a backup: a folder or a URL that `braid backup` has filled.
+
+    Every checksum is compared; FOLDER is there when all of it is, and is looked at as by `braid verify`.
+    """
+    from braid.face.restore import restore as told
+
+    _looked_at(told(source, folder, at), folder)
 
 
 @main.command()

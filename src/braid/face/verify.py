@@ -49,7 +49,7 @@ def verify(store: str, parent: str | None = None) -> Told:
 def _topic(store: TopicStore, name: str) -> Told:
     found = look(store.topic(name))
     many = f"{_count(found.records, 'record')} in {_count(found.segments, 'segment')}"
-    yield f"topic {name}: {many}, {_bytes(found.size)}"
+    yield f"topic {name}: {many}, {amount(found.size)}"
     yield from found.wrong
 
 
@@ -122,5 +122,5 @@ def _count(n: int, what: str) -> str:
     return f"{n:,} {what}{'s' * (n != 1)}"
 
 
-def _bytes(n: int) -> str:
+def amount(n: int) -> str:
     return f"{n / 1e6:,.1f} MB" if n >= 1e5 else _count(n, "byte")

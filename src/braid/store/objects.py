@@ -108,11 +108,11 @@ class ObjectRoom:
     def put(self, name: str, path: str) -> None:
         part = max(_PART, -(-os.path.getsize(path) // _PARTS))
 
-        def tried() -> None:
+        def sent(store: Any) -> None:
             with open(path, "rb") as f:
-                self._writing(lambda s: s.put(named(name), f, chunk_size=part, max_concurrency=_AT_ONCE))
+                store.put(named(name), f, chunk_size=part, max_concurrency=_AT_ONCE)
 
-        _patiently(tried)
+        self._writing(sent)
 
     def get(self, name: str, most: int) -> bytes:
         def read(store: Any) -> bytes:
@@ -143,15 +143,27 @@ class ObjectRoom:
     def delete(self, *names: str) -> None:
         for name in map(named, names):  # one by one: not all that speak as S3 does take many at once
             with contextlib.suppress(FileNotFoundError):
-                _patiently(partial(self._reading, partial(_delete, name)))
+                self._reading(partial(_delete, name))
 
     def list(self, folder: str) -> Iterator[tuple[str, int]]:
-        pages = self._writing(lambda s: s.list(named(folder) if folder else None))
-        while (page := self._writing(lambda _: next(pages, None))) is not None:
-            yield from ((x["path"], x["size"]) for x in page)
+        def read(store: Any) -> list[tuple[str, int]]:
+            return [(x["path"], x["size"]) for page in store.list(named(folder) if folder else None) for x in page]
+
+        yield from self._writing(read)
+
+    def _writing(self, do: Callable[[Any], T]) -> T:
+        """What a call gives for which only the bucket can be missing."""
+        try:
+            return self._reading(do)
+        except FileNotFoundError:
+            raise self._no_bucket() from None
 
     def _reading(self, do: Callable[[Any], T]) -> T:
-        """What a call gives that is about one object; it may not be there."""
+        """What a call gives that is about one object, which may not be there. obstore tries again only where it is sure
+        that nothing was done; all of ours may be done twice."""
+        return _patiently(partial(self._asked, do))
+
+    def _asked(self, do: Callable[[Any], T]) -> T:
         exceptions = library("obstore.exceptions", "objects")
         try:
             return do(self._store())
@@ -163,13 +175,6 @@ class ObjectRoom:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url) from None
         except (exceptions.BaseError, ValueError) as e:
             raise self._error(str(e), type(e).__name__) from None
-
-    def _writing(self, do: Callable[[Any], T]) -> T:
-        """What a call gives for which only the bucket can be missing."""
-        try:
-            return self._reading(do)
-        except FileNotFoundError:
-            raise self._no_bucket() from None
 
     def _store(self) -> Any:
         """The client of this process."""
@@ -220,7 +225,7 @@ class ObjectRoom:
 
 
 def _patiently(do: Callable[[], T]) -> T:
-    """What it gives; obstore tries again only where it is sure that nothing was done."""
+    """What it gives, sooner or later."""
     until = time.monotonic() + PATIENCE
     for n in range(TRIES):
         try:
