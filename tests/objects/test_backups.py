@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +18,7 @@ pytest.importorskip("obstore")
 from braid.face import backups
 from braid.store import objects, opened
 from braid.topics import TopicStore, files
-from cli_help import Said, braid
+from cli_help import Said, braid, ended, launch
 from moments import files_of
 from objects import faulty
 from objects.faulty import Faulty
@@ -262,3 +264,25 @@ def test_no_key_is_told_or_kept(store: Path, memory: Faulty, tmp_path: Path) -> 
     for words in (("backup", "s3://memory/p", "--store", store), ("restore", "s3://memory/p", tmp_path / "new")):
         said = braid(*words)
         assert said.code == 1 and faulty.KEY not in said.err + said.out and faulty.SECRET not in said.err + said.out
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_process_that_is_ended_while_it_sends(
+    store: Path, memory: Faulty, tmp_path: Path, how: signal.Signals
+) -> None:
+    """And the server is silent: nobody waits for it."""
+    memory.faults.extend([None, None, None])
+    memory.always = "hang"
+    sending = launch("backup", "s3://memory/p", "--store", store, cwd=tmp_path)
+    until = time.monotonic() + 60
+    while len(memory.asked) < 4:
+        assert time.monotonic() < until and sending.poll() is None
+        time.sleep(0.02)
+    sending.send_signal(how)
+    said = ended(sending, 20)
+    assert said.code in (130, -signal.SIGKILL) and memory.held, said
+    assert (how == signal.SIGINT) == (not [p for p in store.iterdir() if p.name.startswith(".backup-")])
+    memory.always = None
+    assert "there is no backup at" in refused("restore", "s3://memory/p", tmp_path / "new")
+    backup(store, "s3://memory/p")
+    assert braid("restore", "s3://memory/p", tmp_path / "new").code == 0 and same(tmp_path / "new", store)

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
 import os
 import re
 import time
 from calendar import timegm
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
 from typing import NamedTuple, TypeVar
 
 from braid.errors import BraidError, printable
@@ -29,6 +30,7 @@ U = TypeVar("U")
 FORMAT = 1
 FOLDER, DATA = "backups", "data"
 AT_ONCE = 4  # files under way
+_LOOK = 0.2  # seconds
 _LARGEST = 256 << 20  # bytes of a document; a file has some 150 of them
 _TIME = "%Y-%m-%dT%H-%M-%SZ"
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ")
@@ -117,9 +119,17 @@ def read(room: Room, at: str | None) -> tuple[str, Contents]:
 
 
 def together(do: Callable[[T], U], things: Iterable[T]) -> Iterator[U]:
-    """What `do` gives of each, several at once, in order; after an error no more are begun."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        yield from pool.map(do, things)
+    """What `do` gives of each, several at once, in order. After an error, or Ctrl-C, no more are begun, and those under
+    way are not waited for."""
+    with ThreadPool(AT_ONCE) as pool:
+        given = pool.imap(do, things)
+        while True:
+            try:
+                yield given.next(timeout=_LOOK)
+            except StopIteration:
+                return
+            except multiprocessing.TimeoutError:  # Ctrl-C does not end a wait without one, once Polars is loaded
+                continue
 
 
 def _document(name: str) -> str:

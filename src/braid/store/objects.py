@@ -195,7 +195,7 @@ class ObjectRoom:
             prefix=self._path or None,
             config=config,
             client_options=options,
-            retry_config={"max_retries": TRIES, "retry_timeout": timedelta(seconds=PATIENCE), "backoff": pause},
+            retry_config={"max_retries": TRIES, "retry_timeout": timedelta(seconds=PATIENCE / 4), "backoff": pause},
         )
         self._made = process, store
         return store
