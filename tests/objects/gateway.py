@@ -19,7 +19,7 @@ from kafka.fetch import Unavailable, cache, fetched, run
 from kafka.server import Server, listens
 
 VERSION = "v1.8.0"
-BUILD_SECONDS = 1200
+BUILD_SECONDS = 1800
 KEY, SECRET = "braid-tests-key", "braid-tests-secret"
 BUCKET = "braid"
 
