@@ -1,0 +1,143 @@
+"""Commands that keep a store in order: upgrade, reset, rm, verify, backup, restore.
+
+In: arguments. Out: lines of what was done or is wrong; exit 1 if something is.
+Rule: as in `cli.py`, which has them: a command reads arguments, calls one function, prints.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from braid.errors import BraidError
+from braid.face.options import folder_of, functions_option, kafka_options, read_sql, sql_options, store_option
+from braid.face.tabular import Terminal
+
+if TYPE_CHECKING:
+    from braid.topics.broker import Broker
+
+err = Terminal(stderr=True)
+COMMANDS: list[click.Command] = []
+
+
+def command(function: Callable[..., Any]) -> click.Command:
+    made = click.command()(function)
+    COMMANDS.append(made)
+    return made
+
+
+@command
+@sql_options
+@store_option
+@click.option("--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]")
+@click.option("--master", default="local[*]", show_default=True, help="Spark master URL.")
+@functions_option
+@kafka_options
+def upgrade(file: str | None, text: str | None, dialect: str | None, master: str, **wanted: Any) -> None:
+    """Let changed queries of a file go on.
+
+    Of each query it is told whether it goes on, is new, or has changed. A changed one is worked out anew over what it
+    has read, and takes its own place behind the last record of that: nothing is missing in its topic, and nothing
+    there twice. Rows that were written before stay as they are.
+    """
+    from braid.face.request import Request
+    from braid.face.run import spark_session
+    from braid.face.upgrade import upgrade as told
+    from braid.spark.wishes import Asked
+
+    sql, dialect = read_sql(file, text, dialect)
+    request = Request(sql, dialect, asked=Asked.taken(wanted), master=master, folder=folder_of(file), **wanted)
+    with contextlib.ExitStack() as stack:
+        for line in told(request, functools.cache(lambda: stack.enter_context(spark_session(request)))):
+            click.echo(line)
+
+
+@command
+@click.argument("query")
+@click.option("--cascade", is_flag=True, help="Also the queries that read its output, or write there too.")
+@click.option("--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]")
+@click.option("--delete-topic", is_flag=True, help="In Kafka its topic goes, too; else it gets all results once more.")
+@store_option
+@kafka_options
+def reset(
+    query: str, cascade: bool, checkpoint: str | None, delete_topic: bool, store: str, broker: Broker | None
+) -> None:
+    """Let a query begin anew: remove its checkpoint, its output and its drops."""
+    from braid.face import reset as resetting
+
+    for line in resetting.reset(store, query, checkpoint, cascade, broker, delete_topic):
+        click.echo(line)
+
+
+@command
+@click.argument("topic")
+@click.option("--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]")
+@store_option
+@kafka_options
+def rm(topic: str, checkpoint: str | None, store: str, broker: Broker | None) -> None:
+    """Remove a topic that no query reads or writes."""
+    from braid.face.reset import remove_topic
+
+    for line in remove_topic(store, topic, checkpoint, broker):
+        click.echo(line)
+
+
+@command
+@click.option("--checkpoint", type=click.Path(), help="One more folder of checkpoints than the store knows.")
+@store_option
+def verify(store: str, checkpoint: str | None) -> None:
+    """Look whether a store is whole, and its parts belong together.
+
+    Every checksum is compared, and for each query: is its state that of the records it has read, are these still in
+    its topics, does its output hold what it has written. Exit code 1 if something is wrong.
+    """
+    from braid.face.verify import verify as told
+
+    _looked_at(told(store, checkpoint), store)
+
+
+def _looked_at(told: Iterable[str | BraidError], store: str) -> None:
+    """What a look at a store says. What is wrong comes as it is found, and is the end only when all is told."""
+    wrong = 0
+    for x in told:
+        if isinstance(x, BraidError):
+            wrong += 1
+            err.print(x.render(), style="red", markup=False)
+        else:
+            click.echo(x)
+    if wrong:
+        raise BraidError(f"{wrong} thing{'s are' if wrong > 1 else ' is'} wrong in {store}")
+    click.echo(f"{store} is whole")
+
+
+@command
+@click.argument("target", metavar="FOLDER|URL")
+@store_option
+def backup(target: str, store: str) -> None:
+    """Copy a store into FOLDER, or to a URL, also while queries run on it.
+
+    The copy is the store at one moment, and is looked at as by `braid verify`. A FOLDER stands for the store: name it
+    by --store, and all goes on from there. A URL (s3://BUCKET/PATH, gs://, az://, file:///FOLDER) takes many backups of
+    one store, each named by its time; what is there already is not sent again. `braid restore` makes a store of one.
+    """
+    from braid.face.backup import backup as told
+
+    _looked_at(told(store, target), target)
+
+
+@command
+@click.argument("source", metavar="FROM")
+@click.argument("folder", type=click.Path())
+@click.option("--at", metavar="NAME", default=None, help="Of a URL's backups this one. [default: the newest]")
+def restore(source: str, folder: str, at: str | None) -> None:
+    """Make a store in FOLDER from a backup: a folder or a URL that `braid backup` has filled.
+
+    Every checksum is compared; FOLDER is there when all of it is, and is looked at as by `braid verify`.
+    """
+    from braid.face.restore import restore as told
+
+    _looked_at(told(source, folder, at), folder)
