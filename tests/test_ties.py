@@ -71,7 +71,8 @@ class Pairs:
 
     def _rows(self, root: Path) -> list[Counter[str]]:
         found = [rows_of(root, self.to_files)]
-        put(TopicStore(root / "s"), 20)
+        more = [{"key": k, "value": {"V": "more"}, "timestamp": 20_000 + k} for k in range(4)]
+        TopicStore(root / "s").append("l", more)  # each key of the table is asked for
         return found if self.start(root) is not None else [*found, rows_of(root, self.to_files)]
 
     def refused(self, **of: int) -> str:
