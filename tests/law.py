@@ -101,13 +101,16 @@ def local_lines(query: Query, history: History, cuts: Iterable[int], buckets: in
 def ran(
     query: Query, history: History, cuts: Iterable[int], buckets: int, rng: random.Random
 ) -> tuple[Told, LocalQuery]:
-    """What the local runtime gives, restarted between some of the batches, and what has given it."""
+    """What the local runtime gives, restarted between some of the batches, and what has given it. Some of the restarts
+    are in other buckets: of a draw of their own, so that histories stay as they were."""
     plan = lower(query)
-    local = LocalQuery(plan, 1, buckets)
+    local, others = LocalQuery(plan, 1, buckets), random.Random(f"{buckets} {rng.getstate()[1][-1]}")
     told = Told([], [])
     for batch in batches(history, cuts):
         if rng.random() < 0.3:
             local.restore(local.snapshot())
+        if others.random() < 0.3:
+            local.rescale(others.choice([1, 2, 3, 4, 6, 8]))
         made = local.run(chunks_of(plan, history, batch))
         told.lines.extend(lines_of(made.records))
         told.drops.extend(_drop(*row) for row in made.dropped.select("reason", "timestamp", "message").iter_rows())

@@ -18,7 +18,7 @@ from braid.errors import BraidError
 from braid.expr.nodes import Col, Expr, Lit, columns, substituted
 from braid.lower.clock import clock
 from braid.lower.physical import Exchange, Leaf, NullKey, Plan, Stage, Step
-from braid.lower.spread import by_epoch, common_keys, known_by, never_null, one_bucket, stays, window_keys
+from braid.lower.spread import by_epoch, common_keys, made_of, never_null, one_bucket, stays, window_keys
 from braid.operators.aggregate import GroupBy
 from braid.operators.as_of import AsOf
 from braid.operators.base import Operator
@@ -134,11 +134,13 @@ class _Builder:
 
     def gathered(self, frame: _Frame, keys: Keys, node: Node, null_key: NullKey, reason: str) -> _Frame:
         """The frame by `keys`: where every row has one, and those of one lie in one bucket, in its place."""
-        found = any(by and all(known_by(e, keys) for e in by) for by in (frame.keys, frame.equal))
-        if self.apart or frame.keys == keys or not found or not all(map(never_null, keys)):
+        known = (tuple(made_of(e, keys) for e in by or ()) for by in (frame.keys, frame.equal))
+        by = next((x for x in known if x and None not in x), ())
+        if self.apart or frame.keys == keys or not by or not all(map(never_null, keys)):
             return self.spread(frame, keys, null_key, reason)
         self.placed = True
-        return self.step(Rekey(node.mode, keys), [frame], node, keys, frame.columns)
+        rekey = Rekey(node.mode, keys, tuple(e for e in by if e is not None))
+        return self.step(rekey, [frame], node, keys, frame.columns)
 
     def moved(self, frame: _Frame, keys: Keys, stage: int, null_key: NullKey, reason: str) -> _Frame:
         """The frame after an exchange into `stage`."""

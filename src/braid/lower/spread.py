@@ -8,10 +8,12 @@ Rule: rows that can meet must share a bucket: the key is one that every operand 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
 from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns
+from braid.operators.changes import key_column
 from braid.plan.epochs import AsOfJoin, Changes, Clocked, OnTime, RegularJoin, TemporalJoin, Windows, in_epochs
 from braid.plan.groups import Aggregate
 from braid.plan.logical import Filter, Node, Project, Source
@@ -56,19 +58,30 @@ def one_bucket(node: SlidingJoin) -> str | None:
 
 
 def known_by(e: Expr, keys: Collection[Expr]) -> bool:
-    """Whether rows that are equal in all `keys` are equal in `e`: it is one of them, or made of such by what looks at
-    nothing but NULL, as the keys of groups are."""
+    """Whether rows that are equal in all `keys` are equal in `e`."""
+    return made_of(e, tuple(keys)) is not None
+
+
+def made_of(e: Expr, keys: Keys) -> Expr | None:
+    """`e`, of the columns of an exchange by `keys`, where it is known by them: it is one of them, or made of such by
+    what looks at nothing but NULL, as the keys of groups are."""
     match e:
         case Lit():
-            return True
-        case _ if e in keys or _stands_for(e, keys):
-            return True
+            return e
+        case _ if e in keys:
+            return Col(key_column(keys.index(e)), e.type)
+        case _ if (stood_for := _stands_for(e, keys)) is not None:
+            return stood_for
         case Call(function="is_null" | "COALESCE", args=args):
-            return all(known_by(x, keys) for x in args)
+            made = [x for arg in args if (x := made_of(arg, keys)) is not None]
+            return replace(e, args=tuple(made)) if len(made) == len(args) else None
         case Case(whens=whens, default=default):
-            return all(known_by(x, keys) for x in (*(x for pair in whens for x in pair), default))
+            pairs = [(made_of(when, keys), made_of(then, keys)) for when, then in whens]
+            known = [(when, then) for when, then in pairs if when is not None and then is not None]
+            other = made_of(default, keys)
+            return replace(e, whens=tuple(known), default=other) if len(known) == len(pairs) and other else None
         case _:
-            return False
+            return None
 
 
 def never_null(e: Expr) -> bool:
@@ -82,10 +95,12 @@ def never_null(e: Expr) -> bool:
             return False
 
 
-def _stands_for(e: Expr, keys: Collection[Expr]) -> bool:
-    """Whether two of them are the parts of a group's key that is made of `e`: that it is NULL, and a value for NULL."""
-    nulls = any(isinstance(k, Call) and k.function == "is_null" and k.args == (e,) for k in keys)
-    return nulls and any(isinstance(k, Call) and k.function == "COALESCE" and k.args[0] == e for k in keys)
+def _stands_for(e: Expr, keys: Keys) -> Expr | None:
+    """What two of them tell that are the parts of a group's key made of `e`: that it is NULL, and a value for NULL."""
+    calls = [(key_column(n), k) for n, k in enumerate(keys) if isinstance(k, Call)]
+    null = next((Col(name, k.type) for name, k in calls if k.function == "is_null" and k.args == (e,)), None)
+    value = next((Col(name, e.type) for name, k in calls if k.function == "COALESCE" and k.args[0] == e), None)
+    return None if null is None or value is None else Case(((null, Lit(None, e.type)),), value, e.type)
 
 
 def _fixed(node: Node) -> frozenset[Col]:

@@ -32,11 +32,12 @@ MANY = 8  # rows to a key that follow each other, on average
 
 @dataclass(frozen=True, slots=True)
 class Rekey(Behind):
-    """`keys`: of which every row has all parts."""
+    """`keys`: of which every row has all parts; `by`: what the rows are spread by, made of the columns of these."""
 
     called = "re-key"
     mode: Mode
     keys: tuple[Expr, ...]
+    by: tuple[Expr, ...] = ()
 
     @property
     def told(self) -> Told:

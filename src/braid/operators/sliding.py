@@ -49,7 +49,7 @@ def place(i: int) -> str:
     return f"_p{i}"
 
 
-def _operand(i: int) -> str:
+def operand(i: int) -> str:
     """The part of the state with the rows of operand i."""
     return f"operand {i + 1}"
 
@@ -67,7 +67,7 @@ class Sliding:
     @property
     def awaits(self) -> tuple[str, ...]:
         """The parts of the state with rows of streams: some of these the clock has not come to."""
-        return tuple(_operand(i) for i, clock in enumerate(self.clocks) if clock is not None)
+        return tuple(operand(i) for i, clock in enumerate(self.clocks) if clock is not None)
 
     def waiting(self, state: State, clocks: Clocks) -> Iterator[Awaited]:
         """Rows that nothing has met yet, as the clock must come to their instants first; and under `expiry` those whose
@@ -87,7 +87,7 @@ class Sliding:
             yield Awaited(leaves(self.clock), now, going)
 
     def _kept(self, i: int, state: State) -> pl.DataFrame:
-        rows = Whole(state, _operand(i)).rows()
+        rows = Whole(state, operand(i)).rows()
         if rows is None:
             columns = {c.name: polars_type(c.type) for c in self.node.operands[i].input.schema}
             rows = no_rows({AT: pl.Int64(), place(i): pl.Binary(), **columns})
@@ -109,7 +109,7 @@ class Sliding:
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         before, now = state.manifest.get("clock", NEVER), clocks.end(self.clock)
         drops: list[pl.DataFrame] = []
-        kept = [Whole(state, _operand(i)) for i in range(len(inputs))]
+        kept = [Whole(state, operand(i)) for i in range(len(inputs))]
         arrived = [self._arrived(i, rows, clocks, drops) for i, rows in enumerate(inputs)]
         self._note(arrived, clocks, state)
         payload = [c for rows in inputs for c in payload_of(rows)]

@@ -21,6 +21,7 @@ from braid.stage.drops import DROPS
 from braid.stage.emit import merged, projected, written
 from braid.stage.ingest import Chunk, clocked, ingested
 from braid.stage.kept import Standing, keeper, of_bucket
+from braid.stage.spreading import spread_anew
 from braid.stage.wire import Exchanging, split
 
 
@@ -110,6 +111,12 @@ class LocalQuery:
         made = LocalQuery(plan, self.partitions, self.buckets)
         made.batch, made._states = self.batch, self._states
         return made
+
+    def rescale(self, buckets: int) -> None:
+        """Goes on in so many buckets."""
+        room = lambda stage, bucket: MemoryRuns()  # noqa: E731
+        self._states = spread_anew(self.plan, self._states, buckets, room, f"spread-{self.batch}")
+        self.buckets = buckets
 
     def standing(self, keys: list[str]) -> Standing:
         """The rows of its result that stand, by these columns."""
