@@ -104,8 +104,10 @@ def without(old: Old, names: Iterable[str]) -> Old:
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("rescaled", [False, pytest.param(True, marks=pytest.mark.heavy)])
 @pytest.mark.parametrize("name", STORES)
-def test_it_goes_on_or_is_refused_by_name(name: str, tmp_path: Path) -> None:
+def test_it_goes_on_or_is_refused_by_name(name: str, rescaled: bool, tmp_path: Path) -> None:
+    """`rescaled`: it goes on in other buckets and tasks."""
     pytest.importorskip("pyspark")
     store(name, tmp_path)
     old, refused = STORES[name], REFUSED.get(name, frozenset())
@@ -118,6 +120,9 @@ def test_it_goes_on_or_is_refused_by_name(name: str, tmp_path: Path) -> None:
         assert all(re.search(rf"\b{query}\b", said.err) for query in refused), said.err
     kept = without(old, refused)
     kept.write(tmp_path, old.later[0], [])
+    for query in sorted(want.keys() - refused) if rescaled else ():
+        outputs = TopicStore(tmp_path / "store").partitions(topics[query])
+        assert braid("rescale", query, "--buckets", 6 * outputs, "--tasks", 3, "--store", tmp_path / "store").code == 0
     said = on_shared_spark(*old.command(), cwd=tmp_path)
     assert said.code == 0, said.err
     for query in sorted(want.keys() - refused):

@@ -1,4 +1,4 @@
-"""Commands that keep a store in order: upgrade, reset, rm, verify, backup, restore.
+"""Commands that keep a store in order: upgrade, reset, rescale, rm, verify, backup, restore.
 
 In: arguments. Out: lines of what was done or is wrong; exit 1 if something is.
 Rule: as in `cli.py`, which has them: a command reads arguments, calls one function, prints.
@@ -70,6 +70,24 @@ def reset(
     from braid.face import reset as resetting
 
     for line in resetting.reset(store, query, checkpoint, cascade, broker, delete_topic):
+        click.echo(line)
+
+
+@command
+@click.argument("query")
+@click.option("--buckets", type=click.IntRange(min=1), help="Shares of the keys. [default: two a task, at least]")
+@click.option("--tasks", type=click.IntRange(min=1), help="Tasks a stage. [default: as many as it has]")
+@click.option("--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]")
+@store_option
+def rescale(query: str, buckets: int | None, tasks: int | None, checkpoint: str | None, store: str) -> None:
+    """Let a query go on in other buckets and tasks, with its state.
+
+    When it starts again its state is split or merged; no input is read again, and what it gives is the same. Its
+    output keeps its partitions, of which the buckets are a multiple.
+    """
+    from braid.face import rescale as rescaling
+
+    for line in rescaling.rescale(store, query, buckets, tasks, checkpoint):
         click.echo(line)
 
 

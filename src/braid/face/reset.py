@@ -50,7 +50,7 @@ def reset(
         for place in _parents(opened, parent):
             begun.sweep(place)
         known = queries(opened, parent)
-        found = _named(query, known, store, parent)
+        found = named(query, known, store, parent)
         with_it = _bound_to(found, known)
         if with_it and not cascade:
             told = "; ".join(f"{q.name} {_how(q, found)}" for q in with_it)
@@ -71,7 +71,7 @@ def reset(
             yield from _begin_anew(opened, q)
 
 
-def _named(query: str, known: Sequence[Known], store: str, parent: str | None) -> Known:
+def named(query: str, known: Sequence[Known], store: str, parent: str | None) -> Known:
     """The query of this name. Of others none may be unreadable: it might lean on this one."""
     here = [q for q in known if parent is None or os.path.dirname(q.folder) == os.path.abspath(parent)]
     name = first_match(query, dict.fromkeys(q.name for q in here))

@@ -103,6 +103,9 @@ class Sink:
     def check_tasks(self, tasks: int) -> None:
         """Refuses more tasks than can mark, exactly once, what they have written."""
 
+    def begin_tasks(self, topics: Topics, run: str, tasks: Sequence[int], batch: int) -> None:
+        """Further tasks will write, behind a batch that is finished."""
+
     def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> Sink:
         """The same, ready to be written: what it fills is there, and is this run's. `read`: the topics that the query
         reads, with their identities."""

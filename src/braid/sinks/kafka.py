@@ -8,7 +8,7 @@ task's records and its marker are one transaction; when all tasks have committed
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -27,7 +27,7 @@ from braid.topics.access import Takes
 from braid.topics.broker import Broker
 from braid.topics.interface import Topics
 from braid.topics.kafka import KafkaTopics
-from braid.topics.transactions import sizes_of, untaken, writing
+from braid.topics.transactions import mark, sizes_of, untaken, writing
 
 NO_KEY = "null key"
 
@@ -57,6 +57,11 @@ class KafkaSink(Sink):
             has = f"{self.target} in Kafka has {self.partitions} partition{'s' * (self.partitions != 1)}"
             hint = f"--tasks {self.partitions} at most, or a topic with more partitions"
             raise BraidError(f"{tasks} tasks a stage were asked for, but {has}", hint)
+
+    def begin_tasks(self, topics: Topics, run: str, tasks: Sequence[int], batch: int) -> None:
+        assert isinstance(topics, KafkaTopics)
+        if topics.broker.exactly_once:
+            mark(topics.broker, self.target, run, tasks, batch)
 
     def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> KafkaSink:
         assert isinstance(topics, KafkaTopics)

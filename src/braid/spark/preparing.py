@@ -35,7 +35,7 @@ from braid.spark.job import Job, checkpoint_of, dumps, ranks_of, sources_of, spr
 from braid.spark.private import own_folder
 from braid.spark.source import Planner
 from braid.spark.wishes import Wishes
-from braid.stage import checkpoint, ties
+from braid.stage import checkpoint, rescale, ties
 from braid.stage.checkpoint import Document
 from braid.topics import access, check_name, whereabouts
 from braid.topics.begin import UNASKED, Begins, Where, offsets_of
@@ -61,11 +61,13 @@ def prepared(
         watch.check()
     spread_out = _spread(plan, there, watches, cores, one_node, goes_on)
     _check_new(there, spread_out)
+    if there.known is not None:
+        before = partial(_job_of, plan, there, spread_out, there.known, watches, one_node)
+        _check_ties(before(spread_out.output), there, spread_out, last)
+        _rescaled(plan, there, spread_out, last)
     kept = _compared(plan, there, spread_out, watches)
     plan = replace(plan, numbers=dict(kept.numbers))
     job = partial(_job_of, plan, there, spread_out, kept, watches, one_node)
-    if there.known is not None:
-        _check_ties(job(spread_out.output), there, spread_out, last)
     output = _opened(plan, there, spread_out, kept, watches)
     return job(output), there.folder, list(watches.values())
 
@@ -183,6 +185,17 @@ def _would_read(job: Job, folder: str, last: int | None) -> str | None:
     at = planner.beginning() if last is None else checkpoint.document_of(folder, last)
     made = at if job.order is not None or job.frames or job.files else planner.latest(at)
     return None if made is at else checkpoint.digest_of(json.dumps(made))
+
+
+def _rescaled(plan: Plan, there: _There, made: _Spread, last: int | None) -> None:
+    """The query goes on in other buckets and tasks, if that was asked for."""
+    if (known := there.known) is None or (wanted := rescale.asked(there.folder)) is None:
+        return
+    if last is not None:
+        made.output.begin_tasks(there.topics, made.run, range(known.shuffle, wanted.tasks), last)
+    ids = lambda buckets, tasks: made.ids(plan, known.outputs, buckets, tasks)  # noqa: E731
+    rescale.carry_out(there.folder, plan, known, last, ids)
+    there.wishes.note(f"{there.name} goes on in {wanted}")
 
 
 def _compared(plan: Plan, there: _There, made: _Spread, watches: Mapping[str, FileWatch]) -> Document:

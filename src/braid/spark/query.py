@@ -405,7 +405,7 @@ class RunningQuery:
         digest = checkpoints.offsets_digest(self._folder, batch, durable or self.job.output.apart)
         written = Written(batch, digest) if wrote else self._written() if tie is None else tie.written
         state, tie = state | changed, state_file.Tie(digest, written)
-        state_file.save(self._folder, batch, state, tie, durable)
+        state_file.save(self._folder, batch, state, tie, self.job.buckets, durable)
         with self._guard:
             seen.upto, seen.state, seen.tie = batch, state, tie
 

@@ -53,6 +53,7 @@ FORMAT = 5
 NAME = "braid.json"
 READY = "ready.json"  # that all was worked out anew, and this checkpoint takes the place of another
 RESET = "reset.json"  # that the query is to begin anew (`stage/begun.py`)
+RESCALE = "rescale.json"  # that it is to be spread otherwise (`stage/rescale.py`)
 KEEPS = "keeps"  # the setting of a query whose result is kept by key
 IN_PLACE = "in_place"  # of one whose rows are not spread anew by the key of the result (`Plan.in_place`)
 _SHOWN = 60  # lines of a difference
@@ -93,7 +94,8 @@ class Document:
     what has changed; `settings`: the dialect, its settings and whatever else gives the query its meaning; `sources`:
     (topic, partition) by rank; `files`: the sources that are read from files (`files.log` has their lists).
 
-    `buckets`, `outputs` (partitions of the sink), `shuffle` (partitions of Spark) and `bucket_ids` belong together.
+    `buckets`, `outputs` (partitions of the sink), `shuffle` (partitions of Spark) and `bucket_ids` belong together;
+    where there were other buckets once (`rescaled`), the state says for how many it is.
     `origin`: the fingerprint of the first plan, where this one has taken its place; `numbers`: as of `Plan`; `meaning`:
     the number of `expr.meanings` by which values were made; `store`: the id of its store, where it lies outside of that
     (`topics.whereabouts`).
@@ -114,6 +116,7 @@ class Document:
     numbers: tuple[tuple[int, int], ...] = ()
     meaning: int = MEANING
     store: str = ""
+    rescaled: bool = False
 
     @property
     def hash(self) -> str:
@@ -162,6 +165,14 @@ def upgrade(directory: str | Path, old: Plan, new: Plan) -> None:
     plan, sql = canonical(new.query), wording(new.query)
     made = replace(known, plan=plan, sql=sql, origin=known.fingerprint, numbers=kept, meaning=MEANING)
     _write(str(directory), made)
+
+
+def respread(directory: str, known: Document, buckets: int, shuffle: int, bucket_ids: Sequence[int]) -> Document:
+    """The query goes on in so many buckets and tasks."""
+    made = replace(known, buckets=buckets, shuffle=shuffle, bucket_ids=tuple(bucket_ids))
+    made = replace(made, rescaled=known.rescaled or buckets != known.buckets)
+    _write(directory, made)
+    return made
 
 
 def check_plan(
@@ -265,8 +276,9 @@ def _differences(known: Document, now: Document, asked: Collection[str]) -> list
         ("outputs", known.outputs, now.outputs),
         ("shuffle", known.shuffle, now.shuffle),
     ):
-        if name in asked:
-            field(_LONG[name], then, today)
+        if name in asked and then != today:
+            other = "" if name == "outputs" else "; braid rescale sets it"
+            found.append(f"  {_LONG[name]}: {then} in the checkpoint, {today} now{other}")
     recorded = set(known.sources)
     for topic, partition in sorted(recorded ^ set(now.sources)):
         where = "in the checkpoint only" if (topic, partition) in recorded else "not in the checkpoint"
@@ -369,6 +381,7 @@ def _from_json(x: dict[str, Any]) -> Document:
         numbers=tuple((whole(n, "a step"), whole(m, "a step")) for n, m in items(x.get("numbers", []), "numbers")),
         meaning=whole(x.get("meaning", 1), "meaning", 1),
         store=text(x.get("store", ""), "store"),
+        rescaled=x.get("rescaled", False) is True,
     )
 
 
@@ -404,6 +417,7 @@ def last_batch(folder: str, known: Document) -> int | None:
             last -= 1
         if last >= 0:
             state_file.check(folder, last)
+            _check_spread(folder, last, known)
     except BraidError as e:
         raise BraidError(e.message, f"put it back from a copy; or {anew(folder)}") from e
     return last if last >= 0 else None
@@ -427,6 +441,22 @@ def mend(folder: str) -> None:
         for name in (str(commits[-1]), f".{commits[-1]}.crc"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(root, "commits", name))
+
+
+def _check_spread(folder: str, last: int, known: Document) -> None:
+    """The state is in as many buckets as the query, but in the midst of a rescale, which is ended when it starts."""
+    found = state_file.buckets(folder, last)
+    if found == known.buckets or (found is None and not known.rescaled):
+        return
+    if not os.path.exists(os.path.join(folder, RESCALE)):
+        is_in = f"it is in {'other' if found is None else found} buckets"
+        raise _torn(state_file.path_of(folder, last), f"{is_in}, and {NAME} beside it says {known.buckets}")
+
+
+def begun(folder: str) -> bool:
+    """Whether a batch was begun behind the last that was committed."""
+    root = os.path.join(folder, SPARK)
+    return (_numbers(os.path.join(root, "offsets")) or [-1])[-1] > (_numbers(os.path.join(root, "commits")) or [-1])[-1]
 
 
 @dataclass(frozen=True, slots=True)

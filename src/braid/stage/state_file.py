@@ -20,7 +20,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,21 +73,34 @@ def save(
     batch: int,
     documents: Mapping[str, Mapping[str, Any]],
     tie: Tie | None = None,
+    buckets: int | None = None,
     fsync: bool = False,
 ) -> None:
+    """`buckets`: so many has each stage; `fsync`: that it stays on the disk."""
     folder = os.path.join(checkpoint, FOLDER)
     os.makedirs(folder, exist_ok=True)
-    tied = {} if tie is None else {"digest": tie.digest, "written": tie.written}
+    tied: dict[str, Any] = {} if tie is None else {"digest": tie.digest, "written": tie.written}
+    tied |= {} if buckets is None else {"buckets": buckets}
     line = json.dumps({"format": FORMAT, "batch": batch, **tied, "state": documents}, separators=(",", ":")).encode()
     write_atomic(path_of(checkpoint, batch), b"%s\n%08x\n" % (line, zlib.crc32(line)), folder, fsync)
 
 
 def forget(checkpoint: str, batch: int) -> None:
     """Removes the files of earlier batches than this one."""
-    for number in batches(checkpoint):
-        if number < batch:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path_of(checkpoint, number))
+    _forget(checkpoint, [number for number in batches(checkpoint) if number < batch])
+
+
+def forget_later(checkpoint: str, batch: int) -> None:
+    """Removes the files of later batches, which are done again: nobody looks at what these had come to."""
+    if published(checkpoint) > batch:
+        tell_published(checkpoint, batch)
+    _forget(checkpoint, [number for number in batches(checkpoint) if number > batch])
+
+
+def _forget(checkpoint: str, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path_of(checkpoint, number))
 
 
 def tell_published(checkpoint: str, batch: int) -> None:
@@ -123,15 +136,29 @@ def latest(checkpoint: str) -> tuple[int, Documents]:
 
 def texts(checkpoint: str, batch: int) -> Mapping[str, str]:
     """The same, each as JSON; read once a process."""
-    return {} if batch < 0 else _whole(checkpoint, batch)[1]
+    return {} if batch < 0 else _whole(checkpoint, batch).texts
 
 
 def tie(checkpoint: str, batch: int) -> Tie | None:
     """What a batch's state belongs to; None before the first, and where nobody has recorded it."""
-    return None if batch < 0 else _whole(checkpoint, batch)[0]
+    return None if batch < 0 else _whole(checkpoint, batch).tie
 
 
-def _whole(checkpoint: str, batch: int) -> tuple[Tie | None, Mapping[str, str]]:
+def buckets(checkpoint: str, batch: int) -> int | None:
+    """How many each stage had; None where nobody has recorded it."""
+    return _whole(checkpoint, batch).buckets
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """What the file of a batch holds."""
+
+    tie: Tie | None
+    buckets: int | None
+    texts: Mapping[str, str]
+
+
+def _whole(checkpoint: str, batch: int) -> _Whole:
     path = path_of(checkpoint, batch)
     try:
         found = os.stat(path)
@@ -141,7 +168,7 @@ def _whole(checkpoint: str, batch: int) -> tuple[Tie | None, Mapping[str, str]]:
 
 
 @functools.lru_cache(maxsize=16)
-def _read(path: str, version: tuple[int, int, int]) -> tuple[Tie | None, Mapping[str, str]]:
+def _read(path: str, version: tuple[int, int, int]) -> _Whole:
     line, _, crc = read_small(path, MOST).partition(b"\n")
     if crc != b"%08x\n" % zlib.crc32(line):
         raise _damaged(path, "it is not what its checksum says")
@@ -154,7 +181,7 @@ def _read(path: str, version: tuple[int, int, int]) -> tuple[Tie | None, Mapping
         for where, document in members(x["state"], "state").items():
             _checked(where, members(document, "the state of a bucket"))
             made[where] = json.dumps(document, separators=(",", ":"))
-        return _tie_of(x), made
+        return _Whole(_tie_of(x), whole(x["buckets"], "buckets", 1) if "buckets" in x else None, made)
     except (ValueError, KeyError) as e:
         raise _damaged(path, why(e)) from e
 

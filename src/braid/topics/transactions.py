@@ -16,7 +16,7 @@ import contextlib
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -281,6 +281,24 @@ class Transaction(Writing):
 
         at = patiently(lambda: asked(self.broker, what, ask), COMMIT)
         return (-1, "") if at.offset < 0 else (at.offset - 1, at.metadata or "")
+
+
+def mark(broker: Broker, topic: str, run: str, tasks: Sequence[int], batch: int) -> None:
+    """Tasks that have not written before find markers as if they had, up to this batch."""
+    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+    if not tasks:
+        return
+    group, what = f"braid.{run}", f"mark the tasks of braid.{run}"
+    request = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, task, batch + 1) for task in tasks])]
+
+    def set_() -> None:
+        answers = group_admin(broker).alter_consumer_group_offsets(request, request_timeout=ENDLESS)
+        for at in told(broker, what, answers[group]).topic_partitions:
+            if at.error is not None:
+                raise refused(broker, what, at.error)
+
+    asked(broker, what, set_)
 
 
 class _AtLeastOnce(Writing):

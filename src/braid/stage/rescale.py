@@ -1,0 +1,215 @@
+"""A query goes on in other buckets and tasks: what was asked for, and the one step in which it becomes so.
+
+In: the folder of a checkpoint, other numbers; at the next start the plan, too. Out: the checkpoint in these.
+Rule: what is asked for is written down (`rescale.json`) and done when the query starts next, since only its plan says
+by what the rows of a state are spread. Until then nothing has changed. New runs get names that no state names. Then the
+same file gets all that is to come: from this moment the old spread is gone, and whoever comes next writes the rest,
+again and again, until it stands. It holds for the batch behind which it was made; behind another it is made anew. A
+batch that was begun behind that is done again, as ever, now in the new spread: its offsets are the same, and so is what
+it gives.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import uuid4
+
+from braid.errors import BraidError
+from braid.lower.physical import Plan
+from braid.stage import checkpoint, state_file
+from braid.stage.bucket import BucketState
+from braid.stage.checkpoint import RESCALE, Document
+from braid.stage.run_files import FileRuns, path_of
+from braid.stage.spreading import spread_anew
+from braid.topics.files import force, items, members, parsed, reach, read_small, whole, why, write_atomic
+
+Ids = Callable[[int, int], Sequence[int]]  # Spark's keys of so many buckets, in so many tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """`buckets`: of each stage with state, `tasks`: of each stage."""
+
+    buckets: int
+    tasks: int
+
+    def __str__(self) -> str:
+        buckets, tasks = self.buckets, self.tasks
+        return f"{buckets} bucket{'s' * (buckets != 1)} and {tasks} task{'s' * (tasks != 1)} a stage"
+
+
+def of(known: Document) -> Spread:
+    return Spread(known.buckets, known.shuffle)
+
+
+def check(folder: str, known: Document, wanted: Spread) -> None:
+    """Refuses what cannot be."""
+    outputs = known.outputs
+    if wanted.buckets % outputs:
+        what = f"{wanted.buckets} buckets for {outputs} partitions of the output"
+        raise BraidError(what, f"give a multiple of {outputs}: a partition is written from buckets of its own")
+    if wanted.buckets < wanted.tasks:
+        least = outputs * -(-wanted.tasks // outputs)
+        what = f"{wanted.tasks} tasks for {wanted.buckets} buckets"
+        raise BraidError(what, f"--buckets {least} at least: a bucket is one task's work")
+    if "topics" not in known.settings or known.writes()[0] is None:
+        return  # its output is not in Kafka
+    if "delivery" not in known.settings and wanted.tasks > outputs:
+        what = f"{wanted.tasks} tasks for {outputs} partitions of the output in Kafka: each marks one of its own"
+        raise BraidError(what, f"--tasks {outputs} at most")
+    if checkpoint.begun(folder):
+        what = f"{known.query} has begun a batch and not finished it, of which tasks may have written parts to Kafka"
+        raise BraidError(what, "run it once more with --until-idle, then rescale it")
+
+
+def asked(folder: str) -> Spread | None:
+    """What is to be, if that is not yet so."""
+    said = _read(folder)
+    return None if said is None else said.spread
+
+
+def settled(folder: str, known: Document, last: int | None) -> Document:
+    """The document as it is behind a rescale that was decided; that is brought to its end."""
+    said = _read(folder)
+    return known if said is None or said.batch != _number(last) else _finish(folder, known, said)
+
+
+def ask(folder: str, known: Document, wanted: Spread) -> None:
+    """From its next start on the query, which is `settled`, is spread so."""
+    if wanted == of(known):
+        _end(folder)
+        return
+    check(folder, known, wanted)
+    data = json.dumps({"buckets": wanted.buckets, "tasks": wanted.tasks}, indent=1).encode()
+    write_atomic(os.path.join(folder, RESCALE), data, folder, fsync=True)
+    reach("rescale asked for")
+
+
+def carry_out(folder: str, plan: Plan, known: Document, last: int | None, ids: Ids) -> None:
+    """What was asked for becomes so, if anything was. `last`: the last batch that was committed; `known` and it have
+    been looked through."""
+    said = _read(folder)
+    if said is None:
+        return
+    wanted, batch = said.spread, _number(last)
+    if said.batch != batch:
+        check(folder, known, wanted)
+        state: state_file.Documents | None = None
+        if wanted.buckets != known.buckets:
+            plan = replace(plan, numbers=dict(known.numbers))
+            state = _spread_anew(folder, plan, known.buckets, wanted.buckets, batch)
+        reach("runs written")
+        said = _Said(wanted, batch, ids(wanted.buckets, wanted.tasks), state)
+        write_atomic(os.path.join(folder, RESCALE), said.dumps(), folder, fsync=True)
+        reach("rescale decided")
+    _finish(folder, known, said)
+
+
+def _number(last: int | None) -> int:
+    return -1 if last is None else last
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What stands in the file. `batch`: the one behind which all the rest was made; None: it is only asked for.
+    `state`: of all buckets; None: it stays as it is."""
+
+    spread: Spread
+    batch: int | None = None
+    ids: Sequence[int] = ()
+    state: state_file.Documents | None = None
+
+    def dumps(self) -> bytes:
+        named = {"buckets": self.spread.buckets, "tasks": self.spread.tasks, "batch": self.batch}
+        return json.dumps(named | {"ids": list(self.ids), "state": self.state}, separators=(",", ":")).encode()
+
+
+def _read(folder: str) -> _Said | None:
+    path = os.path.join(folder, RESCALE)
+    try:
+        x = members(parsed(read_small(path, state_file.MOST)))
+        spread = Spread(whole(x["buckets"], "buckets", 1), whole(x["tasks"], "tasks", 1))
+        if "batch" not in x:
+            return _Said(spread)
+        ids = [whole(i, "a bucket") for i in items(x["ids"], "ids")]
+        state = None if x["state"] is None else members(x["state"], "state")
+        return _Said(spread, whole(x["batch"], "batch", -1), ids, state)
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError) as e:
+        raise BraidError(f"{path} cannot be read: {why(e)}", "braid rescale writes it anew") from e
+
+
+def _spread_anew(folder: str, plan: Plan, before: int, buckets: int, batch: int) -> state_file.Documents:
+    """The documents of all buckets, whose new runs are on the disk."""
+    texts = state_file.texts(folder, batch)
+
+    def runs(stage: int, bucket: int) -> FileRuns:
+        return FileRuns(state_file.runs_of(folder, state_file.place(stage, bucket)))
+
+    def state(stage: int, bucket: int) -> BucketState:
+        return BucketState.loads(texts.get(state_file.place(stage, bucket)), runs(stage, bucket))
+
+    old = [[state(s.number, b) for b in range(1 if s.single else before)] for s in plan.stages]
+    made = spread_anew(plan, old, buckets, runs, f"spread-{batch}-{uuid4().hex[:8]}")
+    documents = {
+        state_file.place(stage, bucket): x.document()
+        for stage, states in enumerate(made)
+        for bucket, x in enumerate(states)
+        if x.clocks or x.manifests
+    }
+    _force(folder, documents)
+    return documents
+
+
+def _force(folder: str, documents: Mapping[str, Mapping[str, Any]]) -> None:
+    """All runs that the documents name stay on the disk."""
+    for place, document in documents.items():
+        of_bucket = state_file.runs_of(folder, place)
+        for run, *_ in state_file.runs_in(document):
+            fd = os.open(path_of(of_bucket, run), os.O_RDONLY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        if os.path.isdir(of_bucket):
+            force(of_bucket)
+
+
+def _finish(folder: str, known: Document, said: _Said) -> Document:
+    """What was decided is written, however far somebody has come with it."""
+    assert said.batch is not None
+    if said.state is not None:
+        if said.batch >= 0:
+            tie = state_file.tie(folder, said.batch)
+            state_file.save(folder, said.batch, said.state, tie, said.spread.buckets, fsync=True)
+        reach("state written")
+        state_file.forget_later(folder, said.batch)
+        reach("later states removed")
+    made = checkpoint.respread(folder, known, said.spread.buckets, said.spread.tasks, said.ids)
+    reach("checkpoint written")
+    if said.state is not None:
+        _sweep(folder, said.state)
+    _end(folder)
+    return made
+
+
+def _sweep(folder: str, state: state_file.Documents) -> None:
+    """Folders of buckets that are no more. What else is old goes as ever, when the next batch has run."""
+    root, named = os.path.join(folder, state_file.RUNS), {os.path.basename(state_file.runs_of("", x)) for x in state}
+    for name in os.listdir(root) if os.path.isdir(root) else ():
+        if name not in named:
+            shutil.rmtree(os.path.join(root, name), ignore_errors=True)
+            reach("old runs removed")
+
+
+def _end(folder: str) -> None:
+    if os.path.exists(path := os.path.join(folder, RESCALE)):
+        os.unlink(path)
+        force(folder)
+    reach("rescale ended")
