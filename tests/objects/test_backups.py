@@ -228,6 +228,7 @@ def test_a_document_that_somebody_else_made(
 
 def test_a_copy_in_a_folder_is_restored(store: Path, tmp_path: Path) -> None:
     assert braid("backup", tmp_path / "copy", "--store", store).code == 0
+    assert (tmp_path / "copy").stat().st_mode & 0o077 == 0
     assert braid("restore", tmp_path / "copy", tmp_path / "new").code == 0 and same(tmp_path / "new", store)
     assert "no place of backups" in refused("restore", tmp_path / "copy", tmp_path / "x", "--at", "y")
     assert "there is no store" in refused("restore", tmp_path / "none", tmp_path / "x")
