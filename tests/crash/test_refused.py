@@ -27,7 +27,8 @@ from braid.spark.preparing import prepared
 from braid.spark.wishes import Wishes
 from braid.stage import state_file
 from braid.stage.bucket import BucketState
-from braid.stage.checkpoint import FORMAT, Document, last_batch, load
+from braid.stage.checkpoint import FORMAT, Document, load
+from braid.stage.spark_log import last_batch
 from braid.topics import TopicStore, publish, stage
 from cli_help import Said, braid
 from crash import world

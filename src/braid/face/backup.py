@@ -20,7 +20,7 @@ from braid.errors import BraidError
 from braid.face.backups import contents, made, missing, together
 from braid.face.show import open_store
 from braid.face.verify import Told, amount, verify
-from braid.stage import checkpoint
+from braid.stage import checkpoint, spark_log
 from braid.store import Room, is_url
 from braid.store import opened as open_room
 from braid.topics import whereabouts
@@ -123,7 +123,7 @@ def _checkpoint(folder: str, links: str) -> None:
         try:
             known = checkpoint.load(links)
             if known is not None:
-                checkpoint.last_batch(links, known)
+                spark_log.last_batch(links, known)
             return
         except BraidError:
             if not left:

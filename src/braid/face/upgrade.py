@@ -19,7 +19,7 @@ from braid.face.request import Request, checkpoint_of, prepare
 from braid.lower.lower import lower
 from braid.plan.canonical import canonical
 from braid.plan.logical import Query, sources
-from braid.stage import begun, checkpoint, cuts, ties
+from braid.stage import begun, checkpoint, cuts, spark_log, ties
 from braid.stage.checkpoint import Document
 from braid.stage.cuts import Replay
 from braid.topics.lock import StoreLock
@@ -73,7 +73,7 @@ def _of(query: Query, folder: str, known: Document, request: Request, store: Top
         hint = f"give it another name; or braid reset {query.name} lets it begin anew"
         return BraidError(f"{query.name} has changed, and cannot be upgraded: {why}", hint)
 
-    last = checkpoint.last_batch(folder, known)
+    last = spark_log.last_batch(folder, known)
     _, old = json.loads(known.plan)
     if request.target(query) or known.writes()[0] != query.sink.topic:
         raise refused("its results go elsewhere than to its topic")
@@ -121,5 +121,5 @@ def _worked_out(x: _Changed, request: Request, store: TopicStore, spark: SparkSe
     running = start(spark, lower(x.query), store.root, asked)
     running.await_termination()
     known = checkpoint.load(beside)
-    if known is None or checkpoint.last_batch(beside, known) != x.replay.upto:
+    if known is None or spark_log.last_batch(beside, known) != x.replay.upto:
         raise BraidError(f"{x.query.name} did not come to batch {x.replay.upto}", "run the same command again")

@@ -17,7 +17,7 @@ from braid.errors import BraidError
 from braid.face.reset import folders_of_checkpoints
 from braid.face.show import open_store
 from braid.files import results
-from braid.stage import checkpoint, state_file, ties
+from braid.stage import checkpoint, spark_log, state_file, ties
 from braid.stage.checkpoint import Document
 from braid.stage.run_files import DAMAGED, mapped
 from braid.topics import whereabouts
@@ -57,7 +57,7 @@ def _query(store: TopicStore, folder: str) -> Told:
     known = checkpoint.load(folder)
     if known is None or not whereabouts.belongs(store.root, folder, known.store):
         return
-    last = checkpoint.last_batch(folder, known)
+    last = spark_log.last_batch(folder, known)
     yield f"query {os.path.basename(folder)}: {_reached(folder, last)}"
     yield from _torn(folder, last)
     checks: list[Callable[[], None]] = [partial(ties.check_state, folder, last)]

@@ -13,7 +13,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -35,7 +35,7 @@ from braid.spark.job import Job, checkpoint_of, dumps, ranks_of, sources_of, spr
 from braid.spark.private import own_folder
 from braid.spark.source import Planner
 from braid.spark.wishes import Wishes
-from braid.stage import checkpoint, rescale, ties
+from braid.stage import checkpoint, rescale, spark_log, ties
 from braid.stage.checkpoint import Document
 from braid.topics import access, check_name, whereabouts
 from braid.topics.begin import UNASKED, Begins, Where, offsets_of
@@ -54,7 +54,7 @@ def prepared(
     afterwards. `one_node`: all tasks run on the driver's."""
     there = _known(plan, store, wishes)
     plan = there.lowered(plan)
-    last = None if there.known is None else checkpoint.last_batch(there.folder, there.known)
+    last = None if there.known is None else spark_log.last_batch(there.folder, there.known)
     goes_on = last is not None
     watches = {x.source.name: x for x in watched(plan, wishes.files, there.folder, wishes.up, wishes.note)}
     for watch in watches.values():
@@ -63,7 +63,7 @@ def prepared(
     _check_new(there, spread_out)
     if there.known is not None:
         before = partial(_job_of, plan, there, spread_out, there.known, watches, one_node)
-        _check_ties(before(spread_out.output), there, spread_out, last)
+        _check_ties(plan, there, spread_out, last, before)
         _rescaled(plan, there, spread_out, last)
     kept = _compared(plan, there, spread_out, watches)
     plan = replace(plan, numbers=dict(kept.numbers))
@@ -165,26 +165,26 @@ def _check_new(there: _There, made: _Spread) -> None:
         ties.check_new(there.folder, there.name, output.target, topics)
 
 
-def _check_ties(job: Job, there: _There, made: _Spread, last: int | None) -> None:
+def _check_ties(plan: Plan, there: _There, made: _Spread, last: int | None, job_of: Callable[[Sink], Job]) -> None:
     """What lies around the checkpoint is of its history. A batch that was begun, of records that are not there, and
     that nobody has seen, is forgotten."""
-    folder, output, sink = there.folder, made.output, job.plan.query.sink
+    folder, output, sink = there.folder, made.output, plan.query.sink
     begun, held = (-1 if last is None else last) + 1, None
     ties.check_state(folder, last)
     if output.recalls:
         held = output.last(there.topics, sink, made.run)
-        ties.check_output(folder, last, output.called(sink), held, partial(_would_read, job, folder, last))
+        ties.check_output(folder, last, output.called(sink), held, lambda: _would_read(job_of(output), folder, last))
     seen = not output.recalls or (held is not None and held.batch == begun)
     if not ties.check_inputs(folder, there.name, there.topics, seen):
-        checkpoint.forget_begun(folder, begun)
+        spark_log.forget_begun(folder, begun)
 
 
 def _would_read(job: Job, folder: str, last: int | None) -> str | None:
     """The digest of the next batch as it would be planned now; None where there is none, or others have a say."""
     planner = Planner(dumps(job))
-    at = planner.beginning() if last is None else checkpoint.document_of(folder, last)
+    at = planner.beginning() if last is None else spark_log.document_of(folder, last)
     made = at if job.order is not None or job.frames or job.files else planner.latest(at)
-    return None if made is at else checkpoint.digest_of(json.dumps(made))
+    return None if made is at else spark_log.digest_of(json.dumps(made))
 
 
 def _rescaled(plan: Plan, there: _There, made: _Spread, last: int | None) -> None:

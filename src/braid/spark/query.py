@@ -34,8 +34,7 @@ from braid.spark.job import Job, exchanges, inputs_of
 from braid.spark.pipeline import collected, read, through, written
 from braid.spark.preparing import prepared
 from braid.spark.wishes import NOTHING, Wishes
-from braid.stage import checkpoint as checkpoints
-from braid.stage import state_file
+from braid.stage import spark_log, state_file
 from braid.stage.cuts import Cuts
 from braid.stage.inputs import TopicInput
 from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, add_up, measured
@@ -124,7 +123,7 @@ class RunningQuery:
         self._group = Group(job)
         self._upto: Mapping[str, int] = {}
         if job.broker is not None:
-            self._upto = checkpoints.reached(folder).committed["next"] or job.begin
+            self._upto = spark_log.reached(folder).committed["next"] or job.begin
             self._group.tell(self._upto)
         self._told = False  # whether somebody takes batches
         self._shape = Shape.of(job.plan, job.name, job.buckets)
@@ -382,7 +381,7 @@ class RunningQuery:
         if self.job.wire is None:
             said = figures.taken(self._folder, said)
         self._keep(batch, said, wrote=self.job.replay is None and any(k == "staged" for k, _ in rows))
-        cut = checkpoints.document_of(self._folder, batch)
+        cut = spark_log.document_of(self._folder, batch)
         self._cuts.add(cut)
         writer.publish_batch(self.job, batch, rows)
         if self.job.plan.query.sink.keeps:
@@ -402,7 +401,7 @@ class RunningQuery:
         if seen.upto != batch - 1:
             state, tie = state_file.load(self._folder, batch - 1), state_file.tie(self._folder, batch - 1)
         changed = {place: document for x in said for place, document in x.get("state", {}).items()}
-        digest = checkpoints.offsets_digest(self._folder, batch, durable or self.job.output.apart)
+        digest = spark_log.offsets_digest(self._folder, batch, durable or self.job.output.apart)
         written = Written(batch, digest) if wrote else self._written() if tie is None else tie.written
         state, tie = state | changed, state_file.Tie(digest, written)
         state_file.save(self._folder, batch, state, tie, self.job.buckets, durable)
@@ -464,7 +463,7 @@ def start(spark: SparkSession, plan: Plan, store: str, wishes: Wishes = NOTHING)
     text = jobs.dumps(job)
 
     def begin(running: RunningQuery) -> Any:
-        checkpoints.mend(folder)
+        spark_log.mend(folder)
         job.output.claim(job.plan.query.sink, job.run)
         clean_drops(job.store, job.name)
         columns.clear_abandoned(job.wire)

@@ -27,9 +27,9 @@ from braid.spark.columns import Blob
 from braid.spark.job import Job, loads, place_in_frame
 from braid.spark.stage import Shelf, batch_id, in_pieces, through
 from braid.stage.call_order import BATCH_BITS, place_of, topic_ranks
-from braid.stage.checkpoint import offsets_digest
 from braid.stage.drops import DROPS
 from braid.stage.measured import WRITE, Piece
+from braid.stage.spark_log import offsets_digest
 from braid.timing import spent
 from braid.topics.drops import publish_drops
 from braid.topics.drops import stage_drops as stage_drop_lines

@@ -1,6 +1,6 @@
 """What ties a checkpoint to what lies around it: the records that it has read, its state, what it has written.
 
-In: a checkpoint that has been looked through (`checkpoint.last_batch`), the topics it reads, the last batch that its
+In: a checkpoint that has been looked through (`spark_log.last_batch`), the topics it reads, the last batch that its
 output holds. Out: nothing, or an error that names what does not belong together.
 Rule: all are of one history, or the query does not start; nothing has been written by then. What a batch reads is
 known by the digest of its offsets, and these hold the checksum of all records before them (`topics/prefix.py`): two
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from braid.errors import BraidError, anew
-from braid.stage import checkpoint, state_file
+from braid.stage import spark_log, state_file
 from braid.stage.begun import is_life
 from braid.topics.interface import Topics
 from braid.topics.log import Written
@@ -38,7 +38,7 @@ def check_state(folder: str, last: int | None) -> None:
 def check_inputs(folder: str, query: str, topics: Topics, seen: bool) -> bool:
     """The topics hold the records that were read, and in their places. False where that is only not so of the batch
     behind the last. `seen`: that one may have been written."""
-    reached, hint = checkpoint.reached(folder), _together(folder)
+    reached, hint = spark_log.reached(folder), _together(folder)
     check_seen(reached.committed.get("seen", {}), query, topics, hint)
     try:
         check_seen(reached.planned.get("seen", {}), query, topics, hint)
@@ -106,7 +106,7 @@ def check_output(
 def _digest(folder: str, batch: int) -> str | None:
     """Of what a batch reads; None where it was not begun, or is not kept any more."""
     try:
-        return checkpoint.offsets_digest(folder, batch)
+        return spark_log.offsets_digest(folder, batch)
     except FileNotFoundError:
         return None
 
