@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from braid.stage import checkpoint
 from braid.topics import TopicStore, files
 from cli_help import Said, on_shared_spark
 
@@ -85,8 +86,12 @@ def sound(root: Path, sql: dict[str, str], steps: int) -> dict[str, list[list[st
 
 
 def test_rows_of_the_new_query_come_behind_those_of_the_old(begun: Path) -> None:
+    assert on_shared_spark("rescale", "LOOKUP", "--tasks", "3", "--store", "s", cwd=begun).code == 0
+    assert run(begun, OLD).code == 0
     said = run(begun, NEW, "upgrade")
     assert said.code == 0, said.err
+    spread = checkpoint.load(begun / "s/checkpoints/LOOKUP")
+    assert spread is not None and spread.shuffle == 3, "it is spread as it was"
     told = said.out.splitlines()
     assert "LOOKUP has changed: worked out anew over" in said.out and "WINDOWED has taken the place of" in told[-1]
     assert {t: rows(begun, t) for t in OLD} == sound(begun, OLD, 3), "nothing is written by an upgrade"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from braid.errors import BraidError
@@ -60,7 +60,7 @@ def upgrade(request: Request, spark: Callable[[], SparkSession]) -> Iterator[str
             else:
                 changed.append(_of(query, folder, known, request, store))
         for x in changed:
-            yield f"{x.query.name} has changed: worked out anew over {x.replay.upto + 1} batches"
+            yield f"{x.query.name} has changed: worked out anew over {_batches(x.replay.upto + 1)}"
             _worked_out(x, request, store, spark())
             begun.take_over(x.folder, str(x.known.settings["run"]))
             yield f"{x.query.name} has taken the place of what it was; it goes on behind batch {x.replay.upto}"
@@ -100,6 +100,10 @@ def _of(query: Query, folder: str, known: Document, request: Request, store: Top
     return _Changed(query, folder, known, Replay(folder, upto, leaves))
 
 
+def _batches(n: int) -> str:
+    return f"{n:,} batch{'es' * (n != 1)}"
+
+
 def _topics(x: object) -> list[str]:
     """The topics of the sources of a canonical text, from left to right."""
     if isinstance(x, list):
@@ -110,15 +114,20 @@ def _topics(x: object) -> list[str]:
 
 
 def _worked_out(x: _Changed, request: Request, store: TopicStore, spark: SparkSession) -> None:
-    """Its checkpoint stands beside the other's afterwards; one that was begun and stopped goes on."""
+    """Its checkpoint stands beside the other's afterwards, spread as that is; one that was stopped goes on."""
     from braid.spark.query import start
     from braid.spark.wishes import Wishes
 
     beside = begun.beside(x.folder)
-    asked = Wishes.of(
-        request.asked, checkpoint=beside, trigger={"availableNow": True}, replay=x.replay, note=lambda _: None
+    wishes = Wishes.of(
+        replace(request.asked, tasks=x.known.shuffle),
+        buckets=x.known.buckets,
+        checkpoint=beside,
+        trigger={"availableNow": True},
+        replay=x.replay,
+        note=lambda _: None,
     )
-    running = start(spark, lower(x.query), store.root, asked)
+    running = start(spark, lower(x.query), store.root, wishes)
     running.await_termination()
     known = checkpoint.load(beside)
     if known is None or spark_log.last_batch(beside, known) != x.replay.upto:
