@@ -31,7 +31,7 @@ from braid.spark.columns import Blob, spark_partition
 from braid.spark.job import Job, dumps, loads
 from braid.spark.preparing import prepared
 from braid.spark.wishes import Wishes
-from braid.stage import state_file
+from braid.stage import spark_log, state_file
 from crash import world
 from crash.places import InStore
 
@@ -81,7 +81,7 @@ def main(name: str, seed: int, durable: bool = False) -> Iterator[str]:
         kept = state_file.load(folder, batch - 1) | {p: d for x in said for p, d in x.get("state", {}).items()}
         state_file.save(folder, batch, kept)
         yield f"{batch} state {hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()}"
-        writer.publish_batch(job, batch, manifest)
+        writer.publish_batch(job, batch, manifest, spark_log.offsets_digest(folder, batch))
         at = until
     yield f"topic {InStore(Path('s')).written([query.name])}"
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import shutil
+import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -120,3 +122,37 @@ def rows_of(root: Path, to_files: bool) -> Counter[str]:
 
 def files_of(root: Path) -> dict[str, bytes]:
     return {str(p): p.read_bytes() for p in root.rglob("*") if p.is_file() and not p.name.endswith(".lock")}
+
+
+@contextmanager
+def in_use(root: Path) -> Iterator[Any]:
+    """A store on which the query runs, fed all the time; the query that runs."""
+    store = TopicStore(root / "s")
+    for name in ("l", "r"):
+        store.create(name, 1)
+    put(store, 0)
+    running, over = start(root, False), threading.Event()
+
+    def feed() -> None:
+        n = 1
+        while not over.wait(0.05):
+            put(store, n)
+            n += 1
+
+    feeding = threading.Thread(target=feed)
+    feeding.start()
+    try:
+        yield running
+    finally:
+        over.set()
+        feeding.join()
+        running.stop()
+
+
+def check_copy(copy: Path) -> None:
+    """A copy of a store in use goes on to what its own inputs give."""
+    run(copy, False)
+    fresh = copy / "fresh"
+    copied(copy, fresh, ("l", "r"))
+    run(fresh, False)
+    assert rows_of(copy, False) == rows_of(fresh, False) and rows_of(copy, False)

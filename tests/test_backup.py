@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +15,7 @@ pytest.importorskip("pyspark")
 from braid.topics import TopicStore, files
 from braid.topics.lock import StoreLock
 from cli_help import Said, braid
-from moments import files_of, place, put, rows_of, run
+from moments import check_copy, files_of, in_use, put, rows_of, run
 
 pytestmark = pytest.mark.spark
 
@@ -145,44 +145,16 @@ def test_a_backup_that_was_killed_leaves_no_copy(store: Path, tmp_path: Path, po
 
 def test_copies_of_a_store_in_use(tmp_path: Path) -> None:
     """Batches come through while copies are taken; each copy goes on to what its own inputs give."""
-    from braid.lower.lower import lower
-    from braid.spark import query as queries
-    from braid.testing.on_spark import shared_session
-    from moments import QUERY
-
-    root = tmp_path / "live"
-    store = begin(root)
-    put(store, 0)
-    running = queries.start(shared_session(), lower(QUERY), str(root / "s"))
-    over = threading.Event()
-
-    def feed() -> None:
-        n = 1
-        while not over.wait(0.05):
-            put(store, n)
-            n += 1
-
-    feeding = threading.Thread(target=feed)
-    feeding.start()
-    copies = [tmp_path / f"copy{n}" for n in range(4)]
-    try:
+    root, copies = tmp_path / "live", [tmp_path / f"copy{n}" for n in range(4)]
+    with in_use(root) as running:
         seen = set[int]()
         for copy in copies:
             while running.progress().batch in seen:
-                over.wait(0.1)
+                time.sleep(0.1)
             seen.add(running.progress().batch)
             copy.mkdir()
             said = backup(root, copy)
             assert said.code == 0 and "is whole" in said.out, said
-    finally:
-        over.set()
-        feeding.join()
-        running.stop()
     for copy in copies:
-        run(copy, False)
-        fresh = copy / "fresh"
-        for part in ("l", "r"):
-            shutil.copytree(place(copy, part), place(fresh, part))
-        run(fresh, False)
-        assert rows_of(copy, False) == rows_of(fresh, False)
+        check_copy(copy)
         assert verify(copy).code == 0

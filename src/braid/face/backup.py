@@ -153,11 +153,4 @@ def _link(path: str, target: str, done: Collection[str] = ()) -> None:
 def _forced(folder: str) -> None:
     """All of it is on the disk."""
     for path in Path(folder).rglob("*"):
-        if path.is_file():
-            fd = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-        else:
-            force(str(path))
+        force(str(path))

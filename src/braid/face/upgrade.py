@@ -62,7 +62,7 @@ def upgrade(request: Request, spark: Callable[[], SparkSession]) -> Iterator[str
         for x in changed:
             yield f"{x.query.name} has changed: worked out anew over {_batches(x.replay.upto + 1)}"
             _worked_out(x, request, store, spark())
-            begun.take_over(x.folder, str(x.known.settings["run"]))
+            begun.take_over(x.folder)
             yield f"{x.query.name} has taken the place of what it was; it goes on behind batch {x.replay.upto}"
 
 
@@ -84,7 +84,7 @@ def _of(query: Query, folder: str, known: Document, request: Request, store: Top
     if last is None:
         raise refused("it has not finished a batch")
     ties.check_state(folder, last)
-    held = store.topic(query.sink.topic).view().written(str(known.settings["run"]))
+    held = store.last_of(query.sink.topic, str(known.settings["run"]))
     ties.check_inputs(folder, query.name, store, held is not None and held.batch > last)
     ties.check_output(folder, last, f"the topic {query.sink.topic}", held)
     upto = last + (held is not None and held.batch == last + 1)  # it was published, and Spark does not know it
@@ -118,7 +118,7 @@ def _worked_out(x: _Changed, request: Request, store: TopicStore, spark: SparkSe
     from braid.spark.query import start
     from braid.spark.wishes import Wishes
 
-    beside = begun.beside(x.folder)
+    beside = checkpoint.beside(x.folder)
     wishes = Wishes.of(
         replace(request.asked, tasks=x.known.shuffle),
         buckets=x.known.buckets,

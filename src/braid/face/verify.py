@@ -103,7 +103,7 @@ def _held(store: TopicStore, known: Document) -> Written | None:
     topic, files = known.writes()
     run = str(known.settings.get("run"))
     if topic is not None:
-        return store.topic(topic).view().written(run) if store.exists(topic) else None
+        return store.last_of(topic, run)
     return None if files is None else results.last(files, run)
 
 

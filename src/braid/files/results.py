@@ -12,9 +12,10 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from braid.errors import BraidError, anew
-from braid.topics.files import force, members, parsed, reach, read_small, text, whole, why, write_atomic
+from braid.topics.files import force, items, members, parsed, reach, read_small, text, whole, why, write_atomic
 from braid.topics.log import Written
 
 KINDS = {".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}  # by the end of the folder's name
@@ -108,11 +109,10 @@ def publish(folder: str, run: str, batch: int, names: Sequence[str], digest: str
     another batch of its number is refused, and one that another came behind."""
     os.makedirs(os.path.join(folder, COMMITS), exist_ok=True)
     commit, behind = _commit(folder, run, batch), _commit(folder, run, batch + 1)
-    if os.path.exists(behind) or (os.path.exists(commit) and _read(commit).digest not in ("", digest)):
-        what = f"batch {batch} of {run} was written into {folder} by somebody else"
-        raise BraidError(what, "two runs go on from one checkpoint, or from an older copy of it")
+    newest = next((path for path in (behind, commit) if os.path.exists(path)), None)
+    there = newest is not None and _read(newest).written.is_there(batch, digest, run, folder)
     reach("results staged")
-    if not os.path.exists(commit) and names:
+    if names and not there:
         said = {"query": run, "batch": batch, "digest": digest, "files": sorted(names)}
         if fsync:
             force(os.path.join(folder, STAGING))
@@ -126,18 +126,16 @@ def publish(folder: str, run: str, batch: int, names: Sequence[str], digest: str
 def last(folder: str, run: str) -> Written | None:
     """The last batch of a run that has a commit here."""
     names = _commits(folder, run)
-    return _read(os.path.join(folder, COMMITS, names[-1])) if names else None
+    return _read(os.path.join(folder, COMMITS, names[-1])).written if names else None
 
 
 def missing(folder: str, run: str) -> str | None:
     """A file that a commit of a run names and that is not there."""
     for name in _commits(folder, run):
-        path = os.path.join(folder, COMMITS, name)
-        with open(path, encoding="utf-8") as f:
-            for staged in json.load(f)["files"]:
-                made = os.path.join(folder, staged.partition("~")[0])
-                if not os.path.exists(made) and not os.path.exists(os.path.join(folder, STAGING, staged)):
-                    return made
+        for staged in _read(os.path.join(folder, COMMITS, name)).files:
+            made = os.path.join(folder, staged.partition("~")[0])
+            if not os.path.exists(made) and not os.path.exists(os.path.join(folder, STAGING, staged)):
+                return made
     return None
 
 
@@ -151,10 +149,18 @@ def _commit(folder: str, run: str, batch: int) -> str:
     return os.path.join(folder, COMMITS, f"{run}-{batch:020d}.json")
 
 
-def _read(commit: str) -> Written:
+class _Commit(NamedTuple):
+    """`files`: under the names by which they were staged."""
+
+    written: Written
+    files: list[str]
+
+
+def _read(commit: str) -> _Commit:
     try:
         x = members(parsed(read_small(commit)))
-        return Written(whole(x["batch"], "batch"), text(x.get("digest", ""), "digest"))
+        written = Written(whole(x["batch"], "batch"), text(x.get("digest", ""), "digest"))
+        return _Commit(written, [text(name, "a file") for name in items(x["files"], "files")])
     except (ValueError, KeyError) as e:
         raise BraidError(f"{commit} cannot be read: {why(e)}", "put it back from a copy") from None
 
@@ -173,5 +179,4 @@ def _finish_last(folder: str) -> None:
     if not os.path.isdir(commits):
         return
     for name in sorted(n for n in os.listdir(commits) if n.endswith(".json"))[-1:]:
-        with open(os.path.join(commits, name), encoding="utf-8") as f:
-            _finish(folder, json.load(f)["files"])
+        _finish(folder, _read(os.path.join(commits, name)).files)

@@ -147,12 +147,7 @@ def is_written(table: str, batch: Batch, owner: str | None, last: Written | None
     be known any more. Another run, an older batch and a second writer of the same one are refused."""
     if owner != batch.run:
         raise BraidError(f"another run writes into the table {table} now", "name another table")
-    if last is None or last.batch < batch.number:
-        return False
-    if last.batch == batch.number and last.digest in ("", batch.digest()):
-        return True
-    what = f"batch {batch.number} of {batch.query} was written into {table} by somebody else"
-    raise BraidError(what, "two runs go on from one checkpoint, or from an older copy of it")
+    return last is not None and last.is_there(batch.number, batch.digest(), batch.query, table)
 
 
 def commit(table: str, batch: Batch, conflict: type[Exception], other: type[Exception], go: Callable[[], None]) -> None:

@@ -49,9 +49,7 @@ class TopicSink(Sink):
         return replace(self, root=topics.root, fsync=topics.fsync)
 
     def last(self, topics: Topics, columns: logical.Sink, run: str) -> Written | None:
-        if not topics.exists(self.target):
-            return None
-        return store_of(topics.root).topic(self.target).view().written(run)
+        return store_of(topics.root).last_of(self.target, run)
 
     def quieted(self) -> TopicSink:
         return replace(self, quiet=True)

@@ -380,10 +380,12 @@ class RunningQuery:
         said = [x for kind, found in told if kind == "counts" for x in found]
         if self.job.wire is None:
             said = figures.taken(self._folder, said)
-        self._keep(batch, said, wrote=self.job.replay is None and any(k == "staged" for k, _ in rows))
+        digest = spark_log.offsets_digest(self._folder, batch, self.job.durable or self.job.output.apart)
+        wrote = self.job.replay is None and any(kind == "staged" for kind, _ in rows)
+        self._keep(batch, said, Written(batch, digest), wrote)
         cut = spark_log.document_of(self._folder, batch)
         self._cuts.add(cut)
-        writer.publish_batch(self.job, batch, rows)
+        writer.publish_batch(self.job, batch, rows, digest)
         if self.job.plan.query.sink.keeps:
             state_file.tell_published(self._folder, batch)
         state_file.forget(self._folder, batch - 1)
@@ -394,17 +396,16 @@ class RunningQuery:
         if not self._checked and self._handle is not None:
             self._check()
 
-    def _keep(self, batch: int, said: list[dict[str, Any]], wrote: bool) -> None:
+    def _keep(self, batch: int, said: list[dict[str, Any]], now: Written, wrote: bool) -> None:
         """The state after the batch, for the next one, and what it belongs to."""
-        seen, durable = self._seen, self.job.durable
+        seen = self._seen
         state, tie = seen.state, seen.tie
         if seen.upto != batch - 1:
             state, tie = state_file.load(self._folder, batch - 1), state_file.tie(self._folder, batch - 1)
         changed = {place: document for x in said for place, document in x.get("state", {}).items()}
-        digest = spark_log.offsets_digest(self._folder, batch, durable or self.job.output.apart)
-        written = Written(batch, digest) if wrote else self._written() if tie is None else tie.written
-        state, tie = state | changed, state_file.Tie(digest, written)
-        state_file.save(self._folder, batch, state, tie, self.job.buckets, durable)
+        written = now if wrote else self._written() if tie is None else tie.written
+        state, tie = state | changed, state_file.Tie(now.digest, written)
+        state_file.save(self._folder, batch, state, tie, self.job.buckets, self.job.durable)
         with self._guard:
             seen.upto, seen.state, seen.tie = batch, state, tie
 

@@ -39,10 +39,10 @@ from braid.topics.store import store_of
 # ----------------------------------------------------------- publishing
 
 
-def publish_batch(job: Job, batch: int, manifest: Sequence[tuple[str, str]]) -> None:
-    """The driver's part: what tasks staged becomes visible, drops after the rows."""
+def publish_batch(job: Job, batch: int, manifest: Sequence[tuple[str, str]], digest: str) -> None:
+    """The driver's part: what tasks staged becomes visible, drops after the rows. `digest`: of what the batch reads."""
     staged = [doc for kind, doc in manifest if kind == "staged"]
-    job.output.publish(_batch(job, batch), job.plan.query.sink, staged)
+    job.output.publish(Batch(job.name, job.run, batch, lambda: digest), job.plan.query.sink, staged)
     files = [json.loads(doc)["file"] for kind, doc in manifest if kind == "drops"]
     publish_drops(job.store, job.name, batch, files, run=job.run)
 

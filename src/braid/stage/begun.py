@@ -98,15 +98,10 @@ def mark(q: Known) -> None:
     reach("query marked")
 
 
-def beside(folder: str) -> str:
-    """Where a changed query is worked out anew (`face/upgrade.py`). No query has such a name."""
-    return f"{folder}~next"
-
-
-def take_over(folder: str, replaces: str) -> None:
-    """The checkpoint beside this one takes its place. `replaces`: the run that ends."""
-    new = beside(folder)
-    write_atomic(os.path.join(new, checkpoint.READY), json.dumps({"replaces": replaces}).encode(), new)
+def take_over(folder: str) -> None:
+    """The checkpoint beside this one takes its place."""
+    new = checkpoint.beside(folder)
+    write_atomic(os.path.join(new, checkpoint.READY), b"", new)
     reach("upgrade is ready")
     remove(folder)
     ends_upgrade(folder)
@@ -114,17 +109,18 @@ def take_over(folder: str, replaces: str) -> None:
 
 def ends_upgrade(folder: str) -> bool:
     """Does the rest of an upgrade whose old checkpoint is gone; False where there is none."""
-    new = beside(folder)
+    new = checkpoint.beside(folder)
     if os.path.exists(folder) or not os.path.exists(os.path.join(new, checkpoint.READY)):
         return False
     os.rename(new, folder)
     reach("upgraded")
+    os.unlink(os.path.join(folder, checkpoint.READY))
     return True
 
 
 def abandon(folder: str) -> None:
     """What was worked out beside a checkpoint goes."""
-    shutil.rmtree(beside(folder), ignore_errors=True)
+    shutil.rmtree(checkpoint.beside(folder), ignore_errors=True)
 
 
 def remove(folder: str) -> None:

@@ -144,6 +144,11 @@ def open_or_create(directory: str | Path, document: Document, asked: Collection[
     return known
 
 
+def beside(directory: str | Path) -> str:
+    """Where a changed query is worked out anew (`face/upgrade.py`). No query has such a name."""
+    return f"{directory}~next"
+
+
 def upgrade(directory: str | Path, old: Plan, new: Plan) -> None:
     """What `old` has recorded is from here on that of `new`, which takes its place (`plan.upgrade`)."""
     known = load(directory)
@@ -213,7 +218,7 @@ def load(directory: str | Path) -> Document | None:
     if os.path.exists(os.path.join(directory, RESET)):
         name = os.path.basename(directory)
         raise BraidError(f"a reset of {name} was begun, and did not come to its end", f"braid reset {name} ends it")
-    if not os.path.exists(directory) and os.path.exists(os.path.join(f"{directory}~next", READY)):
+    if not os.path.exists(directory) and os.path.exists(os.path.join(beside(directory), READY)):
         name = os.path.basename(directory)
         raise BraidError(f"an upgrade of {name} was begun, and did not come to its end", "braid upgrade FILE ends it")
     try:

@@ -172,11 +172,7 @@ def _force(folder: str, documents: Mapping[str, Mapping[str, Any]]) -> None:
     for place, document in documents.items():
         of_bucket = state_file.runs_of(folder, place)
         for run, *_ in state_file.runs_in(document):
-            fd = os.open(path_of(of_bucket, run), os.O_RDONLY)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+            force(path_of(of_bucket, run))
         if os.path.isdir(of_bucket):
             force(of_bucket)
 

@@ -174,21 +174,13 @@ def publish(
     check_name(query, "query")
     with _recovered(topic) as view:
         if view.published(query, batch):
-            if digest:
-                _refuse_other(topic, view, Origin(query, batch, digest))
+            if digest and (last := view.written(query)) is not None:
+                last.is_there(batch, digest, query, topic.name)
             _remove_staged(topic, f"{query}~")
             return False
         _publish(topic, view, Origin(query, batch, digest), staged, empty)
         _remove_staged(topic, f"{query}~")  # of attempts that were given up
         return True
-
-
-def _refuse_other(topic: Topic, view: View, origin: Origin) -> None:
-    """Refuses a batch that was published by somebody else, who goes on from the same checkpoint."""
-    last, digest = view.queries[origin.query], view.digests[origin.query]
-    if last > origin.batch or digest not in ("", origin.digest):
-        what = f"batch {origin.batch} of {origin.query} was written into {topic.name} by somebody else"
-        raise BraidError(what, "two runs go on from one checkpoint, or from an older copy of it")
 
 
 def _publish(topic: Topic, view: View, origin: Origin, staged: Sequence[Staged], empty: bool = False) -> None:

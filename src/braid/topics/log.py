@@ -77,6 +77,17 @@ class Written(NamedTuple):
     batch: int
     digest: str
 
+    def is_there(self, batch: int, digest: str, query: str, where: str) -> bool:
+        """Whether a batch was written, once: one before the last, and another of its number, are refused."""
+        if self.batch < batch:
+            return False
+        if self.batch == batch and (self.digest == digest or not self.digest):
+            return True
+        raise BraidError(
+            f"batch {batch} of {query} was written into {where} by somebody else",
+            "two runs go on from one checkpoint, or from an older copy of it",
+        )
+
 
 @dataclass(slots=True)
 class View:

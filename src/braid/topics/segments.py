@@ -242,9 +242,7 @@ def _blocks(path: str) -> Iterator[bytes]:
 def read_bytes(path: str, extent: Extent, first: int, last: int, check: bool) -> bytes:
     """The lines `first` to `last` - 1 of a segment, counted from 0, each with its line feed. `check`: the checksum."""
     with os.fdopen(open_regular(path), "rb") as f:
-        size = os.fstat(f.fileno()).st_size
-        if size != extent.size:
-            raise torn(path, f"it has {size} bytes, its commit says {extent.size}")
+        size = check_size(f, path, extent)
         chunk = first // CHUNK
         start = extent.starts[chunk]
         after = -(-last // CHUNK)
@@ -255,9 +253,7 @@ def read_bytes(path: str, extent: Extent, first: int, last: int, check: bool) ->
             return _some(f, path, end - start, first - chunk * CHUNK, last - first, crc)
         data = f.read(end - start)
     if check and (start, end) == (0, size):
-        crc = zlib.crc32(data)
-        if crc != extent.crc32:
-            raise torn(path, f"its checksum is {crc:08x}, its commit says {extent.crc32:08x}")
+        check_sum(zlib.crc32(data), path, extent.crc32)
     if not data.endswith(b"\n"):
         data += b"\n"
     lines = min(CHUNK * after, extent.count) - CHUNK * chunk  # lines read
@@ -267,6 +263,19 @@ def read_bytes(path: str, extent: Extent, first: int, last: int, check: bool) ->
     if found != lines:
         raise torn(path, f"it has {found} lines where its commit says {lines}")
     return data if ends is None else data[int(ends[skip - 1]) if skip else 0 : int(ends[skip + take - 1])]
+
+
+def check_size(file: BinaryIO, path: str, extent: Extent) -> int:
+    """The bytes of a segment's file, which are as many as its commit says."""
+    size = os.fstat(file.fileno()).st_size
+    if size != extent.size:
+        raise torn(path, f"it has {size} bytes, its commit says {extent.size}")
+    return size
+
+
+def check_sum(found: int, path: str, said: int) -> None:
+    if found != said:
+        raise torn(path, f"its checksum is {found:08x}, its commit says {said:08x}")
 
 
 def _some(file: BinaryIO, path: str, size: int, skip: int, take: int, crc: int | None) -> bytes:
@@ -288,8 +297,8 @@ def _some(file: BinaryIO, path: str, size: int, skip: int, take: int, crc: int |
             raise too_much(path)
         if crc is not None:
             seen = zlib.crc32(line, seen)
-    if crc is not None and seen != crc:
-        raise torn(path, f"its checksum is {seen:08x}, its commit says {crc:08x}")
+    if crc is not None:
+        check_sum(seen, path, crc)
     return b"".join(found)
 
 

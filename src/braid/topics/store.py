@@ -25,7 +25,7 @@ from braid.records.registry import Registry
 from braid.topics import commit, prefix, reading
 from braid.topics.envelope import ENVELOPE, RAW, format_envelope, parse_envelope
 from braid.topics.files import check_name, check_new_name, locked, private_folder, reach, refuse_link, store_root
-from braid.topics.log import MAX_PARTITIONS, Topic, folders, write_description
+from braid.topics.log import MAX_PARTITIONS, Topic, Written, folders, write_description
 from braid.topics.registries import of_store
 from braid.topics.segments import CHUNK, ROLLED
 from braid.types import is_time
@@ -273,6 +273,10 @@ class TopicStore:
         found = (s for part in self.topic(name).view().parts for s in part if s.staged is not None)
         named = ((s.staged or "", (s.partition, s.first, s.end)) for s in found)
         return [place for file, place in named if file.startswith(ROLLED) or file.partition("~")[0] in by]
+
+    def last_of(self, name: str, query: str) -> Written | None:
+        """The last batch of a life of a query that the topic, if it is there, holds."""
+        return self.topic(name).view().written(query) if self.exists(name) else None
 
     def append_lines(self, name: str, lines: pl.Series | Sequence[str], partition: int = 0) -> None:
         """Adds lines as they are. A malformed one is a record too; it becomes a dead letter where it is read."""

@@ -15,7 +15,7 @@ from braid.errors import BraidError
 from braid.topics.files import open_regular
 from braid.topics.log import Topic
 from braid.topics.reading import either
-from braid.topics.segments import Extent, TornError, torn
+from braid.topics.segments import Extent, TornError, check_size, check_sum
 
 _BLOCK = 1 << 20
 
@@ -48,10 +48,7 @@ def look(topic: Topic) -> Looked:
 def _compare(extent: Extent, path: str) -> None:
     crc = 0
     with os.fdopen(open_regular(path), "rb") as f:
-        size = os.fstat(f.fileno()).st_size
-        if size != extent.size:
-            raise torn(path, f"it has {size} bytes, its commit says {extent.size}")
+        check_size(f, path, extent)
         while block := f.read(_BLOCK):
             crc = zlib.crc32(block, crc)
-    if crc != extent.crc32:
-        raise torn(path, f"its checksum is {crc:08x}, its commit says {extent.crc32:08x}")
+    check_sum(crc, path, extent.crc32)
