@@ -12,16 +12,16 @@ import base64
 import contextlib
 import hashlib
 import subprocess
-import sys
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from kafka import kept
-from kafka.fetch import KAFKA, Unavailable, cache, java, kafka_jars
+from kafka.fetch import KAFKA, cache, java, kafka_jars
 from kafka.server import Server, listens
 
 SETTINGS = {
@@ -153,30 +153,17 @@ def _folder() -> Path:
     return cache() / f"kafka-{KAFKA}" / f"broker-{told}"
 
 
-@contextlib.contextmanager
-def kept_broker() -> Iterator[Broker]:
+def kept_broker() -> AbstractContextManager[Broker]:
     """The shared broker, started if it does not run; `Unavailable` where it cannot be had."""
     fetch()
-    with kept.kept(lambda folder: Broker(folder, PATIENT), _folder()) as server:
-        assert isinstance(server, Broker)
-        yield server
+    return kept.kept(lambda folder: Broker(folder, PATIENT), _folder())
 
 
-@contextlib.contextmanager
-def own_broker(settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
+def own_broker(settings: Mapping[str, str] | None = None) -> AbstractContextManager[Broker]:
     """A broker for one test alone, to be stopped and killed; nothing of it is left behind."""
     fetch()
-    with kept.own(lambda folder: Broker(folder, settings)) as server:
-        assert isinstance(server, Broker)
-        yield server
+    return kept.own(lambda folder: Broker(folder, settings))
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["stop"]:
-        print("stopped" if kept.stop(Broker, _folder()) else "does not run, or is in use")
-    else:
-        try:
-            with kept_broker() as found:
-                print(found.address)
-        except Unavailable as reason:
-            sys.exit(f"no broker: {reason}")
+    kept.command("broker", Broker, _folder(), kept_broker, lambda found: found.address)

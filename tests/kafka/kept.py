@@ -9,18 +9,23 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TypeVar
 
-from kafka.fetch import locked, try_lock
+from kafka.fetch import Unavailable, locked, try_lock
 from kafka.server import START_SECONDS, STOP_SECONDS, Server, until
+
+S = TypeVar("S", bound=Server)
 
 MOST_BYTES = 2_000_000_000  # more data than this is thrown away, when nobody else uses it
 
 
 @contextlib.contextmanager
-def own(make: Callable[[Path], Server]) -> Iterator[Server]:
+def own(make: Callable[[Path], S]) -> Iterator[S]:
     """A server that belongs to one test alone."""
     with tempfile.TemporaryDirectory(prefix="braid-server-") as scratch:
         server = make(Path(scratch))
@@ -32,7 +37,7 @@ def own(make: Callable[[Path], Server]) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def kept(make: Callable[[Path], Server], folder: Path) -> Iterator[Server]:
+def kept(make: Callable[[Path], S], folder: Path) -> Iterator[S]:
     """The server of this folder, shared; started if it does not run. BRAID_TESTS_KEEP=0 makes it one's own."""
     if os.environ.get("BRAID_TESTS_KEEP") == "0":
         with own(make) as server:
@@ -66,6 +71,24 @@ def stop(make: Callable[[Path], Server], folder: Path) -> bool:
             return False
         server.stop()
         return True
+
+
+def command(
+    what: str,
+    make: Callable[[Path], S],
+    folder: Path,
+    use: Callable[[], AbstractContextManager[S]],
+    shown: Callable[[S], str],
+) -> None:
+    """A server's file as a program: starts the kept one and prints how it is reached, or with `stop` ends it."""
+    if sys.argv[1:] == ["stop"]:
+        print("stopped" if stop(make, folder) else "does not run, or is in use")
+        return
+    try:
+        with use() as server:
+            print(shown(server))
+    except Unavailable as reason:
+        sys.exit(f"no {what}: {reason}")
 
 
 def _alone(users: int) -> bool:

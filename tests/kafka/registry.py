@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 import urllib.request
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from kafka import kept
-from kafka.fetch import APICURIO, Unavailable, apicurio, cache, java
+from kafka.fetch import APICURIO, apicurio, cache, java
 from kafka.server import Server
 
 SMALL = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
@@ -95,31 +95,21 @@ def fetch() -> None:
     java(21)
 
 
-@contextlib.contextmanager
-def kept_registry() -> Iterator[Registry]:
+def _folder() -> Path:
+    return cache() / f"apicurio-{APICURIO}" / "registry"
+
+
+def kept_registry() -> AbstractContextManager[Registry]:
     """The shared registry, started if it does not run; `Unavailable` where it cannot be had."""
     fetch()
-    with kept.kept(Registry, cache() / f"apicurio-{APICURIO}" / "registry") as server:
-        assert isinstance(server, Registry)
-        yield server
+    return kept.kept(Registry, _folder())
 
 
-@contextlib.contextmanager
-def own_registry() -> Iterator[Registry]:
+def own_registry() -> AbstractContextManager[Registry]:
     """An empty registry for one test alone, to be stopped and killed."""
     fetch()
-    with kept.own(Registry) as server:
-        assert isinstance(server, Registry)
-        yield server
+    return kept.own(Registry)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["stop"]:
-        ended = kept.stop(Registry, cache() / f"apicurio-{APICURIO}" / "registry")
-        print("stopped" if ended else "does not run, or is in use")
-    else:
-        try:
-            with kept_registry() as found:
-                print(found.url)
-        except Unavailable as reason:
-            sys.exit(f"no registry: {reason}")
+    kept.command("registry", Registry, _folder(), kept_registry, lambda found: found.url)

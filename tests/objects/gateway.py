@@ -8,10 +8,8 @@ Rule: it is built once, by Go, into the cache folder; where that cannot be, test
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-import sys
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from kafka import kept
@@ -67,31 +65,25 @@ def _build(to: Path) -> None:
     run(command, "Go cannot build versitygw", None, BUILD_SECONDS, {"GOBIN": str(to), "GOMAXPROCS": "2"})
 
 
-@contextlib.contextmanager
-def kept_gateway() -> Iterator[Gateway]:
+def _folder() -> Path:
+    return cache() / f"versitygw-{VERSION}" / "server"
+
+
+def kept_gateway() -> AbstractContextManager[Gateway]:
     """The shared server, started if it does not run; `Unavailable` where it cannot be had."""
     program()
-    with kept.kept(Gateway, cache() / f"versitygw-{VERSION}" / "server") as server:
-        assert isinstance(server, Gateway)
-        yield server
+    return kept.kept(Gateway, _folder())
 
 
-@contextlib.contextmanager
-def own_gateway() -> Iterator[Gateway]:
+def own_gateway() -> AbstractContextManager[Gateway]:
     """An empty server for one test alone."""
     program()
-    with kept.own(Gateway) as server:
-        assert isinstance(server, Gateway)
-        yield server
+    return kept.own(Gateway)
+
+
+def _exports(found: Gateway) -> str:
+    return "\n".join(f"export {name}={value}" for name, value in found.environment.items())
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["stop"]:
-        ended = kept.stop(Gateway, cache() / f"versitygw-{VERSION}" / "server")
-        print("stopped" if ended else "does not run, or is in use")
-    else:
-        try:
-            with kept_gateway() as found:
-                print("\n".join(f"export {name}={value}" for name, value in found.environment.items()))
-        except Unavailable as reason:
-            sys.exit(f"no S3 server: {reason}")
+    kept.command("S3 server", Gateway, _folder(), kept_gateway, _exports)
