@@ -22,6 +22,7 @@ pytest.importorskip("pyspark")
 from braid.errors import BraidError
 from braid.stage import ties
 from braid.topics import TopicStore, files
+from cli_help import braid
 from moments import PARTS, STATEMENTS, copied, files_of, moments, place, put, rows_of, run, start
 
 pytestmark = pytest.mark.spark
@@ -161,6 +162,20 @@ def test_a_state_of_another_history(pairs: Pairs) -> None:
         shutil.copy(run_, target)
     error = pairs.start(root)
     assert error is not None and "is of another history than the offsets of batch 2" in error.message
+
+
+@pytest.mark.parametrize(("o", "checkpoint"), [(0, 7), (7, 0), (7, 1)])
+def test_a_file_is_refused_before_its_statements(pairs: Pairs, o: int, checkpoint: int) -> None:
+    """Also an INSERT that stands before the query is not done then; `braid check` says the same."""
+    if pairs.to_files:
+        pytest.skip("the sink of a file's query is named on the command line")
+    root = pairs.together(inputs=7, o=o, checkpoint=checkpoint)
+    (root / "q.sql").write_text(STATEMENTS + "INSERT INTO l (ROWTIME, k, v) VALUES (90000, 1, 'new');")
+    before = files_of(root)
+    said = [braid(*words, root / "q.sql", "--store", root / "s") for words in (("check",), ("run", "--until-idle"))]
+    assert [x.code for x in said] == [1, 1] and "O cannot go on" in said[0].out
+    assert "starting Spark" not in said[1].err and said[1].err in said[0].err, said
+    assert files_of(root) == before
 
 
 def test_a_driver_that_sleeps_finds_its_successor(tmp_path: Path) -> None:

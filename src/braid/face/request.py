@@ -31,6 +31,7 @@ from braid.face.asserted import looks_at
 from braid.face.begin import check_read
 from braid.face.catalogue import over
 from braid.face.metrics import MaxDrops
+from braid.face.verify import held_of
 from braid.files.input import needs_time, open_files
 from braid.files.listing import look, matches
 from braid.files.watch import Files, watched
@@ -40,11 +41,12 @@ from braid.plan.logical import Node, Query, Source, in_topological_order, source
 from braid.sinks.interface import Sink
 from braid.sinks.named import sink_of
 from braid.spark.wishes import Asked
-from braid.stage import checkpoint, spark_log
+from braid.stage import checkpoint, spark_log, ties
 from braid.stage.inputs import Input
 from braid.tables.named import is_table
 from braid.topics.files import check_name
 from braid.topics.interface import Topics
+from braid.topics.store import TopicStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,10 +322,22 @@ def compared(
     described = sink if to is None else to.described()
     found = checkpoint.check_plan(folder, query, described, prepared.replaced.get(query.name), store.root)
     last = spark_log.last_batch(folder, found) if found is not None else None
+    run = str(found.settings.get("run")) if found is not None else None
     if to is not None:
-        run = str(found.settings.get("run")) if found is not None else None
         to.check(query.sink, run, last is not None, request.asked.overwrite)
+    if found is not None:
+        ties.check(folder, query.name, last, store, _held(query, to, found, store))
+    elif to is None and store.dense and store.exists(query.sink.topic):
+        ties.check_new(folder, query.name, query.sink.topic, store)
     return found, last
+
+
+def _held(query: Query, to: Sink | None, found: checkpoint.Document, store: Topics) -> ties.Held | None:
+    """What the output holds, where it can tell."""
+    if to is not None:
+        run = str(found.settings.get("run"))
+        return ties.Held(to.called(query.sink), to.last(store, query.sink, run)) if to.recalls else None
+    return held_of(store, found) if isinstance(store, TopicStore) else None
 
 
 def check_files(query: Query, folder: str, prepared: Prepared, request: Request) -> None:

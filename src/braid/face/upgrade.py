@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from braid.errors import BraidError
 from braid.face.request import Request, checkpoint_of, prepare
+from braid.face.verify import held_of
 from braid.lower.lower import lower
 from braid.plan.canonical import canonical
 from braid.plan.logical import Query, sources
@@ -83,11 +84,9 @@ def _of(query: Query, folder: str, known: Document, request: Request, store: Top
         raise refused("it reads files, or has not begun at the beginning")
     if last is None:
         raise refused("it has not finished a batch")
-    ties.check_state(folder, last)
-    held = store.last_of(query.sink.topic, str(known.settings["run"]))
-    ties.check_inputs(folder, query.name, store, held is not None and held.batch > last)
-    ties.check_output(folder, last, f"the topic {query.sink.topic}", held)
-    upto = last + (held is not None and held.batch == last + 1)  # it was published, and Spark does not know it
+    held = held_of(store, known)
+    ties.check(folder, query.name, last, store, held, lambda: None)
+    upto = last + (held is not None and ties.behind(last, held))  # it was published, and Spark does not know it
     if any(name in x or x["ended"] for x in cuts.read(folder, upto) for name in _LATER):
         raise refused("a source of it was closed, or is read before the others")
     there = _topics(old)

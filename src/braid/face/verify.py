@@ -20,9 +20,9 @@ from braid.files import results
 from braid.stage import checkpoint, spark_log, state_file, ties
 from braid.stage.checkpoint import Document
 from braid.stage.run_files import DAMAGED, mapped
+from braid.stage.ties import Held
 from braid.topics import whereabouts
 from braid.topics.lock import holder
-from braid.topics.log import Written
 from braid.topics.store import TopicStore
 from braid.topics.wholeness import look
 
@@ -93,29 +93,26 @@ def _torn(folder: str, last: int | None) -> Iterator[BraidError]:
             yield BraidError(f"a run of the state is torn: {path}", DAMAGED)
 
 
-def _inputs(store: TopicStore, folder: str, known: Document, last: int | None) -> None:
-    held = _held(store, known)
-    ties.check_inputs(folder, known.query, store, held is not None and held.batch > (-1 if last is None else last))
-
-
-def _held(store: TopicStore, known: Document) -> Written | None:
-    """The last batch that the output holds, where it is a topic or a folder."""
+def held_of(store: TopicStore, known: Document) -> Held | None:
+    """What the output of a checkpoint holds, where it is a topic of the store or a folder."""
     topic, files = known.writes()
     run = str(known.settings.get("run"))
     if topic is not None:
-        return store.last_of(topic, run)
-    return None if files is None else results.last(files, run)
+        return Held(f"the topic {topic}", store.last_of(topic, run))
+    return None if files is None else Held(files, results.last(files, run))
+
+
+def _inputs(store: TopicStore, folder: str, known: Document, last: int | None) -> None:
+    held = held_of(store, known)
+    ties.check_inputs(folder, known.query, store, held is None or ties.behind(last, held))
 
 
 def _output(store: TopicStore, folder: str, known: Document, last: int | None) -> None:
-    topic, files = known.writes()
-    run = str(known.settings.get("run"))
-    if topic is not None:
-        ties.check_output(folder, last, f"the topic {topic}", _held(store, known))
-    elif files is not None:
-        if (lost := results.missing(files, run)) is not None:
-            raise BraidError(f"{lost} is missing, and a commit beside it names it", "put it back from a copy")
-        ties.check_output(folder, last, files, _held(store, known))
+    _, files = known.writes()
+    if files is not None and (lost := results.missing(files, str(known.settings.get("run")))) is not None:
+        raise BraidError(f"{lost} is missing, and a commit beside it names it", "put it back from a copy")
+    if (held := held_of(store, known)) is not None:
+        ties.check_output(folder, last, held, lambda: None)
 
 
 def _count(n: int, what: str) -> str:

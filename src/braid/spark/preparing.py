@@ -168,15 +168,12 @@ def _check_new(there: _There, made: _Spread) -> None:
 def _check_ties(plan: Plan, there: _There, made: _Spread, last: int | None, job_of: Callable[[Sink], Job]) -> None:
     """What lies around the checkpoint is of its history. A batch that was begun, of records that are not there, and
     that nobody has seen, is forgotten."""
-    folder, output, sink = there.folder, made.output, plan.query.sink
-    begun, held = (-1 if last is None else last) + 1, None
-    ties.check_state(folder, last)
+    folder, output, sink, held = there.folder, made.output, plan.query.sink, None
     if output.recalls:
-        held = output.last(there.topics, sink, made.run)
-        ties.check_output(folder, last, output.called(sink), held, lambda: _would_read(job_of(output), folder, last))
-    seen = not output.recalls or (held is not None and held.batch == begun)
-    if not ties.check_inputs(folder, there.name, there.topics, seen):
-        spark_log.forget_begun(folder, begun)
+        held = ties.Held(output.called(sink), output.last(there.topics, sink, made.run))
+    would_read = lambda: _would_read(job_of(output), folder, last)  # noqa: E731
+    if not ties.check(folder, there.name, last, there.topics, held, would_read):
+        spark_log.forget_begun(folder, 0 if last is None else last + 1)
 
 
 def _would_read(job: Job, folder: str, last: int | None) -> str | None:

@@ -12,12 +12,48 @@ alone are compared.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from braid.errors import BraidError, anew
 from braid.stage import spark_log, state_file
 from braid.stage.begun import is_life
 from braid.topics.interface import Topics
 from braid.topics.log import Written
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An output, as people call it, and the last batch that it holds."""
+
+    target: str
+    last: Written | None
+
+
+def check(
+    folder: str,
+    query: str,
+    last: int | None,
+    topics: Topics,
+    held: Held | None,
+    would_read: Callable[[], str | None] | None = None,
+) -> bool:
+    """All of it. `last`: the last batch that was committed; `held`: None where the output cannot tell;
+    `would_read`: the digest of the batch behind the last, if it was not begun and were planned now; where nobody
+    asks, it is the right one. False where a batch was begun over records that are not there, and nobody has seen
+    it."""
+    check_state(folder, last)
+    if held is not None:
+        check_output(folder, last, held, would_read)
+    return check_inputs(folder, query, topics, held is None or behind(last, held))
+
+
+def behind(last: int | None, held: Held) -> bool:
+    """Whether the output holds the batch behind the last that was committed."""
+    return held.last is not None and held.last.batch == _next(last)
+
+
+def _next(last: int | None) -> int:
+    return 0 if last is None else last + 1
 
 
 def check_new(folder: str, query: str, topic: str, topics: Topics) -> None:
@@ -69,22 +105,17 @@ def check_seen(seen: Mapping[str, Sequence[int]], query: str, topics: Topics, hi
 
 
 def check_output(
-    folder: str,
-    last: int | None,
-    target: str,
-    held: Written | None,
-    would_read: Callable[[], str | None] = lambda: None,
+    folder: str, last: int | None, output: Held, would_read: Callable[[], str | None] | None = None
 ) -> None:
-    """The output holds what was written by the last batch that wrote, and no later one; the batch behind the last
-    may be there. `target`: the output, as people call it; `held`: the last batch that it holds; `would_read`: the
-    digest of the batch behind the last, if it was not begun and were planned now."""
+    """The output holds what was written by the last batch that wrote, and no later one; the batch behind the last may
+    be there."""
+    target, held, begun = output.target, output.last, _next(last)
     tie = None if last is None else state_file.tie(folder, last)
-    begun = (-1 if last is None else last) + 1
     if held is not None and held.batch == begun:
         digest = _digest(folder, begun)
         if digest is not None and held.digest not in ("", digest):
             raise _other(folder, begun, target)
-        if digest is not None or held.digest == would_read():
+        if digest is not None or would_read is None or held.digest == would_read():
             return
     if tie is None and last is not None:  # of a version that did not record what was written
         if held is not None and held.batch > last:
