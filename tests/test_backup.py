@@ -123,6 +123,15 @@ def test_a_copy_stands_for_the_store(store: Path, tmp_path: Path) -> None:
     assert again.code == 1 and "is there already" in again.err
 
 
+def test_a_store_that_holds_nothing_yet(tmp_path: Path) -> None:
+    with StoreLock(tmp_path / "live/s"):
+        pass
+    (tmp_path / "copy").mkdir()
+    said = backup(tmp_path / "live", tmp_path / "copy")
+    assert said.code == 0 and "is whole" in said.out, said
+    assert not files_of(tmp_path / "copy")
+
+
 @pytest.mark.parametrize("point", ["linked", "copied"])
 def test_a_backup_that_was_killed_leaves_no_copy(store: Path, tmp_path: Path, point: str) -> None:
     class Killed(BaseException):

@@ -153,3 +153,9 @@ def test_what_cannot_be_upgraded_is_told(begun: Path) -> None:
     shutil.copytree(begun, begun.parent / "other")
     said = run(begun.parent / "other", wide, "upgrade")
     assert said.code == 1, said
+
+
+def test_no_store_and_no_query(tmp_path: Path) -> None:
+    said = run(tmp_path, OLD, "upgrade")
+    assert said.code == 1 and "there is no store s" in said.err and not (tmp_path / "s").exists()
+    assert run(tmp_path, {}, "upgrade").out == "the file has no query\n"

@@ -60,6 +60,7 @@ def _snapshot(store: TopicStore) -> Iterator[str]:
                 shutil.rmtree(os.path.join(store.root, name), ignore_errors=True)
         links = os.path.join(store.root, LINKS + uuid4().hex[:8])
         try:
+            private_folder(links)
             _linked(store, links)
             reach("linked")
             yield links

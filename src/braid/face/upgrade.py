@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from braid.errors import BraidError
 from braid.face.request import Request, checkpoint_of, prepare
+from braid.face.show import open_store
 from braid.face.verify import held_of
 from braid.lower.lower import lower
 from braid.plan.canonical import canonical
@@ -46,7 +47,10 @@ def upgrade(request: Request, spark: Callable[[], SparkSession]) -> Iterator[str
     prepared = prepare(request)
     if request.asked.broker is not None:
         raise BraidError("braid upgrade reads topics of the store", "leave --kafka out; on a broker use another name")
-    store = TopicStore(request.store)
+    if not prepared.queries:
+        yield "the file has no query"
+        return
+    store = open_store(request.store)
     with StoreLock(store.root):
         changed = list[_Changed]()
         for query in prepared.queries:
