@@ -236,7 +236,9 @@ def test_a_query_that_dies_says_why(fast: bool, runs: tuple[Path, Said, Said], t
     assert "done after" not in said.err
 
 
-def test_check_says_what_a_run_would_do(runs: tuple[Path, Said, Said], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_says_what_a_run_would_do(
+    runs: tuple[Path, Said, Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With the words of the run: its files, its sinks, its checkpoints. Nothing is written."""
     monkeypatch.chdir(runs[0])
     before = {p: p.stat().st_mtime_ns for p in Path("s").rglob("*")}
@@ -247,8 +249,10 @@ def test_check_says_what_a_run_would_do(runs: tuple[Path, Said, Said], monkeypat
     other = braid("check", "q.sql", "--store", "s", *SOURCES, "--sink", "seen=elsewhere.csv")
     assert other.code == 1 and "SEEN cannot go on" in other.out and "NAMED goes on" in other.out, other.err
     anew = braid("check", "q.sql", "--store", "s", *SOURCES, "--sink", "seen=seen.csv", "--checkpoint", "none")
-    assert anew.code == 1 and "NAMED is new" in anew.out  # what is in seen.csv is another run's
-    assert braid("check", "q.sql", "--store", "s", *SOURCES, "--checkpoint", "none").code == 0
+    assert anew.code == 1 and "seen.csv holds the results of another run" in anew.err
+    assert "the topic NAMED holds what NAMED wrote, and its checkpoint" in anew.err and " is gone" in anew.err
+    new = braid("check", "q.sql", "--store", str(tmp_path / "t"), *SOURCES, "--checkpoint", "none")
+    assert new.code == 0 and "NAMED is new" in new.out, new.err
     kept = Path("in/clicks1.csv").read_bytes()
     Path("in/clicks1.csv").write_bytes(kept.replace(b"/a", b"/z"))
     changed = braid("check", "q.sql", "--store", "s", *SOURCES, "--sink", "seen=seen.csv")
