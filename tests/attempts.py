@@ -31,7 +31,7 @@ from braid.spark.columns import Blob, spark_partition
 from braid.spark.job import Job, dumps, loads
 from braid.spark.preparing import prepared
 from braid.spark.wishes import Wishes
-from braid.stage import spark_log, state_file
+from braid.stage import batches, state_file
 from crash import world
 from crash.places import InStore
 
@@ -63,9 +63,6 @@ def main(name: str, seed: int, durable: bool = False) -> Iterator[str]:
     planner, at = source.Planner(text), source.Planner(text).beginning()
     while (until := planner.latest(at)) is not at:
         batch = until["batch"]
-        offsets = Path(folder, "spark", "offsets", str(batch))  # as Spark writes it before a batch
-        offsets.parent.mkdir(parents=True, exist_ok=True)
-        offsets.write_text(f"v1\n{{}}\n{json.dumps(until)}", encoding="utf-8")
         slices = planner.slices(at, until)
         blobs: list[Blob] = []
         for number in rng.sample(range(len(slices)), len(slices)):
@@ -79,9 +76,9 @@ def main(name: str, seed: int, durable: bool = False) -> Iterator[str]:
         said = figures.taken(folder, [x for kind, doc in manifest if kind == "counts" for x in json.loads(doc)])
         assert all("spent" in x for x in said) and not os.listdir(os.path.join(folder, figures.FOLDER))
         kept = state_file.load(folder, batch - 1) | {p: d for x in said for p, d in x.get("state", {}).items()}
-        state_file.save(folder, batch, kept)
+        state_file.save(folder, batch, kept, reads=[json.dumps(until)])
         yield f"{batch} state {hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()}"
-        writer.publish_batch(job, batch, manifest, spark_log.offsets_digest(folder, batch))
+        writer.publish_batch(job, batch, manifest, batches.digest_of([json.dumps(until)]))
         at = until
     yield f"topic {InStore(Path('s')).written([query.name])}"
 

@@ -38,7 +38,7 @@ from braid.lower.lower import lower
 from braid.spark import conf, jvm
 from braid.spark.preparing import prepared
 from braid.spark.wishes import Wishes
-from braid.stage import state_file
+from braid.stage import batches, state_file
 from braid.stage.checkpoint import load
 from braid.stage.run_files import FileRuns
 from braid.topics import TopicStore
@@ -88,14 +88,6 @@ COMMANDS: tuple[tuple[tuple[str, ...], str], ...] = (
 # ---------------------------------------------------------------------- a real one
 
 
-def spark_file(path: Path, text: bytes) -> None:
-    """A file as Spark writes it: its checksum beside it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text)
-    sums = [zlib.crc32(text[i : i + 512]).to_bytes(4, "big") for i in range(0, len(text), 512)]
-    path.with_name(f".{path.name}.crc").write_bytes(b"crc\0" + (512).to_bytes(4, "big") + b"".join(sums))
-
-
 def real_store(folder: Path) -> None:
     """`folder/s`: topics with commits and rollups, a checkpoint that has committed batches, its state, drops."""
     store = TopicStore(folder / "s")
@@ -111,22 +103,21 @@ def real_store(folder: Path) -> None:
     wishes = Wishes()
     prepared(lower(filed), store.root, 2, replace(wishes, files={"F": Files(str(folder / "f.csv"))}))
     job, found, *_ = prepared(lower(query), str(folder / "s"), 2, wishes)
-    known, checkpoint = load(found), Path(found)
+    known = load(found)
     assert known is not None
-    spark_file(checkpoint / "spark/metadata", b'{"id":"65e21db9"}')
     for batch in range(4):
         document = {"batch": batch, "next": {"0/0": 3 * batch}, "ended": [], "idle": [], "plan": known.fingerprint}
-        log = ["v1", json.dumps({"batchWatermarkMs": 0, "conf": {}}), json.dumps(document)]
-        spark_file(checkpoint / "spark/offsets" / str(batch), "\n".join(log).encode())
-        if batch < 3:
-            spark_file(checkpoint / "spark/commits" / str(batch), b'v1\n{"nextBatchWatermarkMs":0}')
+        if batch == 3:
+            batches.plan(found, batch, [json.dumps(document)])
+        else:
             kept = {}
             for bucket in range(2):
                 run = f"q-{batch}-0a-0-{bucket}-2-0"
                 size = FileRuns(state_file.runs_of(found, f"0/{bucket}")).put(run, pl.DataFrame({"a": [1, 2, 3]}))
                 steps = {"2": {"left": {"runs": [[run, 3, size, 0, 9, 1]], "floor": 0}}}
                 kept[f"0/{bucket}"] = {"format": 1, "clocks": {}, "steps": steps}
-            state_file.save(found, batch, kept)
+            state_file.save(found, batch, kept, reads=[json.dumps(document)])
+            state_file.tell_published(found, batch)
     columns = {"reason": ["late", "malformed"], "message": ["x", ESCAPE], "_key": ["1", None], "_raw": [None, b"\xff"]}
     staged = stage_drops(job.store, "O", 0, 0, pl.DataFrame(columns))
     assert staged is not None
@@ -183,13 +174,13 @@ def at_random(r: random.Random, x: Any) -> Any:
                 return [*x, x[i]]
             case _:
                 return [*x[:i], at_random(r, x[i]), *x[i + 1 :]]
+    if isinstance(x, str) and x.startswith("{") and r.random() < 0.8:
+        return json.dumps(at_random(r, json.loads(x)))  # what a batch reads
     return r.choice(ODD)
 
 
 def spoilt_json(r: random.Random, path: Path) -> bool:
     """A file of JSON with one part spoilt, and checksums that fit; False where there is no JSON."""
-    if path.suffix == ".crc":
-        return False
     lines = path.read_bytes().split(b"\n")
     found = [i for i, line in enumerate(lines) if line.startswith(b"{")]
     with suppress(ValueError):
@@ -202,12 +193,9 @@ def spoilt_json(r: random.Random, path: Path) -> bool:
         lines[i] = json.dumps(at_random(r, json.loads(lines[i]))).encode()
     except ValueError:
         return False
-    if path.parent.name == "state":
+    if path.parent.name == "state" or path.name == batches.PLANNED:
         lines[1] = b"%08x" % zlib.crc32(lines[0])
-    if "spark" in path.parts:
-        spark_file(path, b"\n".join(lines))
-    else:
-        path.write_bytes(b"\n".join(lines))
+    path.write_bytes(b"\n".join(lines))
     return True
 
 
@@ -296,7 +284,7 @@ def added(r: random.Random, root: Path) -> None:
         case 7:
             (checkpoint / "state" / f"{number}.json").write_bytes(r.choice(TEXTS))
         case 8:
-            (checkpoint / "spark" / r.choice(("offsets", "commits")) / str(number)).write_bytes(r.choice(TEXTS))
+            (checkpoint / r.choice((batches.PLANNED, "state/published"))).write_bytes(r.choice(TEXTS))
         case 9:
             process = {"pid": r.choice(ODD), "what": r.choice(ODD), "started": r.choice(ODD)}
             held = {"host": socket.gethostname(), "processes": [process]}

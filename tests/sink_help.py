@@ -80,7 +80,7 @@ def keyed(folder: Path, topic: str, pairs: Sequence[tuple[int, Any]], at: int) -
 
 def planned(folder: Path) -> int:
     """How many batches a query has planned. (Old ones are removed: it is their number that counts.)"""
-    return max((int(p.name) + 1 for p in (folder / "s" / "checkpoints").glob("*/spark/offsets/[0-9]*")), default=0)
+    return max((int(p.stem) + 1 for p in (folder / "s" / "checkpoints").glob("*/state/[0-9]*.json")), default=0)
 
 
 def killed(

@@ -6,6 +6,7 @@ with the other. A new format gets one of its own, made by `braid run` on the sta
 
 from __future__ import annotations
 
+import json
 import tarfile
 from pathlib import Path
 
@@ -21,7 +22,7 @@ CREATE STREAM l (k INT KEY, v STRING) WITH (kafka_topic='l', value_format='JSON'
 CREATE STREAM r (k INT KEY, w STRING) WITH (kafka_topic='r', value_format='JSON', partitions=1);
 CREATE STREAM o AS SELECT l.k AS k, v, w FROM l LEFT JOIN r WITHIN 5 SECONDS GRACE PERIOD 0 SECONDS ON l.k = r.k;
 """
-READ = f"format-{checkpoint.FORMAT}"
+READ = ("format-5", f"format-{checkpoint.FORMAT}")
 
 
 def store(name: str, folder: Path) -> Path:
@@ -43,7 +44,7 @@ def test_there_is_one_of_each_format() -> None:
 def test_an_older_one_is_refused(name: str, tmp_path: Path) -> None:
     root = store(name, tmp_path)
     before = files(root)
-    if name == READ:
+    if name in READ:
         assert checkpoint.load(root / "checkpoints" / "O") is not None
     else:
         with pytest.raises(BraidError, match=f"has format {name.split('-')[1]}; this version of braid has format"):
@@ -52,15 +53,20 @@ def test_an_older_one_is_refused(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_one_of_this_format_goes_on(tmp_path: Path) -> None:
-    """The row that waits goes out when the clock has passed its window."""
+@pytest.mark.parametrize("name", READ)
+def test_one_that_can_be_read_goes_on(name: str, tmp_path: Path) -> None:
+    """The row that waits goes out when the clock has passed its window. The checkpoint is of this format from then on,
+    and nothing of Spark's is in it."""
     pytest.importorskip("pyspark")
-    root = store(READ, tmp_path)
+    root = store(name, tmp_path)
     (tmp_path / "q.sql").write_text(STATEMENTS)
     (tmp_path / "later.sql").write_text(STATEMENTS + "INSERT INTO l (ROWTIME, k, v) VALUES (9000, 3, 'c');")
     for file in ("later.sql", "q.sql"):
         said = on_shared_spark("run", file, "--store", root, "--until-idle", "--quiet", cwd=tmp_path)
         assert said.code == 0, said.err
+    kept = root / "checkpoints" / "O"
+    assert json.loads((kept / "braid.json").read_text())["format"] == checkpoint.FORMAT
+    assert not (kept / "spark").exists()
     lines = (line for p in sorted((root / "topics" / "O" / "0").glob("*.jsonl")) for line in p.read_text().splitlines())
     assert list(lines) == [
         '{"key":2,"value":{"V":"b","W":"x"},"timestamp":3000}',

@@ -23,7 +23,7 @@ from braid.face.rescale import rescale
 from braid.lower.lower import lower
 from braid.spark.preparing import prepared
 from braid.spark.wishes import Wishes
-from braid.stage import checkpoint, spark_log, state_file
+from braid.stage import batches, checkpoint, state_file
 from braid.stage.kept import Published, known_by
 from braid.stage.run_files import FileRuns
 from braid.topics import TopicStore, files
@@ -159,7 +159,7 @@ def test_a_batch_that_was_begun(steps: Mapping[str, Path], tmp_path: Path, insid
     """It is done again in the new spread, whether the output holds it by then or not."""
     root = tmp_path / "s"
     shutil.copytree(steps[f"inside {inside}"], root)
-    assert spark_log.begun(str(checkpoint_of(root)))
+    assert batches.begun(str(checkpoint_of(root)))
     held = TopicStore(root).end_offsets("O")
     assert (held == TopicStore(steps["2"]).end_offsets("O")) is (inside == "staged")
     asked(root, 6, 3)
@@ -174,7 +174,7 @@ def rows_of(folder: Path) -> tuple[object, ...]:
     """What a checkpoint holds, but for the names of its runs."""
     known = checkpoint.load(folder)
     assert known is not None
-    last = spark_log.last_batch(str(folder), known)
+    last = batches.last_batch(str(folder), known)
     assert last is not None
     state = {}
     for place, document in state_file.load(str(folder), last).items():

@@ -198,13 +198,13 @@ def test_a_stopped_query_goes_on_where_it_was(spark: Any, tmp_path: Path) -> Non
 
 
 def test_what_a_killed_driver_leaves_before_the_first_batch_is_no_hindrance(spark: Any, tmp_path: Path) -> None:
-    """Spark writes the offsets of batch 0 to a file beside, and renames it."""
+    """The state of batch 0 is written to a file beside, and renamed."""
     asked, history = case("ss", 9)
     store, plan = TopicStore(tmp_path), lower(asked)
     for name, partitions in history.topics.items():
         store.create(name, len(partitions))
     queries.start(spark, plan, str(tmp_path), Wishes(partitions=1)).stop()
-    left = tmp_path / "checkpoints" / "OUT" / "spark" / "offsets" / ".0.crc.tmp"
+    left = tmp_path / "checkpoints" / "OUT" / "state" / "0.json~0a1b2c3d"
     left.parent.mkdir(exist_ok=True)
     left.write_text("half")
     topics = TopicStore(tmp_path)

@@ -161,7 +161,8 @@ def test_a_state_of_another_history(pairs: Pairs) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(run_, target)
     error = pairs.start(root)
-    assert error is not None and "is of another history than the offsets of batch 2" in error.message
+    assert error is not None and "batch 2 in " in error.message
+    assert "was made of other records than in the checkpoint" in error.message
 
 
 @pytest.mark.parametrize(("o", "checkpoint"), [(0, 7), (7, 0), (7, 1)])
@@ -237,7 +238,7 @@ def test_any_moments_are_refused_or_right(pairs: Pairs, monkeypatch: pytest.Monk
             continue
         refused += 1
         with monkeypatch.context() as patch:
-            for check in ("check_new", "check_state", "check_inputs", "check_output"):
+            for check in ("check_new", "check_inputs", "check_output"):
                 patch.setattr(ties, check, lambda *_: None)
             try:
                 if pairs.start(root) is None and pairs.right(root, inputs):

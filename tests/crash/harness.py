@@ -26,6 +26,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from braid.stage import state_file
 from cli_help import QUICK, Said, checked, started
 from crash import processes, world
 from crash.cluster import CONF, WORKERS, Cluster, cluster
@@ -136,7 +137,7 @@ class _Round:
             words = ["unshare", "--map-root-user", "--mount", "sh", "-c", mount, str(wire), *words]
         self.report.runs += 1
         self._in_turn = in_turn
-        self._before = {name: _last(self.store, name, "commits") for name in self.names}
+        self._before = {name: _published(self.store, name) for name in self.names}
         return started(words, self.folder, environment(self.folder))
 
     def _ended(self) -> Said:
@@ -305,19 +306,22 @@ class _Round:
         return self.at.counts(self.names) == self.want
 
     def _committed(self) -> int:
-        return sum(1 + _last(self.store, name, "commits") for name in self.names)
+        return sum(1 + _published(self.store, name) for name in self.names)
 
     def _inside(self) -> bool:
-        """Whether some query has begun a batch and not committed it."""
-        return any(_last(self.store, name, "offsets") > _last(self.store, name, "commits") for name in self.names)
+        """Whether some query has begun a batch and not published it."""
+        return any(_begun(self.folder, name) > _published(self.store, name) for name in self.names)
 
 
-def _last(store: Path, query: str, kind: str) -> int:
-    """The last batch in one of Spark's logs; -1 where there is none."""
-    with contextlib.suppress(FileNotFoundError):
-        names = os.listdir(store / "checkpoints" / query / "spark" / kind)
-        return max((int(n) for n in names if n.isdecimal()), default=-1)
-    return -1
+def _published(store: Path, query: str) -> int:
+    return state_file.published(str(store / "checkpoints" / query))
+
+
+def _begun(folder: Path, query: str) -> int:
+    """The last batch that Spark has begun, by what its driver leaves when it is killed; -1 where there is none."""
+    left = list((folder / "tmp").glob(f"braid-*/spark/{query}-*/offsets"))
+    newest = max(left, key=lambda p: p.stat().st_mtime, default=None)
+    return max((int(p.name) for p in newest.iterdir() if p.name.isdecimal()), default=-1) if newest else -1
 
 
 def environment(folder: Path) -> dict[str, str]:

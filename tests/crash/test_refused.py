@@ -1,6 +1,6 @@
 """Torn files and checkpoints of others: named in one error, and nothing is written.
 
-All through `braid run` as a user meets it, before Spark is started. The checkpoint is written here, in Spark's form;
+All through `braid run` as a user meets it, before Spark is started. The checkpoint is written here;
 that real ones are read the same is seen by `test_crash.py`, where every new start looks through one.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,11 +25,12 @@ from braid.operators.arrangement import MemoryRuns
 from braid.plan.canonical import canonical
 from braid.spark.preparing import prepared
 from braid.spark.wishes import Wishes
-from braid.stage import state_file
+from braid.stage import batches, state_file
+from braid.stage.batches import last_batch
 from braid.stage.bucket import BucketState
 from braid.stage.checkpoint import FORMAT, Document, load
-from braid.stage.spark_log import last_batch
-from braid.topics import TopicStore, publish, stage
+from braid.stage.state_file import Tie
+from braid.topics import TopicStore, files, publish, stage
 from cli_help import Said, braid
 from crash import world
 from crash.places import InStore
@@ -39,14 +40,6 @@ SQL = world.sql(NAMES)
 QUERY = next(e.query for e in Program("ksqldb").statements(SQL) if e.query is not None)
 NO_WISHES = Wishes()
 CHECKPOINT = Path("s/checkpoints/WINDOWED")
-
-
-def spark_file(path: Path, text: bytes) -> None:
-    """A file as Spark writes it: its checksum beside it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text)
-    sums = [zlib.crc32(text[i : i + 512]).to_bytes(4, "big") for i in range(0, len(text), 512)]
-    path.with_name(f".{path.name}.crc").write_bytes(b"crc\0" + (512).to_bytes(4, "big") + b"".join(sums))
 
 
 @pytest.fixture
@@ -59,22 +52,38 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     _, folder, _ = prepared(lower(QUERY), "s", 2, NO_WISHES)
     known = load(folder)
     assert known is not None and Path(folder) == tmp_path / CHECKPOINT
-    spark = Path(folder) / "spark"
-    spark_file(spark / "metadata", b'{"id":"65e21db9"}')
     for batch in range(6):
         document = {"batch": batch, "next": {"0/0": 3 * batch}, "ended": [], "idle": [], "plan": known.fingerprint}
-        log = ["v1", json.dumps({"batchWatermarkMs": 0, "conf": {"a" * 300: "b" * 300}}), json.dumps(document)]
-        spark_file(spark / "offsets" / str(batch), "\n".join(log).encode())
-        if batch < 5:
-            spark_file(spark / "commits" / str(batch), b'v1\n{"nextBatchWatermarkMs":0}')
+        reads = [json.dumps(document)]
         runs = {bucket: f"q-{batch}-0-0-{bucket}-2-0" for bucket in range(2)}
         kept = {f"0/{b}": {"steps": {"2": {"left": {"runs": [[run, 3, 99]]}}}} for b, run in runs.items()}
-        state_file.save(str(tmp_path / CHECKPOINT), batch, kept)
+        state_file.save(folder, batch, kept, reads=reads)
         for bucket, run in runs.items():
             path = tmp_path / CHECKPOINT / "runs" / f"0-{bucket}" / f"{run}.arrow"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(b"run")
+    state_file.tell_published(folder, 4)
+    batches.plan(folder, 5, reads)
     return tmp_path
+
+
+@pytest.fixture
+def older(store: Path) -> Path:
+    """The same as a version before 0.2 left it: Spark's own checkpoint tells how far it has come."""
+    path, spark = CHECKPOINT / "braid.json", CHECKPOINT / "spark"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 5}))
+    (spark / "offsets").mkdir(parents=True)
+    (spark / "commits").mkdir()
+    for batch in range(6):
+        reads, kept = state_file.reads(str(CHECKPOINT), batch), state_file.load(str(CHECKPOINT), batch)
+        assert reads is not None
+        (spark / "offsets" / str(batch)).write_text("\n".join(["v1", "{}", *reads]))
+        if batch < 5:
+            (spark / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+        state_file.save(str(CHECKPOINT), batch, kept)
+    (CHECKPOINT / "planned.json").unlink()
+    (CHECKPOINT / "state" / "published").unlink()
+    return store
 
 
 def run(*words: object) -> Said:
@@ -116,7 +125,7 @@ def empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
-NEEDED = ["spark/metadata", "spark/offsets/5", "spark/offsets/4", "spark/commits/4", "state/4.json"]
+NEEDED = ["planned.json", "state/4.json"]
 
 
 @pytest.mark.parametrize("name", NEEDED)
@@ -132,11 +141,10 @@ def test_a_torn_file_is_named(store: Path, name: str, damage: Callable[[Path], N
 @pytest.mark.parametrize(
     ("gone", "named"),
     [
-        (["spark/metadata"], "spark/metadata"),
-        (["spark/offsets/4", "spark/offsets/5"], "spark/offsets/4"),
-        (["spark/commits/4"], "spark/commits/4"),
-        ([*(f"spark/offsets/{n}" for n in range(6)), *(f"spark/commits/{n}" for n in range(5))], "spark/offsets"),
         (["state/4.json"], "state/4.json"),
+        (["state/4.json", "state/5.json"], "state/4.json"),
+        ([f"state/{n}.json" for n in range(6)], "state/4.json"),
+        ([*(f"state/{n}.json" for n in range(6)), "state/published"], "state/4.json"),
         (["runs/0-1/q-4-0-0-1-2-0.arrow"], "runs/0-1/q-4-0-0-1-2-0.arrow"),
     ],
 )
@@ -147,34 +155,78 @@ def test_a_missing_file_is_named(store: Path, gone: list[str], named: str) -> No
     assert f"error: {checkpoint / named} is damaged: it is missing" in refused(store)
 
 
-def test_without_checksums_the_content_tells(store: Path) -> None:
-    spark = store / CHECKPOINT / "spark"
-    for path in spark.rglob(".*.crc"):
-        path.unlink()
+def test_what_no_restart_reads_may_be_torn(store: Path) -> None:
+    """Files of the batch that was under way, and of batches long past."""
+    for name in ("state/5.json", "state/3.json", "runs/0-0/q-5-0-0-0-2-0.arrow"):
+        truncate(store / CHECKPOINT / name)
     known = load(CHECKPOINT)
     assert known is not None and last_batch(str(CHECKPOINT), known) == 4
+
+
+@pytest.mark.parametrize("torn", ["", "x", "-1"])
+def test_without_a_word_that_it_is_done_the_newest_batch_is_done_again(store: Path, torn: str) -> None:
+    (CHECKPOINT / "planned.json").unlink()
+    (CHECKPOINT / "state" / "published").write_text(torn)
+    known = load(CHECKPOINT)
+    assert known is not None and last_batch(str(CHECKPOINT), known) == 4 and batches.begun(str(CHECKPOINT))
+    (CHECKPOINT / "state" / "5.json").unlink()
+    assert last_batch(str(CHECKPOINT), known) == 3 and batches.begun(str(CHECKPOINT))
+
+
+def test_a_batch_of_other_records_is_not_written_over(store: Path) -> None:
+    """Somebody else has gone on from this checkpoint, while this driver slept."""
+    folder, kept = str(CHECKPOINT), state_file.load(str(CHECKPOINT), 4)
+    state_file.save(folder, 6, kept, Tie("a" * 64, None))
+    state_file.save(folder, 6, kept, Tie("a" * 64, None))
+    with pytest.raises(BraidError, match=r"batch 6 was worked out in .* by somebody else"):
+        state_file.save(folder, 6, kept, Tie("b" * 64, None))
+
+
+def test_one_of_an_older_version_is_read_by_sparks_log(older: Path) -> None:
+    known = load(CHECKPOINT)
+    assert known is not None and last_batch(str(CHECKPOINT), known) == 4 and batches.begun(str(CHECKPOINT))
     for name, text, why in [
         ("offsets/5", "v1\n{}\n{", "it is not JSON"),
-        ("offsets/5", "", "it is empty"),
-        ("offsets/5", "5", "it does not begin as Spark begins it"),
-        ("commits/4", "v1\n", "it is not JSON"),
+        ("offsets/5", "", "it is not as Spark writes it"),
+        ("offsets/5", "5\n{}\n{}", "it does not begin as Spark begins it"),
         ("offsets/5", 'v1\n{}\n{"plan": "another", "next": {}}', "it is of another plan"),
+        ("offsets/4", None, "it is missing"),
+        ("commits/4", None, "it is missing; batch 5 was begun, batch 3 is committed"),
     ]:
-        path = spark / name
+        path = CHECKPOINT / "spark" / name
         whole = path.read_bytes()
-        path.write_text(text)
-        assert f"{CHECKPOINT.name}/spark/{name} is damaged: {why}" in refused(store)
+        path.unlink() if text is None else path.write_text(text)
+        told = refused(older)
+        assert f"{CHECKPOINT.name}/spark/{name} is damaged: {why}" in told, told
         path.write_bytes(whole)
 
 
-def test_what_no_restart_reads_may_be_torn(store: Path) -> None:
-    """Files of the batch that was under way, and of batches long past."""
-    spark = store / CHECKPOINT / "spark"
-    for name in ("../state/5.json", "../state/3.json", "../runs/0-0/q-5-0-0-0-2-0.arrow", "offsets/1", "commits/2"):
-        truncate(spark / name)
-    (spark / "offsets" / ".6.0a1b.tmp").write_bytes(b"v1\n{")
-    known = load(CHECKPOINT)
-    assert known is not None and last_batch(str(CHECKPOINT), known) == 4
+def test_one_of_an_older_version_is_carried_over(older: Path) -> None:
+    """However far somebody had come with it: then all that it says of its batches stands in our files."""
+    then = [batches.digest(str(CHECKPOINT), n) for n in (4, 5)]
+    known, calls = load(CHECKPOINT), 0
+    assert known is not None and None not in then
+
+    def die(at: str) -> None:
+        nonlocal calls
+        calls -= 1
+        if calls < 0:
+            raise KeyboardInterrupt
+
+    for n in range(20):
+        calls, files.crash_hook = n, die
+        try:
+            batches.carry_over(str(CHECKPOINT), 4)
+        except KeyboardInterrupt:
+            continue
+        finally:
+            files.crash_hook = None
+            assert last_batch(str(CHECKPOINT), known) == 4
+            assert [batches.digest(str(CHECKPOINT), x) for x in (4, 5)] == then
+        break
+    shutil.rmtree(CHECKPOINT / "spark")
+    assert last_batch(str(CHECKPOINT), known) == 4
+    assert [batches.digest(str(CHECKPOINT), n) for n in (4, 5)] == then
 
 
 def test_a_torn_record_of_the_checkpoint(store: Path) -> None:
@@ -285,7 +337,7 @@ def test_the_same_query_in_other_words(store: Path) -> None:
     ("field", "value", "told"),
     [
         ("format", FORMAT + 1, f"has format {FORMAT + 1}; this version of braid has format {FORMAT}"),
-        ("format", FORMAT - 1, "use the older braid again; or braid reset WINDOWED"),
+        ("format", 4, "use the older braid again; or braid reset WINDOWED"),
         ("spark", "9.9.9", "Spark: 9.9 in the checkpoint"),
         ("hash", "0" * 64, "its plan and its hash do not agree"),
         ("settings", {"dialect": "lenses", "run": "r", "order": False}, "setting dialect: lenses in the checkpoint"),

@@ -51,7 +51,7 @@ def test_begins_once(broker: Broker, tmp_path: Path) -> None:
     clients.make_topic(broker.address, s, 2)
     clients.produce(broker.address, s, [record(1, 1_000, 0), record(2, 2_000, 1)])
     run = up(tmp_path, broker)
-    kept = tmp_path / "d" / "checkpoints" / o / "spark" / "metadata"
+    kept = tmp_path / "d" / "checkpoints" / o / "braid.json"
     assert until(kept.exists)
     time.sleep(1)
     assert lag(broker, o, s) == 0

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from braid.face.rescale import rescale
+from braid.stage import batches
 from cli_help import braid as command
 from cli_help import on_shared_spark
 from kafka.broker import Broker
@@ -42,15 +43,14 @@ def test_each_row_once_in_other_tasks(broker: Broker, tmp_path: Path) -> None:
 
 def test_a_batch_that_tasks_may_have_written_is_finished_first(broker: Broker, tmp_path: Path) -> None:
     names = prepared(broker, tmp_path)
-    feed, folder = Feed(broker, names, 8), tmp_path / "d" / "checkpoints" / names["o"] / "spark"
+    feed, folder = Feed(broker, names, 8), tmp_path / "d" / "checkpoints" / names["o"]
 
     def begun() -> bool:
-        newest = [max((int(x) for x in os.listdir(folder / n) if x.isdecimal()), default=-1) for n in NAMES]
-        return newest[0] > newest[1]
+        return batches.begun(str(folder))
 
     feed.more(60)
     run = up(tmp_path, broker, "q.sql", "--batch-rows", "10")
-    assert until(lambda: (folder / "offsets").exists() and (folder / "commits").exists() and begun())
+    assert until(begun)
     os.killpg(run.pid, signal.SIGKILL)
     run.wait()
     time.sleep(1)
@@ -60,6 +60,3 @@ def test_a_batch_that_tasks_may_have_written_is_finished_first(broker: Broker, t
     words = ("run", "q.sql", "--store", "d", "--kafka", broker.address, "--until-idle", "--quiet")
     assert on_shared_spark(*words, cwd=tmp_path).code == 0
     assert joined(broker, names["o"]) == feed.join
-
-
-NAMES = ("offsets", "commits")

@@ -20,7 +20,7 @@ from braid.errors import BraidError
 from braid.face.backups import contents, made, missing, together
 from braid.face.show import open_store
 from braid.face.verify import Told, amount, verify
-from braid.stage import checkpoint, spark_log
+from braid.stage import batches, checkpoint
 from braid.store import Room, is_url
 from braid.store import opened as open_room
 from braid.topics import whereabouts
@@ -29,7 +29,7 @@ from braid.topics.store import TopicStore
 
 LINKS = ".backup-"  # begins the name of a folder of links, inside the store
 TRIES = 10
-_ORDER = ("spark/offsets", "spark/commits", "state", "runs")  # of a checkpoint; all else comes last
+_ORDER = ("state", "runs")  # of a checkpoint; all else comes last
 
 
 def backup(store: str, target: str) -> Told:
@@ -124,7 +124,7 @@ def _checkpoint(folder: str, links: str) -> None:
         try:
             known = checkpoint.load(links)
             if known is not None:
-                spark_log.last_batch(links, known)
+                batches.last_batch(links, known)
             return
         except BraidError:
             if not left:

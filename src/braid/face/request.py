@@ -41,7 +41,7 @@ from braid.plan.logical import Node, Query, Source, in_topological_order, source
 from braid.sinks.interface import Sink
 from braid.sinks.named import sink_of
 from braid.spark.wishes import Asked
-from braid.stage import checkpoint, spark_log, ties
+from braid.stage import batches, checkpoint, ties
 from braid.stage.inputs import Input
 from braid.tables.named import is_table
 from braid.topics.files import check_name
@@ -321,7 +321,7 @@ def compared(
     to = request.sink_for(query)
     described = sink if to is None else to.described()
     found = checkpoint.check_plan(folder, query, described, prepared.replaced.get(query.name), store.root)
-    last = spark_log.last_batch(folder, found) if found is not None else None
+    last = batches.last_batch(folder, found) if found is not None else None
     run = str(found.settings.get("run")) if found is not None else None
     if to is not None:
         to.check(query.sink, run, last is not None, request.asked.overwrite)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from braid.errors import BraidError
 from braid.face.reset import named, queries
 from braid.face.show import open_store
-from braid.stage import checkpoint, spark_log
+from braid.stage import batches, checkpoint
 from braid.stage import rescale as rescaling
 from braid.stage.rescale import Spread
 from braid.topics.lock import StoreLock
@@ -32,7 +32,7 @@ def rescale(
             raise found.torn
         known = checkpoint.load(found.folder)
         assert known is not None
-        known = rescaling.settled(found.folder, known, spark_log.last_batch(found.folder, known))
+        known = rescaling.settled(found.folder, known, batches.last_batch(found.folder, known))
         is_ = rescaling.of(known)
         tasks = tasks or is_.tasks
         wanted = Spread(buckets or _enough(is_.buckets, known.outputs, tasks), tasks)

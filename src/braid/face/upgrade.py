@@ -21,7 +21,7 @@ from braid.face.verify import held_of
 from braid.lower.lower import lower
 from braid.plan.canonical import canonical
 from braid.plan.logical import Query, sources
-from braid.stage import begun, checkpoint, cuts, spark_log, ties
+from braid.stage import batches, begun, checkpoint, cuts, ties
 from braid.stage.checkpoint import Document
 from braid.stage.cuts import Replay
 from braid.topics.lock import StoreLock
@@ -78,7 +78,7 @@ def _of(query: Query, folder: str, known: Document, request: Request, store: Top
         hint = f"give it another name; or braid reset {query.name} lets it begin anew"
         return BraidError(f"{query.name} has changed, and cannot be upgraded: {why}", hint)
 
-    last = spark_log.last_batch(folder, known)
+    last = batches.last_batch(folder, known)
     _, old = json.loads(known.plan)
     if request.target(query) or known.writes()[0] != query.sink.topic:
         raise refused("its results go elsewhere than to its topic")
@@ -133,5 +133,5 @@ def _worked_out(x: _Changed, request: Request, store: TopicStore, spark: SparkSe
     running = start(spark, lower(x.query), store.root, wishes)
     running.await_termination()
     known = checkpoint.load(beside)
-    if known is None or spark_log.last_batch(beside, known) != x.replay.upto:
+    if known is None or batches.last_batch(beside, known) != x.replay.upto:
         raise BraidError(f"{x.query.name} did not come to batch {x.replay.upto}", "run the same command again")

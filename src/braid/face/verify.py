@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 from braid.errors import BraidError
 from braid.face.reset import folders_of_checkpoints
 from braid.face.show import open_store
 from braid.files import results
-from braid.stage import checkpoint, spark_log, state_file, ties
+from braid.stage import batches, checkpoint, state_file, ties
 from braid.stage.checkpoint import Document
 from braid.stage.run_files import DAMAGED, mapped
 from braid.stage.ties import Held
@@ -57,19 +57,17 @@ def _query(store: TopicStore, folder: str) -> Told:
     known = checkpoint.load(folder)
     if known is None or not whereabouts.belongs(store.root, folder, known.store):
         return
-    last = spark_log.last_batch(folder, known)
+    last = batches.last_batch(folder, known)
     yield f"query {os.path.basename(folder)}: {_reached(folder, last)}"
     yield from _torn(folder, last)
-    checks: list[Callable[[], None]] = [partial(ties.check_state, folder, last)]
     if "topics" in known.settings:
         yield "  its topics in Kafka are not looked at"
-    else:
-        checks += [partial(_inputs, store, folder, known, last), partial(_output, store, folder, known, last)]
-        if known.writes() == (None, None):
-            yield f"  {known.settings['sink']} is not looked at"
-    for check in checks:
+        return
+    if known.writes() == (None, None):
+        yield f"  {known.settings['sink']} is not looked at"
+    for check in (_inputs, _output):
         try:
-            check()
+            check(store, folder, known, last)
         except BraidError as e:
             yield e
 

@@ -27,8 +27,8 @@ from braid.files.text import PUT_BACK, Text, content, digest_of
 from braid.lower.physical import Plan
 from braid.operators.changes import NEVER
 from braid.plan.logical import Source
+from braid.stage.batches import reached as reached_in
 from braid.stage.cut import behind_an_end
-from braid.stage.spark_log import reached as reached_in
 from braid.topics.files import write_atomic
 
 EVERY = 0.5  # s between two looks

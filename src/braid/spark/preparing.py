@@ -35,7 +35,7 @@ from braid.spark.job import Job, checkpoint_of, dumps, ranks_of, sources_of, spr
 from braid.spark.private import own_folder
 from braid.spark.source import Planner
 from braid.spark.wishes import Wishes
-from braid.stage import checkpoint, rescale, spark_log, ties
+from braid.stage import batches, checkpoint, rescale, ties
 from braid.stage.checkpoint import Document
 from braid.topics import access, check_name, whereabouts
 from braid.topics.begin import UNASKED, Begins, Where, offsets_of
@@ -54,7 +54,7 @@ def prepared(
     afterwards. `one_node`: all tasks run on the driver's."""
     there = _known(plan, store, wishes)
     plan = there.lowered(plan)
-    last = None if there.known is None else spark_log.last_batch(there.folder, there.known)
+    last = None if there.known is None else batches.last_batch(there.folder, there.known)
     goes_on = last is not None
     watches = {x.source.name: x for x in watched(plan, wishes.files, there.folder, wishes.up, wishes.note)}
     for watch in watches.values():
@@ -64,6 +64,7 @@ def prepared(
     if there.known is not None:
         before = partial(_job_of, plan, there, spread_out, there.known, watches, one_node)
         _check_ties(plan, there, spread_out, last, before)
+        _carried_over(there, last)
         _rescaled(plan, there, spread_out, last)
     kept = _compared(plan, there, spread_out, watches)
     plan = replace(plan, numbers=dict(kept.numbers))
@@ -173,15 +174,22 @@ def _check_ties(plan: Plan, there: _There, made: _Spread, last: int | None, job_
         held = ties.Held(output.called(sink), output.last(there.topics, sink, made.run))
     would_read = lambda: _would_read(job_of(output), folder, last)  # noqa: E731
     if not ties.check(folder, there.name, last, there.topics, held, would_read):
-        spark_log.forget_begun(folder, 0 if last is None else last + 1)
+        batches.forget_begun(folder, last)
 
 
 def _would_read(job: Job, folder: str, last: int | None) -> str | None:
     """The digest of the next batch as it would be planned now; None where there is none, or others have a say."""
     planner = Planner(dumps(job))
-    at = planner.beginning() if last is None else spark_log.document_of(folder, last)
+    at = planner.beginning() if last is None else batches.document_of(folder, last)
     made = at if job.order is not None or job.frames or job.files else planner.latest(at)
-    return None if made is at else spark_log.digest_of(json.dumps(made))
+    return None if made is at else batches.digest_of([json.dumps(made)])
+
+
+def _carried_over(there: _There, last: int | None) -> None:
+    """A checkpoint of an older version is one of this version afterwards; that one refuses it from then on."""
+    assert there.known is not None
+    checkpoint.renew(there.folder, there.known)
+    batches.carry_over(there.folder, last)
 
 
 def _rescaled(plan: Plan, there: _There, made: _Spread, last: int | None) -> None:

@@ -33,8 +33,9 @@ from braid.spark.group import Group
 from braid.spark.job import Job, exchanges, inputs_of
 from braid.spark.pipeline import collected, read, through, written
 from braid.spark.preparing import prepared
+from braid.spark.scratch import Scratch
 from braid.spark.wishes import NOTHING, Wishes
-from braid.stage import spark_log, state_file
+from braid.stage import batches, state_file
 from braid.stage.cuts import Cuts
 from braid.stage.inputs import TopicInput
 from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, add_up, measured
@@ -106,6 +107,7 @@ class RunningQuery:
     ) -> None:
         self.job, self._note, self._look = job, note, look
         self._text, self._folder, self._begin = text, folder, begin
+        self.scratch = Scratch(job, folder)
         self._handle: Any = None
         self._starts, self._stopped = 0, False
         self._waiting = 0
@@ -123,7 +125,7 @@ class RunningQuery:
         self._group = Group(job)
         self._upto: Mapping[str, int] = {}
         if job.broker is not None:
-            self._upto = spark_log.reached(folder).committed["next"] or job.begin
+            self._upto = batches.reached(folder).committed["next"] or job.begin
             self._group.tell(self._upto)
         self._told = False  # whether somebody takes batches
         self._shape = Shape.of(job.plan, job.name, job.buckets)
@@ -190,6 +192,7 @@ class RunningQuery:
         self._over.set()
         self._handle.stop()
         self._group.close()
+        self.scratch.clear()
 
     def follow(self, watches: Sequence[FileWatch], up: bool) -> None:
         """Makes ready what was there at the start, and, where the run stays `up`, looks for more files as long as it
@@ -369,7 +372,9 @@ class RunningQuery:
         if self._told:
             with self._guard:
                 self._timed()  # of the batch before
-        began = time.time()
+        began, reads = time.time(), self.scratch.reads(batch)
+        if self.job.output.apart:
+            batches.plan(self._folder, batch, reads)
         try:
             rows = collected(manifest)
         finally:
@@ -380,14 +385,13 @@ class RunningQuery:
         said = [x for kind, found in told if kind == "counts" for x in found]
         if self.job.wire is None:
             said = figures.taken(self._folder, said)
-        digest = spark_log.offsets_digest(self._folder, batch, self.job.durable or self.job.output.apart)
+        digest = batches.digest_of(reads)
         wrote = self.job.replay is None and any(kind == "staged" for kind, _ in rows)
-        self._keep(batch, said, Written(batch, digest), wrote)
-        cut = spark_log.document_of(self._folder, batch)
+        self._keep(reads, said, Written(batch, digest), wrote)
+        cut = batches.document_in(reads)
         self._cuts.add(cut)
         writer.publish_batch(self.job, batch, rows, digest)
-        if self.job.plan.query.sink.keeps:
-            state_file.tell_published(self._folder, batch)
+        state_file.tell_published(self._folder, batch, self.job.durable)
         state_file.forget(self._folder, batch - 1)
         if self.job.broker is not None:
             self._upto = cut["next"]
@@ -396,16 +400,16 @@ class RunningQuery:
         if not self._checked and self._handle is not None:
             self._check()
 
-    def _keep(self, batch: int, said: list[dict[str, Any]], now: Written, wrote: bool) -> None:
-        """The state after the batch, for the next one, and what it belongs to."""
-        seen = self._seen
+    def _keep(self, reads: Sequence[str], said: list[dict[str, Any]], now: Written, wrote: bool) -> None:
+        """The state after the batch, for the next one, what it reads, and what it belongs to."""
+        seen, batch = self._seen, now.batch
         state, tie = seen.state, seen.tie
         if seen.upto != batch - 1:
             state, tie = state_file.load(self._folder, batch - 1), state_file.tie(self._folder, batch - 1)
         changed = {place: document for x in said for place, document in x.get("state", {}).items()}
         written = now if wrote else self._written() if tie is None else tie.written
         state, tie = state | changed, state_file.Tie(now.digest, written)
-        state_file.save(self._folder, batch, state, tie, self.job.buckets, self.job.durable)
+        state_file.save(self._folder, batch, state, tie, reads, self.job.buckets, self.job.durable)
         with self._guard:
             seen.upto, seen.state, seen.tie = batch, state, tie
 
@@ -464,14 +468,14 @@ def start(spark: SparkSession, plan: Plan, store: str, wishes: Wishes = NOTHING)
     text = jobs.dumps(job)
 
     def begin(running: RunningQuery) -> Any:
-        spark_log.mend(folder)
+        running.scratch.lay_out()
         job.output.claim(job.plan.query.sink, job.run)
         clean_drops(job.store, job.name)
         columns.clear_abandoned(job.wire)
         with settings_of_a_query(spark, job.tasks):
             frame = written(through(read(spark, job, text, wishes.frames), job, text), job, text)
             stream = frame.writeStream.foreachBatch(running.publish)
-            stream = stream.option("checkpointLocation", os.path.join(folder, "spark")).queryName(job.run)
+            stream = stream.option("checkpointLocation", running.scratch.url).queryName(job.run)
             return (stream.trigger(**wishes.trigger) if wishes.trigger else stream).start()
 
     def look() -> None:

@@ -26,10 +26,10 @@ from braid.spark import columns
 from braid.spark.columns import Blob
 from braid.spark.job import Job, loads, place_in_frame
 from braid.spark.stage import Shelf, batch_id, in_pieces, through
+from braid.stage.batches import planned_digest
 from braid.stage.call_order import BATCH_BITS, place_of, topic_ranks
 from braid.stage.drops import DROPS
 from braid.stage.measured import WRITE, Piece
-from braid.stage.spark_log import offsets_digest
 from braid.timing import spent
 from braid.topics.drops import publish_drops
 from braid.topics.drops import stage_drops as stage_drop_lines
@@ -48,7 +48,7 @@ def publish_batch(job: Job, batch: int, manifest: Sequence[tuple[str, str]], dig
 
 
 def _batch(job: Job, number: int) -> Batch:
-    digest = functools.partial(offsets_digest, job.checkpoint or "", number, job.output.apart)
+    digest = functools.partial(planned_digest, job.checkpoint or "", number)
     return Batch(job.name, job.run, number, digest)
 
 

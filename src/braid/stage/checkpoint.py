@@ -3,7 +3,7 @@
 In: the folder of a checkpoint and the document of a query that is to start. Out: the document to run by, or an error.
 Rule: `braid.json` is written before Spark starts, compared before anything else in the folder is opened. A difference
 is shown and refused, and nothing is changed. What was only a default then and now (buckets, partitions) stays as it was
-recorded: other numbers would lose the state without a word. How far the query has come says `spark_log.py`.
+recorded: other numbers would lose the state without a word. How far the query has come says `batches.py`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ from braid.topics.files import (
     write_atomic,
 )
 
-FORMAT = 5
+FORMAT = 6
+_READ = (5, FORMAT)  # 5: how far the query has come, Spark's own checkpoint told (`stage/spark_log.py`)
 NAME = "braid.json"
 READY = "ready.json"  # that all was worked out anew, and this checkpoint takes the place of another
 RESET = "reset.json"  # that the query is to begin anew (`stage/begun.py`)
@@ -149,6 +150,12 @@ def beside(directory: str | Path) -> str:
     return f"{directory}~next"
 
 
+def renew(directory: str | Path, known: Document) -> None:
+    """What is recorded is so in this version's format."""
+    if whole(members(parsed(read_small(os.path.join(directory, NAME))))["format"], "format") != FORMAT:
+        _write(str(directory), known)
+
+
 def upgrade(directory: str | Path, old: Plan, new: Plan) -> None:
     """What `old` has recorded is from here on that of `new`, which takes its place (`plan.upgrade`)."""
     known = load(directory)
@@ -230,7 +237,7 @@ def load(directory: str | Path) -> Document | None:
     try:
         x = members(parsed(data))
         version = whole(x["format"], "format")
-        if version != FORMAT:
+        if version not in _READ:
             hint = f"use the {'newer' if version > FORMAT else 'older'} braid again; or {anew(str(directory))}"
             raise BraidError(f"{path} has format {version}; this version of braid has format {FORMAT}", hint)
         found = _from_json(x)

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from braid.errors import BraidError
 from braid.lower.physical import Plan
-from braid.stage import checkpoint, spark_log, state_file
+from braid.stage import batches, checkpoint, state_file
 from braid.stage.bucket import BucketState
 from braid.stage.checkpoint import RESCALE, Document
 from braid.stage.run_files import FileRuns, path_of
@@ -62,7 +62,7 @@ def check(folder: str, known: Document, wanted: Spread) -> None:
     if "delivery" not in known.settings and wanted.tasks > outputs:
         what = f"{wanted.tasks} tasks for {outputs} partitions of the output in Kafka: each marks one of its own"
         raise BraidError(what, f"--tasks {outputs} at most")
-    if spark_log.begun(folder):
+    if batches.begun(folder):
         what = f"{known.query} has begun a batch and not finished it, of which tasks may have written parts to Kafka"
         raise BraidError(what, "run it once more with --until-idle, then rescale it")
 
@@ -183,8 +183,10 @@ def _finish(folder: str, known: Document, said: _Said) -> Document:
     if said.state is not None:
         if said.batch >= 0:
             tie = state_file.tie(folder, said.batch)
-            state_file.save(folder, said.batch, said.state, tie, said.spread.buckets, fsync=True)
+            reads = state_file.reads(folder, said.batch)
+            state_file.save(folder, said.batch, said.state, tie, reads, said.spread.buckets, fsync=True)
         reach("state written")
+        batches.keep_begun(folder, said.batch if said.batch >= 0 else None)
         state_file.forget_later(folder, said.batch)
         reach("later states removed")
     made = checkpoint.respread(folder, known, said.spread.buckets, said.spread.tasks, said.ids)

@@ -5,8 +5,9 @@ Rule: the file of a batch is there, whole, before the batch is published, and na
 goes, with the runs that only it names, when the batch after that is published: any batch that Spark does again finds
 what it found the first time.
 
-  state/BATCH.json          a line of JSON, and a line with its CRC-32; beside the state, what it belongs to (`Tie`)
-  state/published           the number of the last batch that is visible, where somebody may ask for its result
+  state/BATCH.json          a line of JSON, and a line with its CRC-32; beside the state, what the batch reads, and what
+                            it belongs to (`Tie`)
+  state/published           the number of the last batch that is visible
   runs/STAGE-BUCKET/*.arrow
 
 Tasks read these files too: a checkpoint lies where all of them see it, like the topic store.
@@ -20,7 +21,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,16 +74,36 @@ def save(
     batch: int,
     documents: Mapping[str, Mapping[str, Any]],
     tie: Tie | None = None,
+    reads: Sequence[str] | None = None,
     buckets: int | None = None,
     fsync: bool = False,
 ) -> None:
-    """`buckets`: so many has each stage; `fsync`: that it stays on the disk."""
+    """`reads`: the offsets of the batch, a line a source; `buckets`: so many has each stage; `fsync`: it stays
+    on the disk. Refused where the same batch was made of other records."""
     folder = os.path.join(checkpoint, FOLDER)
     os.makedirs(folder, exist_ok=True)
-    tied: dict[str, Any] = {} if tie is None else {"digest": tie.digest, "written": tie.written}
-    tied |= {} if buckets is None else {"buckets": buckets}
-    line = json.dumps({"format": FORMAT, "batch": batch, **tied, "state": documents}, separators=(",", ":")).encode()
-    write_atomic(path_of(checkpoint, batch), b"%s\n%08x\n" % (line, zlib.crc32(line)), folder, fsync)
+    there = None if tie is None else _whole_or_none(checkpoint, batch)
+    if tie is not None and there is not None and there.tie is not None and there.tie.digest != tie.digest:
+        what = f"batch {batch} was worked out in {checkpoint} by somebody else"
+        raise BraidError(what, "two runs go on from one checkpoint: end one of them")
+    more: dict[str, Any] = {} if tie is None else {"digest": tie.digest, "written": tie.written}
+    more |= {} if reads is None else {"reads": reads}
+    more |= {} if buckets is None else {"buckets": buckets}
+    line = json.dumps({"format": FORMAT, "batch": batch, **more, "state": documents}, separators=(",", ":")).encode()
+    write_atomic(path_of(checkpoint, batch), sealed(line), folder, fsync)
+
+
+def sealed(line: bytes) -> bytes:
+    """A line, and its checksum in a line of its own."""
+    return b"%s\n%08x\n" % (line, zlib.crc32(line))
+
+
+def unsealed(path: str) -> bytes:
+    """The line that was written."""
+    line, _, crc = read_small(path, MOST).partition(b"\n")
+    if crc != b"%08x\n" % zlib.crc32(line):
+        raise _damaged(path, "it is not what its checksum says")
+    return line
 
 
 def forget(checkpoint: str, batch: int) -> None:
@@ -103,10 +124,10 @@ def _forget(checkpoint: str, numbers: Iterable[int]) -> None:
             os.unlink(path_of(checkpoint, number))
 
 
-def tell_published(checkpoint: str, batch: int) -> None:
-    """For whoever asks for results: this batch is visible."""
+def tell_published(checkpoint: str, batch: int, fsync: bool = False) -> None:
+    """For the next start, and for whoever asks for results: this batch is visible."""
     folder = os.path.join(checkpoint, FOLDER)
-    write_atomic(os.path.join(folder, PUBLISHED), b"%d\n" % batch, folder)
+    write_atomic(os.path.join(folder, PUBLISHED), b"%d\n" % batch, folder, fsync)
 
 
 def published(checkpoint: str) -> int:
@@ -144,9 +165,25 @@ def tie(checkpoint: str, batch: int) -> Tie | None:
     return None if batch < 0 else _whole(checkpoint, batch).tie
 
 
+def reads(checkpoint: str, batch: int) -> Sequence[str] | None:
+    """What a batch reads, as it was saved; None where nobody did, or in the torn file of one that is done again."""
+    found = _whole_or_none(checkpoint, batch)
+    if found is None and published(checkpoint) >= batch:
+        _whole(checkpoint, batch)  # says why
+    return None if found is None else found.reads
+
+
 def buckets(checkpoint: str, batch: int) -> int | None:
     """How many each stage had; None where nobody has recorded it."""
     return _whole(checkpoint, batch).buckets
+
+
+def _whole_or_none(checkpoint: str, batch: int) -> _Whole | None:
+    """None where there is none that can be read."""
+    try:
+        return _whole(checkpoint, batch)
+    except BraidError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +191,7 @@ class _Whole:
     """What the file of a batch holds."""
 
     tie: Tie | None
+    reads: Sequence[str] | None
     buckets: int | None
     texts: Mapping[str, str]
 
@@ -169,9 +207,7 @@ def _whole(checkpoint: str, batch: int) -> _Whole:
 
 @functools.lru_cache(maxsize=16)
 def _read(path: str, version: tuple[int, int, int]) -> _Whole:
-    line, _, crc = read_small(path, MOST).partition(b"\n")
-    if crc != b"%08x\n" % zlib.crc32(line):
-        raise _damaged(path, "it is not what its checksum says")
+    line = unsealed(path)
     try:
         x = members(parsed(line))
         if (found := whole(x["format"], "format")) != FORMAT:
@@ -181,7 +217,8 @@ def _read(path: str, version: tuple[int, int, int]) -> _Whole:
         for where, document in members(x["state"], "state").items():
             _checked(where, members(document, "the state of a bucket"))
             made[where] = json.dumps(document, separators=(",", ":"))
-        return _Whole(_tie_of(x), whole(x["buckets"], "buckets", 1) if "buckets" in x else None, made)
+        read = [text(line, "what is read") for line in items(x["reads"], "reads")] if "reads" in x else None
+        return _Whole(_tie_of(x), read, whole(x["buckets"], "buckets", 1) if "buckets" in x else None, made)
     except (ValueError, KeyError) as e:
         raise _damaged(path, why(e)) from e
 

@@ -1,12 +1,12 @@
 """What ties a checkpoint to what lies around it: the records that it has read, its state, what it has written.
 
-In: a checkpoint that has been looked through (`spark_log.last_batch`), the topics it reads, the last batch that its
+In: a checkpoint that has been looked through (`batches.last_batch`), the topics it reads, the last batch that its
 output holds. Out: nothing, or an error that names what does not belong together.
 Rule: all are of one history, or the query does not start; nothing has been written by then. What a batch reads is
 known by the digest of its offsets, and these hold the checksum of all records before them (`topics/prefix.py`): two
 batches of one digest come from the same records, so their states and all that was written up to them are the same.
-The state of a batch names its digest, each commit of an output too. Older versions recorded none of it; then numbers
-alone are compared.
+The state of a batch stands beside its offsets, and each commit of an output names their digest. Older versions
+recorded none of it; then numbers alone are compared.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from braid.errors import BraidError, anew
-from braid.stage import spark_log, state_file
+from braid.stage import batches, state_file
 from braid.stage.begun import is_life
 from braid.topics.interface import Topics
 from braid.topics.log import Written
@@ -41,7 +41,6 @@ def check(
     `would_read`: the digest of the batch behind the last, if it was not begun and were planned now; where nobody
     asks, it is the right one. False where a batch was begun over records that are not there, and nobody has seen
     it."""
-    check_state(folder, last)
     if held is not None:
         check_output(folder, last, held, would_read)
     return check_inputs(folder, query, topics, held is None or behind(last, held))
@@ -63,18 +62,10 @@ def check_new(folder: str, query: str, topic: str, topics: Topics) -> None:
         raise BraidError(what, f"put it back from a copy; or braid rm {topic} lets {query} begin anew")
 
 
-def check_state(folder: str, last: int | None) -> None:
-    """The state after the last batch is that of the records which the batch has read."""
-    tie = None if last is None else state_file.tie(folder, last)
-    if tie is not None and last is not None and tie.digest != _digest(folder, last):
-        what = f"{state_file.path_of(folder, last)} is of another history than the offsets of batch {last} beside it"
-        raise BraidError(what, _together(folder))
-
-
 def check_inputs(folder: str, query: str, topics: Topics, seen: bool) -> bool:
     """The topics hold the records that were read, and in their places. False where that is only not so of the batch
     behind the last. `seen`: that one may have been written."""
-    reached, hint = spark_log.reached(folder), _together(folder)
+    reached, hint = batches.reached(folder), _together(folder)
     check_seen(reached.committed.get("seen", {}), query, topics, hint)
     try:
         check_seen(reached.planned.get("seen", {}), query, topics, hint)
@@ -136,10 +127,7 @@ def check_output(
 
 def _digest(folder: str, batch: int) -> str | None:
     """Of what a batch reads; None where it was not begun, or is not kept any more."""
-    try:
-        return spark_log.offsets_digest(folder, batch)
-    except FileNotFoundError:
-        return None
+    return batches.digest(folder, batch)
 
 
 def _older(folder: str, last: int | None, target: str, held: Written) -> BraidError:
