@@ -86,7 +86,7 @@ def test_a_name_stays_in_the_store_or_is_refused(home: Path) -> None:
         "read": lambda n: store.read(n, 0, 0, 1),
         "delete": store.delete,
         "query": lambda n: store.append("fine", [{"key": 1, "value": None, "timestamp": 0}], query=n, batch=0),
-        "stage": lambda n: stage_path(store.root, "fine", n, 0, 0),
+        "stage": lambda n: stage_path(store.topic("fine").staging, n, 0, 0),
         "drops": lambda n: stage_drops(store.root, n, 0, 0, some),
         "show": lambda n: read_drops(store.root, n),
     }

@@ -17,11 +17,10 @@ from braid.sinks.nothing import NoSink
 from braid.stage.drops import too_large
 from braid.stage.emit import written
 from braid.timing import spent
-from braid.topics import Staged, StageWriter, clean_staging, format_envelope, publish
+from braid.topics import Staged, StageWriters, clean_staging, format_envelope, publish
 from braid.topics.files import LONGEST
-from braid.topics.interface import Topics
+from braid.topics.interface import Topics, store_of
 from braid.topics.log import Topic, Written
-from braid.topics.store import store_of
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class _Outputs:
 
     def __init__(self, sink: TopicSink, part: Part) -> None:
         self._sink, self._part = sink, part
-        self._writers: dict[tuple[int, int], StageWriter] = {}
+        self._writers = StageWriters(sink.topic, part.batch.run, part.batch.number)
 
     def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> pl.DataFrame | None:
         with spent("encode"):
@@ -95,19 +94,12 @@ class _Outputs:
         parts = made.partition_by("partition", as_dict=True, maintain_order=True)
         for (partition,), part in parts.items():
             positions = part.select(places.columns) if places is not None else None
-            self._writer(int(partition), at).write(part["line"], part["timestamp"], positions)
+            self._writers.of(int(partition), at).write(part["line"], part["timestamp"], positions)
         return lost
 
-    def _writer(self, partition: int, at: int) -> StageWriter:
-        if (partition, at) not in self._writers:
-            topic, batch = self._sink.topic, self._part.batch
-            self._writers[partition, at] = StageWriter(topic, batch.run, batch.number, partition, piece=at)
-        return self._writers[partition, at]
-
     def close(self, drops: pl.DataFrame) -> Iterator[str]:
-        for _, writer in sorted(self._writers.items()):
-            yield writer.close().to_json()
+        for staged in self._writers.close():
+            yield staged.to_json()
 
     def abort(self) -> None:
-        for writer in self._writers.values():
-            writer.abort()
+        self._writers.abort()

@@ -24,8 +24,7 @@ from braid.stage.call_order import Ranks, partition_ranks
 from braid.stage.cuts import Replay
 from braid.stage.inputs import Input, TopicInput
 from braid.topics.broker import Broker
-from braid.topics.interface import Topics, open_topics
-from braid.topics.store import store_of
+from braid.topics.interface import Topics, open_topics, store_of
 
 OF_A_FRAME = 1 << 10  # partitions of one registered DataFrame, at most: part of a position
 

@@ -60,8 +60,7 @@ from braid.stage.ties import check_seen
 from braid.stage.wire import derived, slim_steps, split
 from braid.timing import spent
 from braid.topics.broker import patiently
-from braid.topics.interface import open_topics
-from braid.topics.store import store_of
+from braid.topics.interface import open_topics, store_of
 
 
 @dataclass(slots=True)

@@ -34,7 +34,7 @@ from braid.timing import spent
 from braid.topics.drops import publish_drops
 from braid.topics.drops import stage_drops as stage_drop_lines
 from braid.topics.drops import write_drops as write_drop_lines
-from braid.topics.store import store_of
+from braid.topics.interface import store_of
 
 # ----------------------------------------------------------- publishing
 

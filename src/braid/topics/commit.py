@@ -16,11 +16,9 @@ or leave a torn segment, which is noticed when it is read; with `fsync` segments
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from uuid import uuid4
 
 import polars as pl
@@ -37,8 +35,8 @@ from braid.topics.files import (
     remove,
     scratch_name,
 )
-from braid.topics.log import Origin, Topic, View, clear, folders
-from braid.topics.segments import Extent, Meter, Segment, measure, positions_name, segment_name
+from braid.topics.log import Origin, Topic, View, folders
+from braid.topics.segments import Meter, Segment, Staged, measure, positions_name, segment_name
 
 POSITIONS = {"seq": pl.Int64, "hops": pl.Int16, "n": pl.Int64}
 ANONYMOUS = "put-"  # staged names of records that belong to no query
@@ -49,41 +47,16 @@ _PATIENCE = 1.0  # s
 _ABANDONED = 3600.0  # s; age of staged files of a `put` that died
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """A file in `.staging`, ready to be published. Travels from task to driver as JSON."""
-
-    partition: int
-    file: str
-    extent: Extent
-    positions: str | None = None
-
-    @property
-    def count(self) -> int:
-        return self.extent.count
-
-    @property
-    def checksum(self) -> int:
-        return self.extent.crc32
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self) | {"extent": self.extent.to_json()}, separators=(",", ":"))
-
-    @staticmethod
-    def from_json(text: str) -> Staged:
-        x = json.loads(text)
-        return Staged(x["partition"], x["file"], Extent.from_json(x["extent"]), x["positions"])
-
-
 # -- in tasks ---------------------------------------------------------------------------------------------------------
 
 
-def stage_path(root: str, topic: str, query: str, batch: int, partition: int, *, piece: int = 0) -> str:
-    """Where a task stages its lines: a name of its own for each attempt. One that was given up may still run, and may
-    have been cut off from half of its rows: only the files that the driver was told of are ever published."""
+def stage_path(staging: str, query: str, batch: int, partition: int, *, piece: int = 0) -> str:
+    """Where in the folder `staging` a task stages its lines: a name of its own for each attempt. One that was given up
+    may still run, and may have been cut off from half of its rows: only the files that the driver was told of are ever
+    published."""
     check_name(query, "query")  # so no `~` is in it
     name = f"{query}~{batch:020d}~{partition:06d}~{piece:04d}~{uuid4().hex[:8]}.jsonl"
-    return os.path.join(root, "topics", check_name(topic), ".staging", name)
+    return os.path.join(staging, name)
 
 
 class StageWriter:
@@ -91,7 +64,7 @@ class StageWriter:
 
     def __init__(self, topic: Topic, query: str, batch: int, partition: int, *, piece: int = 0) -> None:
         self._topic, self._partition = topic, partition
-        self._path = stage_path(topic.root, topic.name, query, batch, partition, piece=piece)
+        self._path = stage_path(topic.staging, query, batch, partition, piece=piece)
         self._scratch = scratch_name(self._path)
         self._meter = Meter()
         self._positions: list[pl.DataFrame] = []
@@ -133,6 +106,28 @@ class StageWriter:
         remove(self._scratch)
 
 
+class StageWriters:
+    """All that a task stages of a batch: a file for each partition and piece, handed in together."""
+
+    def __init__(self, topic: Topic, query: str, batch: int) -> None:
+        self._topic, self._query, self._batch = topic, query, batch
+        self._writers: dict[tuple[int, int], StageWriter] = {}
+
+    def of(self, partition: int, piece: int) -> StageWriter:
+        if (partition, piece) not in self._writers:
+            made = StageWriter(self._topic, self._query, self._batch, partition, piece=piece)
+            self._writers[partition, piece] = made
+        return self._writers[partition, piece]
+
+    def close(self) -> list[Staged]:
+        staged = [writer.close() for _, writer in sorted(self._writers.items())]
+        return self._topic.handed_in(staged, self._query, self._batch)
+
+    def abort(self) -> None:
+        for writer in self._writers.values():
+            writer.abort()
+
+
 def stage(
     topic: Topic,
     query: str,
@@ -145,6 +140,21 @@ def stage(
     piece: int = 0,
 ) -> Staged:
     """`StageWriter` for lines that are all there."""
+    staged = _staged(topic, query, batch, partition, lines, times=times, positions=positions, piece=piece)
+    return topic.handed_in([staged], query, batch)[0]
+
+
+def _staged(
+    topic: Topic,
+    query: str,
+    batch: int,
+    partition: int,
+    lines: pl.Series,
+    *,
+    times: pl.Series | None,
+    positions: pl.DataFrame | None,
+    piece: int = 0,
+) -> Staged:
     writer = StageWriter(topic, query, batch, partition, piece=piece)
     try:
         writer.write(lines, times, positions)
@@ -173,37 +183,44 @@ def publish(
     """
     check_name(query, "query")
     with _recovered(topic) as view:
-        if view.published(query, batch):
-            if digest and (last := view.written(query)) is not None:
-                last.is_there(batch, digest, query, topic.name)
-            _remove_staged(topic, f"{query}~")
-            return False
-        _publish(topic, view, Origin(query, batch, digest), staged, empty)
+        new = _publish(topic, view, Origin(query, batch, digest), staged, empty)
         _remove_staged(topic, f"{query}~")  # of attempts that were given up
+        return new
+
+
+def _publish(topic: Topic, view: View, origin: Origin, staged: Sequence[Staged], empty: bool = False) -> bool:
+    """False where it was there."""
+    while not view.has(origin, topic.name):
+        segments = _placed(topic, view, staged)
+        if topic.fsync and topic.in_folder and (segments or empty):
+            force(topic.staging)
+        if (segments or empty) and not topic.commit(view, origin, segments):
+            view = topic.anew()  # somebody else came first
+            continue
+        if segments or empty:
+            _finish(topic, view)
+            topic.fold(view)
+        reach("published")
         return True
+    return False
 
 
-def _publish(topic: Topic, view: View, origin: Origin, staged: Sequence[Staged], empty: bool = False) -> None:
+def _placed(topic: Topic, view: View, staged: Sequence[Staged]) -> list[Segment]:
+    """What was staged, behind what is there."""
     segments: list[Segment] = []
     ends = view.ends()
     for s in sorted(staged, key=lambda s: (s.partition, s.file)):
         if not 0 <= s.partition < len(ends):
             raise BraidError(f"the topic {topic.name!r} has {len(ends)} partitions, none with number {s.partition}")
         path = os.path.join(topic.staging, s.file)
-        if os.path.getsize(path) != s.extent.size:
+        if s.at is None and os.path.getsize(path) != s.extent.size:
             raise BraidError(f"{path} has {os.path.getsize(path)} bytes, {s.extent.size} were written")
         if s.count:
-            segments.append(Segment(s.partition, ends[s.partition], s.extent, s.file, s.positions))
+            segments.append(Segment(s.partition, ends[s.partition], s.extent, s.file, s.positions, s.at))
             ends[s.partition] += s.count
-        else:
+        elif s.at is None:
             remove(path)
-    if segments or empty:
-        if topic.fsync:
-            force(topic.staging)
-        topic.commit(view, origin, segments)
-        _finish(topic, view)
-        topic.fold(view)
-    reach("published")
+    return segments
 
 
 def append(
@@ -234,7 +251,8 @@ def append(
             raise BraidError(f"the topic {topic.name!r} has {count} partitions, none with number {p}")
         beside = None if positions is None else part.select(*POSITIONS)
         os.makedirs(topic.staging, exist_ok=True)
-        staged.append(stage(topic, name, batch, p, part["line"], times=part["t"], positions=beside))
+        staged.append(_staged(topic, name, batch, p, part["line"], times=part["t"], positions=beside))
+    staged = topic.handed_in(staged, name, batch)
     if query is not None:
         return publish(topic, query, batch, staged, empty=True)
     with _recovered(topic) as view:
@@ -254,6 +272,8 @@ def _recovered(topic: Topic) -> Iterator[View]:
 
 def recover(topic: Topic, view: View) -> None:
     """What a dead publisher left undone, and what a hand dropped in. Under the lock."""
+    if not topic.in_folder:
+        return
     _finish(topic, view)
     topic.finish_fold()
     adopt_locked(topic, view)
@@ -261,7 +281,7 @@ def recover(topic: Topic, view: View) -> None:
 
 def _finish(topic: Topic, view: View) -> None:
     """The staged files of the last commit get their names. Earlier ones have them: each commit begins with this."""
-    if topic.finished == view.last:
+    if topic.finished == view.last or not topic.in_folder:
         return
     for segment in view.newest:
         folder = topic.partition_path(segment.partition)
@@ -300,6 +320,8 @@ def adopt(topic: Topic) -> int:
     calls only ask for the one name that could be adopted. Drop files in by rename, so that they appear whole.
     """
     view = topic.view()
+    if not topic.in_folder:
+        return 0
     stray = topic.swept or _sweep(topic, view)
     if stray is True and not any(_candidate(topic, view, p) for p in range(len(view.parts))):
         return 0
@@ -385,7 +407,7 @@ def clean_staging(topic: Topic, query: str) -> int:
     """Removes what `query` staged and never published; how many files. Call it when the query starts."""
     with topic.locked() as view:
         recover(topic, view)
-        clear(topic)
+        topic.clear(view, query)
         removed = _remove_staged(topic, f"{query}~")
         for name in os.listdir(topic.staging):
             path = os.path.join(topic.staging, name)

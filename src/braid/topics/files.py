@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 from uuid import uuid4
 
 from braid.errors import BraidError
+from braid.store import is_url, opened
 
 MAX_NAME = 200  # a staged file's name is a name and about 45 characters; file systems stop at 255
 
@@ -211,8 +212,9 @@ def remove(path: str) -> None:
 
 
 def store_root(path: str | Path) -> str:
-    """The real directory of a store. Only links above and at the store itself are followed."""
-    return os.path.realpath(os.fspath(path))
+    """The real directory of a store, or its URL. Only links above and at the store itself are followed."""
+    place = os.fspath(path)
+    return opened(place).url if is_url(place) else os.path.realpath(place)
 
 
 # ------------------------------------------------------------------- documents

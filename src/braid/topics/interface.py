@@ -7,13 +7,16 @@ Rule: who asks cannot tell which of the two answers, but for `dense`.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 import polars as pl
 
 from braid.records.registry import Registry
 from braid.records.wire import Wire, Wires
+from braid.store import is_url, opened
 from braid.topics.broker import Broker
+from braid.topics.files import store_root
 from braid.topics.store import TopicStore
 
 
@@ -128,7 +131,22 @@ def open_topics(
     """The topics of a broker, or else those of the store. `known`: identities of topics on the broker; `durable`: what
     is written into the store is forced to disk."""
     if broker is None:
-        return TopicStore(root, durable)
+        return _store(root, durable)
     from braid.topics.kafka import KafkaTopics
 
     return KafkaTopics(root, broker, known, durable)
+
+
+@lru_cache(maxsize=64)
+def store_of(root: str, fsync: bool = False) -> TopicStore:
+    """A store as this process sees it, with its view of the commits."""
+    return _store(root, fsync)
+
+
+def _store(root: str, durable: bool) -> TopicStore:
+    root = store_root(root)
+    if not is_url(root):
+        return TopicStore(root, durable)
+    from braid.topics.rooms import RoomStore
+
+    return RoomStore(opened(root), durable)

@@ -24,10 +24,11 @@ import re
 import threading
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 from uuid import uuid4
 
 from braid.errors import BraidError
@@ -47,7 +48,9 @@ from braid.topics.files import (
     why,
     write_atomic,
 )
-from braid.topics.segments import ROLLED, Segment, measure, read_bytes, segment_name
+from braid.topics.segments import ROLLED, Segment, Staged, measure, read_bytes, segment_name, torn
+
+T = TypeVar("T")
 
 FOLD = 100
 FORMAT = 1
@@ -117,6 +120,14 @@ class View:
     def written(self, query: str) -> Written | None:
         return Written(self.queries[query], self.digests[query]) if query in self.queries else None
 
+    def has(self, origin: Origin, topic: str) -> bool:
+        """Whether the batch is in the topic; another one of its number, and one before the last, are refused."""
+        if not origin.query or not self.published(origin.query, origin.batch):
+            return False
+        if origin.digest and (last := self.written(origin.query)) is not None:
+            last.is_there(origin.batch, origin.digest, origin.query, topic)
+        return True
+
     def note(self, origin: Origin) -> None:
         """What a commit came from."""
         if origin.query and origin.batch >= self.queries.get(origin.query, -1):
@@ -152,13 +163,16 @@ class View:
 
 
 class Topic:
-    """A topic's directory, and the view of its commits as of the last look. May be used by several threads."""
+    """A topic's directory, and the view of its commits as of the last look. May be used by several threads.
+
+    `in_folder`: segments get their names after their commit, and a hand may drop some in."""
+
+    in_folder: ClassVar[bool] = True
 
     def __init__(self, root: str, name: str, fsync: bool = False) -> None:
         self.root, self.name, self.fsync = root, name, fsync
         self.path = os.path.join(root, "topics", name)
         self.commits = os.path.join(self.path, ".commits")
-        self.staging = os.path.join(self.path, ".staging")
         self.verified: set[tuple[int, int]] = set()
         self.prefixes: dict[int, dict[int, int]] = {}  # by partition: checksums up to some ends (`prefix.py`)
         self.finished = 0  # the commit up to which renames are known to be done
@@ -168,11 +182,36 @@ class Topic:
         self._stamp: tuple[int, int] | None = None
         self._settled = False
 
+    @property
+    def staging(self) -> str:
+        return os.path.join(self.path, ".staging")
+
     def partition_path(self, partition: int) -> str:
         return os.path.join(self.path, str(partition))
 
     def segment_path(self, partition: int, first: int) -> str:
         return os.path.join(self.path, str(partition), segment_name(first))
+
+    def opened(self, segment: Segment, read: Callable[[str], T]) -> T:
+        """What `read` makes of a segment's file."""
+        return self.either(self.segment_path(segment.partition, segment.first), segment.staged, read)
+
+    def either(self, path: str, staged: str | None, read: Callable[[str], T]) -> T:
+        """What `read` makes of the file, under its final name or, while the publisher has not got there, its staged
+        one."""
+        names = [path] if staged is None else [path, os.path.join(self.staging, staged), path]
+        if staged is not None and staged.startswith(ROLLED):
+            names = names[1:]  # until it is renamed, one of its parts has its name
+        for name in names:
+            try:
+                return read(name)
+            except FileNotFoundError:
+                continue
+        raise torn(path, "it is missing")
+
+    def handed_in(self, staged: list[Staged], query: str, batch: int) -> list[Staged]:
+        """What a task has staged of a batch, as whoever publishes it finds it."""
+        return staged
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[View]:
@@ -216,6 +255,10 @@ class Topic:
                 self._view = self._look(self._view)
                 self._stamp, self._settled = stamp, settled
             return self._view
+
+    def holding(self, partition: int, last: int) -> View:
+        """A view that has the records before `last`, if they are there."""
+        return self.view()
 
     def _look(self, view: View | None) -> View:
         """`view`, or a new one, with the commits that came since."""
@@ -279,9 +322,12 @@ class Topic:
             raise BraidError(f"{self.commits} has a commit of number {wrong[1]}", "no topic has one; take it away")
         return numbers, rollups
 
+    def _document(self, name: str) -> bytes:
+        return read_small(os.path.join(self.commits, name))
+
     def _load(self, name: str) -> dict[str, Any]:
         path = os.path.join(self.commits, name)
-        data = read_small(path)
+        data = self._document(name)
         try:
             x = members(parsed(data))
             if (found := whole(x["format"], "format")) != FORMAT:
@@ -344,16 +390,16 @@ class Topic:
 
     # -- writing; under the lock ----------------------------------------------------------------------------------
 
-    def commit(self, view: View, origin: Origin, segments: list[Segment]) -> None:
-        """Writes the next commit: from here on the segments are in the topic."""
+    def commit(self, view: View, origin: Origin, segments: list[Segment]) -> bool:
+        """Writes the next commit: from here on the segments are in the topic. False where another one has its number,
+        which none has under the lock."""
         number = view.last + 1
-        x: dict[str, Any] = {"format": FORMAT, "number": number, **origin._asdict()}
-        x["segments"] = [s.to_json() for s in segments]
-        data = json.dumps(x, separators=(",", ":")).encode()
+        data = commit_document(number, origin, segments)
         write_atomic(os.path.join(self.commits, f"{number:020d}.json"), data, self.staging, self.fsync)
         reach("committed")
         with self._guard:
             self.apply(view, origin, segments)
+        return True
 
     def fold(self, view: View) -> None:
         """Folds commits into rollups where there are many. All renames are done."""
@@ -403,6 +449,10 @@ class Topic:
             remove(os.path.join(self.commits, name))
             reach("commit removed")
 
+    def clear(self, view: View, query: str) -> None:
+        """What nobody needs goes, when a query starts."""
+        clear(self)
+
     def _write_rollup(
         self,
         start: int,
@@ -410,14 +460,24 @@ class Topic:
         segments: list[dict[str, Any]],
         origins: list[Origin],
     ) -> None:
-        last = View("", [], [])
-        for origin in origins:
-            last.note(origin)
-        x = {"format": FORMAT, "from": start, "to": to, "segments": segments, "extras": []}
-        x |= {"queries": last.queries, "digests": {q: d for q, d in last.digests.items() if d}}
         path = os.path.join(self.commits, f"{start:020d}-{to:020d}.rollup.json")
-        write_atomic(path, json.dumps(x, separators=(",", ":")).encode(), self.staging, self.fsync)
+        write_atomic(path, rollup_document(start, to, segments, origins), self.staging, self.fsync)
         reach("rollup written")
+
+
+def commit_document(number: int, origin: Origin, segments: list[Segment]) -> bytes:
+    x: dict[str, Any] = {"format": FORMAT, "number": number, **origin._asdict()}
+    x["segments"] = [s.to_json() for s in segments]
+    return json.dumps(x, separators=(",", ":")).encode()
+
+
+def rollup_document(start: int, to: int, segments: list[dict[str, Any]], origins: list[Origin]) -> bytes:
+    last = View("", [], [])
+    for origin in origins:
+        last.note(origin)
+    x = {"format": FORMAT, "from": start, "to": to, "segments": segments, "extras": []}
+    x |= {"queries": last.queries, "digests": {q: d for q, d in last.digests.items() if d}}
+    return json.dumps(x, separators=(",", ":")).encode()
 
 
 def _chain(rollups: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -498,7 +558,7 @@ def _together(topic: Topic, group: list[Segment], number: int) -> list[Segment]:
     try:
         with open(scratch, "xb") as f:
             for s in group:
-                data = read_bytes(_place(topic, s), s.extent, 0, s.extent.count, check=True)
+                data = topic.opened(s, partial(read_bytes, extent=s.extent, first=0, last=s.extent.count, check=True))
                 if len(data) != s.extent.size:  # of a hand that ended no last line: checksums would not add up
                     raise BraidError("a line without its end")
                 f.write(data)
@@ -514,12 +574,6 @@ def _together(topic: Topic, group: list[Segment], number: int) -> list[Segment]:
         force(topic.staging)
     reach("rolled up")
     return [Segment(first.partition, first.first, extent, name, None)]
-
-
-def _place(topic: Topic, s: Segment) -> str:
-    """Where a segment lies now, under the lock."""
-    staged = None if s.staged is None else os.path.join(topic.staging, s.staged)
-    return staged if staged is not None and os.path.exists(staged) else topic.segment_path(s.partition, s.first)
 
 
 def settle(topic: Topic, segments: list[dict[str, Any]], before: list[dict[str, Any]]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import polars as pl
 
@@ -19,7 +19,6 @@ from braid.topics.files import read_small
 from braid.topics.log import Topic, View
 from braid.topics.segments import (
     MOST,
-    ROLLED,
     Segment,
     TornError,
     positions_name,
@@ -29,7 +28,6 @@ from braid.topics.segments import (
     torn,
 )
 
-T = TypeVar("T")
 PAGE = 64 << 20  # bytes of a page, about
 
 
@@ -38,7 +36,7 @@ def read(topic: Topic, partition: int, first: int, last: int) -> pl.DataFrame:
 
     `_line` is null where a line is blank or not UTF-8, and `_raw` then has its bytes; elsewhere `_raw` is null.
     """
-    view = topic.view()
+    view = topic.holding(partition, last)
     first, last = max(first, 0), min(last, view.end(partition))
     data = _data(topic, view, partition, first, last)
     offsets = pl.int_range(first, max(first, last), eager=True).alias("_offset")
@@ -48,7 +46,7 @@ def read(topic: Topic, partition: int, first: int, last: int) -> pl.DataFrame:
 def page_end(topic: Topic, partition: int, first: int, last: int) -> int:
     """Where a page from `first` on ends: at `last`, or before where the segments' sizes say that it would be large."""
     held = 0
-    for s in topic.view().overlapping(partition, first, last):
+    for s in topic.holding(partition, last).overlapping(partition, first, last):
         held += s.extent.size
         if held > PAGE:
             few = max(PAGE * s.extent.count // s.extent.size, 1)
@@ -58,7 +56,7 @@ def page_end(topic: Topic, partition: int, first: int, last: int) -> int:
 
 def bytes_between(topic: Topic, partition: int, first: int, last: int) -> bytes:
     """The lines of [first, last), which are there, each with its line feed."""
-    return _data(topic, topic.view(), partition, first, last)
+    return _data(topic, topic.holding(partition, last), partition, first, last)
 
 
 def _data(topic: Topic, view: View, partition: int, first: int, last: int) -> bytes:
@@ -87,28 +85,12 @@ def _lines(topic: Topic, segment: Segment, first: int, last: int) -> bytes:
     start, end = max(first, segment.first), min(last, segment.end)
     whole = (start, end) == (segment.first, segment.end)
     check = whole and which not in topic.verified
-    data = either(
-        topic,
-        topic.segment_path(*which),
-        segment.staged,
-        lambda path: read_bytes(path, segment.extent, start - segment.first, end - segment.first, check),
+    data = topic.opened(
+        segment, lambda path: read_bytes(path, segment.extent, start - segment.first, end - segment.first, check)
     )
     if check:
         topic.verified.add(which)
     return data
-
-
-def either(topic: Topic, path: str, staged: str | None, read: Callable[[str], T]) -> T:
-    """What `read` makes of the file, under its final name or, while the publisher has not got there, its staged one."""
-    names = [path] if staged is None else [path, os.path.join(topic.staging, staged), path]
-    if staged is not None and staged.startswith(ROLLED):
-        names = names[1:]  # until it is renamed, one of its parts has its name
-    for name in names:
-        try:
-            return read(name)
-        except FileNotFoundError:
-            continue
-    raise torn(path, "it is missing")
 
 
 def read_positions(topic: Topic, partition: int, first: int, last: int) -> pl.DataFrame:
@@ -121,7 +103,7 @@ def read_positions(topic: Topic, partition: int, first: int, last: int) -> pl.Da
             parts.append(pl.DataFrame({c: pl.Series([None] * s.extent.count, dtype=t) for c, t in POSITIONS.items()}))
         else:
             path = os.path.join(topic.partition_path(partition), ".positions", positions_name(s.first))
-            parts.append(either(topic, path, s.positions, _read_ipc))
+            parts.append(topic.either(path, s.positions, _read_ipc))
             if parts[-1].height != s.extent.count:
                 raise torn(path, f"it has {parts[-1].height} rows, its commit says {s.extent.count}")
         skip = max(first - s.first, 0)

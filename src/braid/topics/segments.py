@@ -7,11 +7,12 @@ error, never fewer rows.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -85,29 +86,67 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A committed segment. `staged` and `positions` name files in `.staging` that may not have been renamed yet."""
+    """A committed segment. `staged` and `positions` name files in `.staging` that may not have been renamed yet; in an
+    object store `staged` is the object in which it lies, from byte `at` on."""
 
     partition: int
     first: int
     extent: Extent
     staged: str | None
     positions: str | None
+    at: int | None = None
 
     @property
     def end(self) -> int:
         return self.first + self.extent.count
 
+    @property
+    def writer(self) -> str | None:
+        """Who has written it; None where nobody knows."""
+        if self.staged is None or self.staged.startswith(ROLLED):
+            return None
+        return self.staged.partition("~" if self.at is None else "/")[0]
+
     def to_json(self) -> dict[str, Any]:
         named = {"file": self.staged} if self.staged else {}
         beside = {"positions": self.positions} if self.positions else {}
-        return {"partition": self.partition, "first": self.first, **self.extent.to_json(), **named, **beside}
+        within = {} if self.at is None else {"at": self.at}
+        return {"partition": self.partition, "first": self.first, **self.extent.to_json(), **named, **beside, **within}
 
     @staticmethod
     def from_json(x: dict[str, Any]) -> Segment:
-        partition = whole(x["partition"], "partition")
-        return Segment(
-            partition, whole(x["first"], "first"), Extent.from_json(x), plain(x.get("file")), plain(x.get("positions"))
-        )
+        partition, first, extent = whole(x["partition"], "partition"), whole(x["first"], "first"), Extent.from_json(x)
+        if "at" in x:
+            return Segment(partition, first, extent, text(x["file"], "file"), None, whole(x["at"], "at"))
+        return Segment(partition, first, extent, plain(x.get("file")), plain(x.get("positions")))
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A file in `.staging`, or from byte `at` on of an object, ready to be published. Travels from task to driver as
+    JSON."""
+
+    partition: int
+    file: str
+    extent: Extent
+    positions: str | None = None
+    at: int | None = None
+
+    @property
+    def count(self) -> int:
+        return self.extent.count
+
+    @property
+    def checksum(self) -> int:
+        return self.extent.crc32
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self) | {"extent": self.extent.to_json()}, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> Staged:
+        x = json.loads(text)
+        return Staged(x["partition"], x["file"], Extent.from_json(x["extent"]), x["positions"], x["at"])
 
 
 def plain(name: Any) -> str | None:

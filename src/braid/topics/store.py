@@ -12,7 +12,6 @@ import os
 import shutil
 import threading
 from collections.abc import Container, Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -27,7 +26,7 @@ from braid.topics.envelope import ENVELOPE, RAW, format_envelope, parse_envelope
 from braid.topics.files import check_name, check_new_name, locked, private_folder, reach, refuse_link, store_root
 from braid.topics.log import MAX_PARTITIONS, Topic, Written, folders, write_description
 from braid.topics.registries import of_store
-from braid.topics.segments import CHUNK, ROLLED
+from braid.topics.segments import CHUNK
 from braid.types import is_time
 
 
@@ -99,6 +98,10 @@ class TopicStore:
         if not os.path.exists(described) and max(folders(topic.path), default=0) < partitions:
             os.makedirs(topic.staging, exist_ok=True)  # laid out by hand, with no more folders than this
             write_description(topic.path, partitions, topic.staging, self.fsync)
+        self.check_partitions(name, partitions)
+
+    def check_partitions(self, name: str, partitions: int) -> None:
+        """Refuses another number than a topic has."""
         have = self.partitions(name)
         if have != partitions:
             raise BraidError(
@@ -131,11 +134,14 @@ class TopicStore:
             found = self._topics.get(name)
         if found is not None:
             return found
-        topic = Topic(self.root, name, self.fsync)
+        topic = self.made(name)
         if not self.exists(name):
             raise topic.missing()
         with self._guard:
             return self._topics.setdefault(name, topic)
+
+    def made(self, name: str) -> Topic:
+        return Topic(self.root, name, self.fsync)
 
     # -- records --------------------------------------------------------------------------------------------------
 
@@ -188,7 +194,7 @@ class TopicStore:
 
     def highs(self, name: str, partition: int, first: int, end: int) -> Iterator[tuple[int, int, int | None]]:
         """The highest time of each chunk of [first, end), whole chunks only: (its first offset, end, time)."""
-        for segment in self.topic(name).view().overlapping(partition, first, end):
+        for segment in self.topic(name).holding(partition, end).overlapping(partition, first, end):
             for k, high in enumerate(segment.extent.highs):
                 yield segment.first + k * CHUNK, min(segment.first + (k + 1) * CHUNK, segment.end), high
 
@@ -271,8 +277,7 @@ class TopicStore:
     def written(self, name: str, by: Container[str]) -> list[tuple[int, int, int]]:
         """Where records stand that appends of these names have written; of files that were rolled up nobody knows."""
         found = (s for part in self.topic(name).view().parts for s in part if s.staged is not None)
-        named = ((s.staged or "", (s.partition, s.first, s.end)) for s in found)
-        return [place for file, place in named if file.startswith(ROLLED) or file.partition("~")[0] in by]
+        return [(s.partition, s.first, s.end) for s in found if s.writer is None or s.writer in by]
 
     def last_of(self, name: str, query: str) -> Written | None:
         """The last batch of a life of a query that the topic, if it is there, holds."""
@@ -317,9 +322,3 @@ def json_of(x: Any) -> str | None:
     except UnicodeEncodeError:
         return json.dumps(x, separators=(",", ":"), allow_nan=False)
     return text
-
-
-@lru_cache(maxsize=64)
-def store_of(root: str, fsync: bool = False) -> TopicStore:
-    """A store as this process sees it, with its view of the commits."""
-    return TopicStore(root, fsync)

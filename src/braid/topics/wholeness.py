@@ -14,7 +14,6 @@ from functools import partial
 from braid.errors import BraidError
 from braid.topics.files import open_regular
 from braid.topics.log import Topic
-from braid.topics.reading import either
 from braid.topics.segments import Extent, TornError, check_size, check_sum
 
 _BLOCK = 1 << 20
@@ -38,8 +37,7 @@ def look(topic: Topic) -> Looked:
         found.size += segment.extent.size
         found.segments += 1
         try:
-            path = topic.segment_path(segment.partition, segment.first)
-            either(topic, path, segment.staged, partial(_compare, segment.extent))
+            topic.opened(segment, partial(_compare, segment.extent))
         except TornError as e:
             found.wrong.append(e)
     return found

@@ -1,0 +1,109 @@
+"""What a machine keeps of a store that lies elsewhere: copies of what has been read, room for what is being written.
+
+In: the URL of a store, names of things in it, what fetches them. Out: files on this disk.
+Rule: only what never changes under its name is kept, so that it is fetched once. All of it may be deleted at any time.
+It lies in `BRAID_CACHE`, or else in the cache folder of this user, who alone may read it; above `BRAID_CACHE_BYTES`
+what was used longest ago goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from uuid import uuid4
+
+from braid.errors import BraidError
+from braid.topics.files import private_folder, remove
+
+BYTES = 10 << 30  # that are kept, where nobody says
+_SCRATCH = "~scratch"
+_ABANDONED = 86_400.0  # s; age of what was written and never sent
+_NOW_AND_THEN = 64  # a sweep for so many parts of all bytes that came
+
+
+class Cache:
+    """`url`: of the store. Several processes may share it."""
+
+    def __init__(self, url: str) -> None:
+        self.folder = os.path.join(root(), hashlib.sha256(url.encode()).hexdigest()[:24])
+        self._most = most()
+        self._came = self._most  # the first sweep is due at once
+        self._guard = threading.Lock()
+
+    @property
+    def scratch(self) -> str:
+        """A folder for files that are on their way."""
+        made = os.path.join(self.folder, _SCRATCH)
+        private_folder(made)
+        return made
+
+    def held(self, name: str, fetch: Callable[[str], None]) -> str:
+        """The path of a copy; `fetch` writes it where there is none. It may be gone when it is opened."""
+        path = self.path(name)
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(path)
+            return path
+        temporary = os.path.join(self.scratch, uuid4().hex)
+        try:
+            fetch(temporary)
+            self._sweep(os.path.getsize(temporary))
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.replace(temporary, path)
+        finally:
+            remove(temporary)
+        return path
+
+    def drop(self, name: str) -> None:
+        remove(self.path(name))
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.folder, *name.split("/"))
+
+    def _sweep(self, more: int) -> None:
+        """Makes room, when enough has come since the last time."""
+        with self._guard:
+            self._came += more
+            if self._came < self._most // _NOW_AND_THEN:
+                return
+            self._came = 0
+        sweep(self.folder, self._most)
+
+
+def root() -> str:
+    """The folder of all copies of this user on this machine."""
+    said = os.environ.get("BRAID_CACHE")
+    above = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    path = os.path.abspath(said or os.path.join(above, "braid"))
+    private_folder(path)
+    return path
+
+
+def most() -> int:
+    said = os.environ.get("BRAID_CACHE_BYTES", "")
+    if said and not said.isdecimal():
+        raise BraidError(f"BRAID_CACHE_BYTES is {said[:40]!r}", f"write a number of bytes: {BYTES}")
+    return int(said) if said else BYTES
+
+
+def sweep(folder: str, size: int) -> None:
+    """What was used longest ago goes, until no more than `size` bytes are left; and what was never sent."""
+    found: list[tuple[float, int, str]] = []
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(parent, name)
+            with contextlib.suppress(FileNotFoundError):
+                s = os.lstat(path)
+                if os.path.basename(parent) != _SCRATCH:
+                    found.append((s.st_mtime, s.st_size, path))
+                elif time.time() - s.st_mtime > _ABANDONED:
+                    remove(path)
+    held = sum(size for _, size, _ in found)
+    for _, bytes_, path in sorted(found):
+        if held <= size:
+            break
+        remove(path)
+        held -= bytes_

@@ -1,0 +1,381 @@
+"""Topics whose commits and segments lie in a room of `store/`: an object store.
+
+In: a room. Out: the same topics as those of a folder (`log.py`), with the same commits, segments and reads.
+Rule: a commit is the *create* of the next number, and the only step that counts; of two writers one gets the number,
+and the other looks again at what there is. Nobody lists anything to find the last commit: he asks upwards from the one
+that he knows. What lies under a name never changes, so it is fetched once, into this machine's cache.
+
+    names/TOPIC.json                        how many partitions, and the topic's id
+    topics/TOPIC/ID/commits/NUMBER.json     a commit
+    topics/TOPIC/ID/commits/A-B.rollup.json one for `FOLD` commits, and for `FOLD` of those
+    topics/TOPIC/ID/data/WRITER/…           what a task wrote of a batch: segments of several partitions in a row
+
+A rollup of commits stays for ever, and its commits for `KEPT` more: then they go, one with each new commit. Whoever
+wakes behind that finds the number that he creates free, and the rollup that stands for it: then his commit is none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+from uuid import uuid4
+
+from braid.errors import Away, BraidError
+from braid.records.registry import Registry
+from braid.store import Room
+from braid.topics.cache import Cache
+from braid.topics.files import check_name, members, parsed, reach, read_small, remove, text, whole, why
+from braid.topics.log import (
+    FOLD,
+    FORMAT,
+    MAX_PARTITIONS,
+    Origin,
+    Topic,
+    View,
+    commit_document,
+    rollup_document,
+)
+from braid.topics.registries import of_store
+from braid.topics.segments import Segment, Staged, TornError, torn
+from braid.topics.store import TopicStore
+
+T = TypeVar("T")
+
+KEPT = FOLD * FOLD  # commits that stay behind their rollup
+EVERY = 0.05  # s between two looks for news
+_WIDTHS = (FOLD**3, FOLD**2, FOLD)  # of rollups
+_LARGEST = 64 << 20  # bytes of a commit or a rollup
+_DESCRIPTION = 1 << 16
+_PIECE = 8 << 20  # bytes fetched at once
+_GONE = "gone"  # of the last commit of a topic that was deleted
+
+
+class TopicGone(Exception):
+    """The last commit says that the topic was deleted."""
+
+
+class RoomTopic(Topic):
+    """A topic in a room. What it says of `Topic`'s files holds for names in the room."""
+
+    in_folder: ClassVar[bool] = False
+
+    def __init__(self, room: Room, cache: Cache, name: str) -> None:
+        super().__init__(room.url, name)
+        self.room, self._cache = room, cache
+        self.identity = ""
+        self._looked = 0.0
+        self._folded = 0  # as many commits are known to have their rollups
+
+    @property
+    def staging(self) -> str:
+        return self._cache.scratch
+
+    # -- looking --------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[View]:
+        """Threads of this process wait for each other; other processes do not."""
+        with self._guard:
+            yield self._view or self.view()
+
+    def view(self) -> View:
+        """The commits up to now, or to a moment ago."""
+        with self._guard:
+            if self._view is None or time.monotonic() - self._looked > EVERY:
+                return self.anew()
+            return self._view
+
+    def anew(self) -> View:
+        with self._guard:
+            self._view = self._look(self._view)
+            self._looked = time.monotonic()
+            return self._view
+
+    def holding(self, partition: int, last: int) -> View:
+        with self._guard:
+            known = self._view
+            return known if known is not None and known.end(partition) >= last else self.anew()
+
+    def _look(self, view: View | None) -> View:
+        fresh = view is None
+        if view is None:
+            view = self._beginning()
+        try:
+            while (more := self._next(view, fresh)) is not None:
+                view = more
+            return view
+        except TopicGone:
+            gone = self.identity
+            if self._describe()[0] == gone:  # whoever deleted it was stopped
+                self.room.delete(_described(self.name))
+                raise self.missing() from None
+            return self._look(None)
+
+    def _beginning(self) -> View:
+        self.identity, partitions = self._describe()
+        self.path = f"topics/{self.name}/{self.identity}"
+        self.commits = f"{self.path}/commits"
+        self.verified, self.prefixes, self._folded = set(), {}, 0
+        return View(self.identity, [[] for _ in range(partitions)], [[] for _ in range(partitions)])
+
+    def _describe(self) -> tuple[str, int]:
+        name = _described(self.name)
+        try:
+            x = members(parsed(self.room.get(name, _DESCRIPTION)))
+            identity = check_name(text(x["id"], "id"), "id")
+            return identity, whole(x["partitions"], "partitions", 1, MAX_PARTITIONS)
+        except FileNotFoundError:
+            raise self.missing() from None
+        except (ValueError, KeyError) as e:
+            hint = "put it back from a copy; it holds the number of partitions"
+            raise BraidError(f"{self.root}/{name} is damaged: {why(e)}", hint) from None
+
+    def _next(self, view: View, fresh: bool) -> View | None:
+        """One step on: by a commit, or by the rollup that leads farthest; None at the end. `fresh`: there is much to
+        read, so rollups are asked for first."""
+        at, start = view.last, view.last - view.last % FOLD
+        wide = [(at, at + width) for width in _WIDTHS if at % width == 0]
+        for step in wide if fresh else ():
+            with contextlib.suppress(FileNotFoundError):
+                return self._rolled(view, *step)
+        with contextlib.suppress(FileNotFoundError):
+            self._apply(view, self._load(f"{at + 1:020d}.json"))
+            return view
+        with contextlib.suppress(FileNotFoundError):
+            return self._rolled(view, start, start + FOLD)
+        return None
+
+    def _rolled(self, view: View, start: int, to: int) -> View:
+        made = self._apply_rollup(view, start, to)
+        if self._folded == start:
+            self._folded = to
+        return made
+
+    def _document(self, name: str) -> bytes:
+        """A commit or a rollup; what this machine has read before is not asked for again."""
+        name = f"{self.commits}/{name}"
+
+        def fetch(path: str) -> None:
+            _written(self.room.get(name, _LARGEST), path)
+
+        while True:
+            path = self._cache.held(name, fetch)
+            with contextlib.suppress(FileNotFoundError):
+                return read_small(path)
+
+    def _load(self, name: str) -> dict[str, Any]:
+        x = super()._load(name)
+        if x.get(_GONE):
+            raise TopicGone
+        return x
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    def partition_path(self, partition: int) -> str:
+        return f"{self.root}/{self.path}: partition {partition}"
+
+    def opened(self, segment: Segment, read: Callable[[str], T]) -> T:
+        """What `read` makes of this machine's copy of a segment. One that is no copy any more is fetched again."""
+        name = f"{self.path}/{segment.partition}/{segment.first}-{segment.extent.size}-{segment.extent.crc32:08x}.jsonl"
+        torn_before = False
+        while True:
+            path = self._cache.held(name, partial(self._fetch, segment))
+            try:
+                return read(path)
+            except FileNotFoundError:
+                continue  # it was the oldest
+            except TornError:
+                if torn_before:
+                    raise
+                torn_before = True
+                self._cache.drop(name)
+
+    def _fetch(self, segment: Segment, path: str) -> None:
+        """Writes a copy of a segment, which is what its commit says."""
+        name, at, end = f"{self.path}/data/{segment.staged}", segment.at or 0, segment.extent.size
+        where, crc, held = f"{self.room.url}/{name}", 0, 0
+        with open(path, "xb") as f:
+            while held < end:
+                try:
+                    data = self.room.range(name, at + held, min(_PIECE, end - held))
+                except FileNotFoundError:
+                    raise torn(where, "it is missing") from None
+                if not data:
+                    raise torn(where, f"it ends after {at + held} bytes, its commit says {at + end}")
+                f.write(data)
+                crc, held = zlib.crc32(data, crc), held + len(data)
+        if crc != segment.extent.crc32:
+            raise torn(where, f"its checksum is {crc:08x}, its commit says {segment.extent.crc32:08x}")
+
+    # -- writing --------------------------------------------------------------------------------------------------
+
+    def handed_in(self, staged: list[Staged], query: str, batch: int) -> list[Staged]:
+        """The staged files, one behind the other in one object."""
+        files = [os.path.join(self.staging, s.file) for s in staged]
+        if not any(s.count for s in staged):
+            for file in files:
+                remove(file)
+            return [replace(s, file="", at=0) for s in staged]
+        if any(s.positions is not None for s in staged):
+            raise BraidError(f"{self.root} keeps no positions", "an explicit order needs a store in a folder")
+        if not self.identity:
+            self.view()
+        name, made, at = f"{_folder(query, batch)}/{batch:020d}-{uuid4().hex[:12]}.jsonl", list[Staged](), 0
+        for s in staged:
+            made.append(Staged(s.partition, name, s.extent, None, at))
+            at += s.extent.size
+        for file in files[1:]:
+            _append(files[0], file)
+        self.room.put(f"{self.path}/data/{name}", files[0])
+        remove(files[0])
+        reach("handed in")
+        return made
+
+    def commit(self, view: View, origin: Origin, segments: list[Segment]) -> bool:
+        number = view.last + 1
+        name = f"{self.commits}/{number:020d}.json"
+        data = commit_document(number, origin, segments)
+        if not self.room.create(name, data):
+            return False
+        start = view.last - view.last % FOLD
+        if self.room.size(self._rollup(start, start + FOLD)) is not None:  # this number was there, and is long gone
+            self.room.delete(name)
+            return False
+        self._cache.held(name, partial(_written, data))  # for whoever folds
+        reach("committed")
+        with self._guard:
+            self.apply(view, origin, segments)
+            self._looked = time.monotonic()
+        return True
+
+    def _rollup(self, start: int, to: int) -> str:
+        return f"{self.commits}/{start:020d}-{to:020d}.rollup.json"
+
+    def fold(self, view: View) -> None:
+        """Each `FOLD` commits have a rollup, whoever makes it; what one stands for goes later, one with each commit."""
+        with contextlib.suppress(Away):  # the records are there, and whoever comes next folds
+            self._all_folded(view)
+
+    def _all_folded(self, view: View) -> None:
+        while self._folded + FOLD <= view.last:
+            start, to = self._folded, self._folded + FOLD
+            self._fold(start, to, [f"{n:020d}.json" for n in range(start + 1, to + 1)])
+            for width, parts in ((FOLD**2, FOLD), (FOLD**3, FOLD**2)):
+                if to % width == 0:
+                    pieces = range(to - width, to, parts)
+                    self._fold(to - width, to, [os.path.basename(self._rollup(n, n + parts)) for n in pieces])
+            self._folded = to
+        if (old := view.last - KEPT) > 0:
+            self.room.delete(f"{self.commits}/{old:020d}.json")
+
+    def _fold(self, start: int, to: int, names: list[str]) -> None:
+        if self.room.size(self._rollup(start, to)) is not None:
+            return
+        found = [self._load(name) for name in names]
+        origins = [Origin(x["query"], x["batch"], x["digest"]) for x in found if "query" in x]
+        origins += [Origin(q, n, x["digests"].get(q, "")) for x in found for q, n in x.get("queries", {}).items()]
+        segments = [s for x in found for s in x["segments"]]
+        self.room.create(self._rollup(start, to), rollup_document(start, to, segments, origins))
+        reach("folded")
+
+    def clear(self, view: View, query: str) -> None:
+        """What attempts of a query's last batches left that no commit names."""
+        done = view.queries.get(query, -1)
+        named = {s.staged for part in view.parts for s in part}
+        prefix = f"{self.path}/data/"
+        for folder in {_folder(query, n) for n in (done - FOLD, done) if n >= 0}:
+            for name, _ in self.room.list(prefix + folder):
+                file = name.removeprefix(prefix)
+                batch = os.path.basename(file).partition("-")[0]
+                if file not in named and batch.isdecimal() and int(batch) <= done:
+                    self.room.delete(name)
+
+    def end(self) -> None:
+        """The topic is gone: its last commit says so, whatever else is still there."""
+        view = self.anew()
+        while True:
+            number = view.last + 1
+            x = json.loads(commit_document(number, Origin(), [])) | {_GONE: True}
+            last = f"{self.commits}/{number:020d}.json"
+            if self.room.create(last, json.dumps(x).encode()):
+                break
+            view = self.anew()
+        start = view.last - view.last % FOLD
+        rollup = json.loads(rollup_document(start, start + FOLD, [], [])) | {_GONE: True}
+        self.room.create(self._rollup(start, start + FOLD), json.dumps(rollup).encode())
+        reach("topic ended")
+        self.room.delete(_described(self.name))
+        stay = {last, self._rollup(start, start + FOLD)}
+        self.room.delete(*(name for name, _ in self.room.list(self.path) if name not in stay))
+
+
+class RoomStore(TopicStore):
+    """`room`: where the topics lie."""
+
+    def __init__(self, room: Room, fsync: bool = False) -> None:
+        super().__init__(room.url, fsync)
+        self.room, self._cache = room, Cache(room.url)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RoomStore, (self.room, self.fsync)
+
+    @property
+    def registry(self) -> Registry:
+        return of_store(self.root)
+
+    def names(self) -> list[str]:
+        found = (name.removeprefix("names/").removesuffix(".json") for name, _ in self.room.list("names"))
+        return sorted(found)
+
+    def sizes(self) -> dict[str, int]:
+        return {name: self.partitions(name) for name in self.names()}
+
+    def exists(self, name: str) -> bool:
+        return self.room.size(_described(name)) is not None
+
+    def create(self, name: str, partitions: int = 1, compacted: bool = False) -> None:
+        check_name(name)
+        if not 1 <= partitions <= MAX_PARTITIONS:
+            raise BraidError(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}")
+        x = {"format": FORMAT, "partitions": partitions, "id": uuid4().hex}
+        if not self.exists(name) and self.room.create(_described(name), json.dumps(x).encode()):
+            return
+        self.check_partitions(name, partitions)
+
+    def delete(self, name: str) -> None:
+        topic = self.topic(name)
+        assert isinstance(topic, RoomTopic)
+        topic.end()
+        with self._guard:
+            self._topics.pop(name, None)
+
+    def made(self, name: str) -> Topic:
+        return RoomTopic(self.room, self._cache, name)
+
+
+def _described(name: str) -> str:
+    return f"names/{check_name(name)}.json"
+
+
+def _folder(query: str, batch: int) -> str:
+    """Where the objects of a writer's batch lie, among few others."""
+    return f"{query}/{batch // FOLD:018d}"
+
+
+def _written(data: bytes, path: str) -> None:
+    Path(path).write_bytes(data)
+
+
+def _append(to: str, file: str) -> None:
+    with open(to, "ab") as f, open(file, "rb") as more:
+        while block := more.read(_PIECE):
+            f.write(block)
+    remove(file)
