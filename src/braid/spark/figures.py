@@ -18,6 +18,7 @@ from pyspark import TaskContext
 from braid.errors import BraidError
 from braid.spark.job import Job
 from braid.stage.measured import Piece
+from braid.store import is_url
 from braid.topics.files import read_small, write_atomic
 
 FOLDER = "figures"
@@ -28,7 +29,7 @@ def told(job: Job, piece: Piece, to_driver: bool = False) -> dict[str, Any]:
     """What a task says of a piece that ends now. `to_driver`: it is not shuffled any more."""
     if job.wire is not None or to_driver:
         return {"spent": piece.told()}
-    if job.checkpoint is None:  # nobody asks
+    if job.checkpoint is None or is_url(job.checkpoint):  # nobody asks, or it would cost more than it tells
         return {}
     context = TaskContext.get()
     assert context is not None

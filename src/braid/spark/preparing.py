@@ -37,6 +37,7 @@ from braid.spark.source import Planner
 from braid.spark.wishes import Wishes
 from braid.stage import batches, checkpoint, rescale, ties
 from braid.stage.checkpoint import Document
+from braid.store import is_url
 from braid.topics import access, check_name, whereabouts
 from braid.topics.begin import UNASKED, Begins, Where, offsets_of
 from braid.topics.broker import Broker
@@ -56,6 +57,9 @@ def prepared(
     plan = there.lowered(plan)
     last = None if there.known is None else batches.last_batch(there.folder, there.known)
     goes_on = last is not None
+    if is_url(there.folder) and (wishes.files or wishes.frames):
+        what = f"{there.name} reads {'files' if wishes.files else 'DataFrames'}, and its checkpoint is {there.folder}"
+        raise BraidError(what, "give it a folder: --checkpoint DIR")
     watches = {x.source.name: x for x in watched(plan, wishes.files, there.folder, wishes.up, wishes.note)}
     for watch in watches.values():
         watch.check()
@@ -282,7 +286,7 @@ def _job_of(
         kept.shuffle,
         ranks=ranks_of(plan, made.partitions, kept.sources, len(frames)),
         fingerprint=kept.fingerprint,
-        checkpoint=os.path.abspath(there.folder),
+        checkpoint=there.folder if is_url(there.folder) else os.path.abspath(there.folder),
         wire=own_folder(os.path.join("wire", made.run)) if one_node else None,
         reading=wishes.reading,
         files={x.number: watches[x.source.name].read_as(x.source) for x in plan.leaves if x.source.name in watches},

@@ -39,8 +39,9 @@ from braid.stage import batches, state_file
 from braid.stage.cuts import Cuts
 from braid.stage.inputs import TopicInput
 from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, add_up, measured
-from braid.stage.run_files import FileRuns
+from braid.stage.room_runs import Objects, runs_at
 from braid.stage.waiting import Waiting, waiting
+from braid.store import is_url
 from braid.topics import access
 from braid.topics.broker import PATIENCE, BrokerAway, patiently
 from braid.topics.drops import clean_drops, read_drops
@@ -122,6 +123,7 @@ class RunningQuery:
         upto, state = state_file.latest(folder)
         self._seen = _Seen(upto=upto, state=state, tie=state_file.tie(folder, upto))
         self._cuts = Cuts(folder, job.durable)
+        self._objects = Objects(folder) if is_url(folder) else None
         self._group = Group(job)
         self._upto: Mapping[str, int] = {}
         if job.broker is not None:
@@ -137,6 +139,12 @@ class RunningQuery:
         return self.job.name
 
     # ------------------------------------------------------------ lifecycle
+
+    def lay_out(self) -> None:
+        """All is as it was left, for Spark to go on with."""
+        self.scratch.lay_out()
+        if self._objects is not None:
+            self._objects.begin()
 
     def launch(self) -> Any:
         """Spark's handle: of the first start, or of a new one where the last died of a process that came too late."""
@@ -292,7 +300,7 @@ class RunningQuery:
         if not waits:
             return ()
         try:
-            runs = lambda place: FileRuns(state_file.runs_of(self._folder, place))  # noqa: E731
+            runs = lambda place: runs_at(self._folder, place)  # noqa: E731
             return waiting(self.job.plan, documents, runs, self.job.ranks)
         except BraidError:  # a batch that came through since has cleared away what was looked at
             return ()
@@ -389,10 +397,13 @@ class RunningQuery:
         wrote = self.job.replay is None and any(kind == "staged" for kind, _ in rows)
         self._keep(reads, said, Written(batch, digest), wrote)
         cut = batches.document_in(reads)
-        self._cuts.add(cut)
+        if self._objects is None:
+            self._cuts.add(cut)
         writer.publish_batch(self.job, batch, rows, digest)
         state_file.tell_published(self._folder, batch, self.job.durable)
         state_file.forget(self._folder, batch - 1)
+        if self._objects is not None:
+            self._objects.keep(self._seen.state)
         if self.job.broker is not None:
             self._upto = cut["next"]
             self._group.tell(self._upto)
@@ -409,7 +420,8 @@ class RunningQuery:
         changed = {place: document for x in said for place, document in x.get("state", {}).items()}
         written = now if wrote else self._written() if tie is None else tie.written
         state, tie = state | changed, state_file.Tie(now.digest, written)
-        state_file.save(self._folder, batch, state, tie, reads, self.job.buckets, self.job.durable)
+        if not state_file.save(self._folder, batch, state, tie, reads, self.job.buckets, self.job.durable):
+            state = state_file.load(self._folder, batch)  # of the attempt before this one
         with self._guard:
             seen.upto, seen.state, seen.tie = batch, state, tie
 
@@ -458,7 +470,8 @@ def start(spark: SparkSession, plan: Plan, store: str, wishes: Wishes = NOTHING)
     if wishes.broker is not None:
         access.check_speculation(context.getConf().get("spark.speculation", None))
     alone = on_one_node(context.master)
-    shared = {os.path.abspath(x) for x in (store, os.path.dirname(os.path.abspath(wishes.checkpoint or store)))}
+    places = [x for x in (store, os.path.dirname(wishes.checkpoint or store)) if not is_url(x)]
+    shared = {os.path.abspath(x) for x in places}
     if wishes.output is not None and wishes.output.folder is not None:
         shared.add(os.path.dirname(wishes.output.folder))
     inputs = () if alone else some_file_of_each(wishes.files)
@@ -468,7 +481,7 @@ def start(spark: SparkSession, plan: Plan, store: str, wishes: Wishes = NOTHING)
     text = jobs.dumps(job)
 
     def begin(running: RunningQuery) -> Any:
-        running.scratch.lay_out()
+        running.lay_out()
         job.output.claim(job.plan.query.sink, job.run)
         clean_drops(job.store, job.name)
         columns.clear_abandoned(job.wire)

@@ -36,7 +36,8 @@ from braid.stage.bucket import BucketState, Keepless, Outcome, in_turn, run_stag
 from braid.stage.emit import merged, projected
 from braid.stage.kept import Keeper, keeper
 from braid.stage.measured import Piece
-from braid.stage.run_files import FileRuns, run_prefix
+from braid.stage.room_runs import Packing, packing_of, renamed, runs_at
+from braid.stage.run_files import run_prefix
 from braid.stage.wire import Exchanging, full, full_steps, parted, split
 from braid.timing import spent
 
@@ -257,6 +258,8 @@ def through(job: Job, number: int, blobs: Iterable[Blob]) -> Iterator[Blob]:
     """A stage on a task's blobs, bucket by bucket; one without state on all at once, whatever their buckets."""
     stage, mine = job.plan.stages[number], dict[int, list[Blob]]()
     passing = stateless(stage)
+    packing = packing_of(job.checkpoint or "")
+    told: list[tuple[int, dict[str, Any]]] = []
     for blob in blobs:
         if blob.stage == number:
             mine.setdefault(0 if passing else job.ids[number].index(blob.bucket), []).append(blob)
@@ -268,10 +271,12 @@ def through(job: Job, number: int, blobs: Iterable[Blob]) -> Iterator[Blob]:
             if passing:
                 out, said = run(job, stage, 0, BucketState(Keepless()), given, "", piece)
             else:
-                out, said = _with_files(job, stage, bucket, given, piece)
+                out, said = _with_files(job, stage, bucket, given, piece, packing)
         yield from out
-        said |= figures.told(job, piece, number == fused(job))
-        yield columns.counts(job.last, job.after(stage, bucket), said)
+        told.append((bucket, said | figures.told(job, piece, number == fused(job))))
+    names = packing.send() if packing is not None else {}
+    for bucket, said in told:
+        yield columns.counts(job.last, job.after(stage, bucket), renamed(said, names) if names else said)
 
 
 def in_any_order(blobs: Iterable[Blob]) -> list[Blob]:
@@ -280,14 +285,14 @@ def in_any_order(blobs: Iterable[Blob]) -> list[Blob]:
 
 
 def _with_files(
-    job: Job, stage: Stage, bucket: int, blobs: Sequence[Blob], piece: Piece
+    job: Job, stage: Stage, bucket: int, blobs: Sequence[Blob], piece: Piece, packing: Packing | None
 ) -> tuple[list[Blob], dict[str, Any]]:
     """One bucket's batch, with its state in files of the checkpoint."""
     assert job.checkpoint is not None
     batch, place = batch_id(), state_file.place(stage.number, bucket)
     with spent("state_read"):
         text = state_file.texts(job.checkpoint, batch - 1).get(place)
-        runs = FileRuns(state_file.runs_of(job.checkpoint, place), job.durable)
+        runs = runs_at(job.checkpoint, place, job.durable, packing)
         state = BucketState.loads(text, runs)
         runs.tidy(batch, {run for run, *_ in state_file.runs_in(state.manifests)})
     prefix = run_prefix(checkpoint_id(), batch, stage.number, bucket, (b.blob for b in blobs))

@@ -16,7 +16,6 @@ A file that a kill left behind beyond the last batch belongs to one that is done
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -26,9 +25,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from braid.errors import BraidError, anew
-from braid.stage import spark_log, state_file
+from braid.stage import docs, spark_log, state_file
 from braid.stage.checkpoint import NAME, RESCALE, Document
-from braid.topics.files import is_name, items, members, parsed, reach, text, whole, why, write_atomic
+from braid.topics.files import is_name, items, members, parsed, reach, text, whole, why
 
 PLANNED = "planned.json"
 _PLACE, _NUMBER = re.compile("[0-9]{1,9}/[0-9]{1,9}"), re.compile("[0-9]{1,9}")
@@ -83,13 +82,13 @@ def _reads_around(folder: str, last: int | None) -> tuple[Sequence[str] | None, 
 def plan(folder: str, batch: int, reads: Sequence[str]) -> None:
     """What a batch reads that is about to be written; on the disk afterwards."""
     line = json.dumps({"batch": batch, "reads": reads}, separators=(",", ":")).encode()
-    write_atomic(os.path.join(folder, PLANNED), state_file.sealed(line), folder, fsync=True)
+    docs.write(folder, PLANNED, state_file.sealed(line), fsync=True)
 
 
 def _planned(folder: str) -> tuple[int, Sequence[str]] | None:
     path = os.path.join(folder, PLANNED)
     try:
-        x = members(parsed(state_file.unsealed(path)))
+        x = members(parsed(state_file.unsealed(folder, PLANNED)))
         return whole(x["batch"], "batch"), [text(line, "what is read") for line in items(x["reads"], "reads")]
     except FileNotFoundError:
         return None
@@ -124,10 +123,8 @@ def keep_begun(folder: str, last: int | None) -> None:
 
 def forget_begun(folder: str, last: int | None) -> None:
     """A batch behind the last, which nobody has seen, was not begun."""
-    paths = [os.path.join(folder, PLANNED), state_file.path_of(folder, _next(last))]
-    for path in (*paths, spark_log.path_of(folder, _next(last))):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+    docs.remove(folder, PLANNED, spark_log.name_of(_next(last)))
+    state_file.forget_later(folder, -1 if last is None else last)
 
 
 def carry_over(folder: str, last: int | None) -> None:
@@ -265,7 +262,7 @@ def _check_spread(folder: str, last: int, known: Document) -> None:
     found = state_file.buckets(folder, last)
     if found == known.buckets or (found is None and not known.rescaled):
         return
-    if not os.path.exists(os.path.join(folder, RESCALE)):
+    if not docs.has(folder, RESCALE):
         is_in = f"it is in {'other' if found is None else found} buckets"
         raise _damaged(state_file.path_of(folder, last), f"{is_in}, and {NAME} beside it says {known.buckets}")
 

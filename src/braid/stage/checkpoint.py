@@ -25,17 +25,17 @@ from braid.lower.physical import Plan
 from braid.plan.canonical import canonical, changed_expressions, wording
 from braid.plan.groups import Aggregation, names
 from braid.plan.logical import Query
+from braid.stage import docs
+from braid.store import is_url
 from braid.topics import whereabouts
 from braid.topics.files import (
     items,
     members,
     parsed,
     private_folder,
-    read_small,
     text,
     whole,
     why,
-    write_atomic,
 )
 
 FORMAT = 6
@@ -135,7 +135,8 @@ def open_or_create(directory: str | Path, document: Document, asked: Collection[
     known = load(folder)
     if known is None:
         _refuse_foreign(folder)
-        private_folder(folder)
+        if not is_url(folder):
+            private_folder(folder)
         _write(folder, document)
         return document
     _refuse(folder, _differences(known, document, asked))
@@ -152,7 +153,7 @@ def beside(directory: str | Path) -> str:
 
 def renew(directory: str | Path, known: Document) -> None:
     """What is recorded is so in this version's format."""
-    if whole(members(parsed(read_small(os.path.join(directory, NAME))))["format"], "format") != FORMAT:
+    if whole(members(parsed(docs.read(str(directory), NAME)))["format"], "format") != FORMAT:
         _write(str(directory), known)
 
 
@@ -222,14 +223,14 @@ def _refuse(folder: str, differences: list[str]) -> None:
 def load(directory: str | Path) -> Document | None:
     """The recorded document; None where nothing is recorded."""
     path = os.path.join(directory, NAME)
-    if os.path.exists(os.path.join(directory, RESET)):
+    if docs.has(str(directory), RESET):
         name = os.path.basename(directory)
         raise BraidError(f"a reset of {name} was begun, and did not come to its end", f"braid reset {name} ends it")
-    if not os.path.exists(directory) and os.path.exists(os.path.join(beside(directory), READY)):
+    if not is_url(str(directory)) and not os.path.exists(directory) and docs.has(beside(directory), READY):
         name = os.path.basename(directory)
         raise BraidError(f"an upgrade of {name} was begun, and did not come to its end", "braid upgrade FILE ends it")
     try:
-        data = read_small(path)
+        data = docs.read(str(directory), NAME)
     except FileNotFoundError:
         return None
     except OSError as e:
@@ -251,7 +252,7 @@ def load(directory: str | Path) -> Document | None:
 
 def _refuse_foreign(folder: str) -> None:
     """A folder in which Spark has written, but not for us."""
-    there = [name for name in _OF_SPARK if os.path.exists(os.path.join(folder, name))]
+    there = [name for name in _OF_SPARK if not is_url(folder) and os.path.exists(os.path.join(folder, name))]
     if there:
         what = f"{folder} holds a checkpoint of Spark ({', '.join(there)}), but no {NAME}"
         raise BraidError(what, "name another folder")
@@ -358,7 +359,7 @@ def _shown(x: object) -> str:
 
 def _write(folder: str, document: Document) -> None:
     data = json.dumps(_to_json(document), indent=1, ensure_ascii=False).encode()
-    write_atomic(os.path.join(folder, NAME), data, folder, fsync=True)
+    docs.write(folder, NAME, data, fsync=True)
 
 
 def _to_json(d: Document) -> dict[str, Any]:

@@ -28,7 +28,9 @@ from braid.plan.logical import Source
 from braid.stage import state_file
 from braid.stage.bucket import BucketState
 from braid.stage.emit import OF_WINDOW
+from braid.stage.room_runs import RoomRuns
 from braid.stage.run_files import DAMAGED, mapped, path_of
+from braid.store import is_url
 from braid.types import polars_type
 
 RESULT = "result"  # the arrangement's name in a manifest
@@ -169,9 +171,15 @@ class Published:
         kept = [(place, manifest) for place, document in documents.items() for manifest in of_bucket(document)]
         named = {run for _, manifest in kept for run, *_ in state_file.runs_in(manifest)}
         self._frames = {run: frame for run, frame in self._frames.items() if run in named}
-        runs = {place: _Mapped(state_file.runs_of(self._checkpoint, place), self._frames) for place, _ in kept}
+        runs = {place: self._runs(place) for place, _ in kept}
         self._standing = Standing([(manifest, runs[place]) for place, manifest in kept], self._keys)
         self._batch = batch
+
+
+    def _runs(self, place: str) -> RunStore:
+        if is_url(self._checkpoint):
+            return RoomRuns(self._checkpoint)
+        return _Mapped(state_file.runs_of(self._checkpoint, place), self._frames)
 
 
 class _Mapped:

@@ -30,7 +30,7 @@ from braid.topics.files import force, open_regular
 KEPT_FRAMES = 256  # mapped frames that a process holds
 LARGE = 1 << 18  # bytes of a run from which on what was written is mapped, not kept in memory
 DAMAGED = f"the checkpoint is damaged: put it back from a copy; or {anew()}"
-_SUM = 4  # bytes of checksum behind the Arrow file
+SUM = 4  # bytes of checksum behind the Arrow file
 
 _frames: OrderedDict[str, pl.DataFrame] = OrderedDict()
 
@@ -67,7 +67,7 @@ class FileRuns:
             except (OSError, pl.exceptions.PolarsError) as e:
                 hint = "nothing is lost: make room there, and start the query again"
                 raise BraidError(f"a run of the state cannot be written to {path}: {e}", hint) from e
-        remember(run, frame_file.mapped(path, size - _SUM) if size >= LARGE else frame)
+        remember(run, frame_file.mapped(path, size - SUM) if size >= LARGE else frame)
         return size
 
     def _write(self, path: str, frame: pl.DataFrame) -> int:
@@ -145,14 +145,14 @@ def write(path: str, frame: pl.DataFrame) -> int:
     size = frame_file.write_file(path, frame)
     with open(path, "r+b") as f:
         f.write(_checksum(f, size))
-    return size + _SUM
+    return size + SUM
 
 
 def mapped(path: str) -> pl.DataFrame | None:
     """The file's frame; None where there is no file, or not what was written."""
     try:
         with os.fdopen(open_regular(path), "rb") as f:
-            size = os.fstat(f.fileno()).st_size - _SUM
+            size = os.fstat(f.fileno()).st_size - SUM
             if size < 0:
                 return None
             if _checksum(f, size) != f.read():
@@ -168,4 +168,4 @@ def _checksum(file: BinaryIO, size: int) -> bytes:
     while size > 0 and (block := file.read(min(size, 1 << 20))):
         crc = zlib.crc32(block, crc)
         size -= len(block)
-    return crc.to_bytes(_SUM, "big")
+    return crc.to_bytes(SUM, "big")

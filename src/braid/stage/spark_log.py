@@ -12,8 +12,9 @@ import re
 from collections.abc import Sequence
 
 from braid.errors import BraidError
-from braid.stage import state_file
-from braid.topics.files import parsed, read_small, why
+from braid.stage import docs, state_file
+from braid.store import is_url
+from braid.topics.files import parsed, why
 
 SPARK = "spark"  # folder in the checkpoint
 NOTHING = "-"  # a line of a source that reads nothing
@@ -41,10 +42,12 @@ def last_batch(folder: str) -> int | None:
 def reads(folder: str, batch: int) -> Sequence[str] | None:
     """What a batch reads, a line a source; None where it was not begun."""
     path = path_of(folder, batch)
+    if is_url(folder):
+        return None
     try:
-        version, metadata, *lines = read_small(path, state_file.MOST).decode().split("\n")
+        version, metadata, *lines = docs.read(folder, name_of(batch), state_file.MOST).decode().split("\n")
         parsed(metadata.encode())
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return None
     except ValueError as e:
         raise _damaged(path, f"it is not as Spark writes it ({why(e)})") from e
@@ -53,16 +56,17 @@ def reads(folder: str, batch: int) -> Sequence[str] | None:
     return lines
 
 
+def name_of(batch: int) -> str:
+    return f"{SPARK}/offsets/{batch}"
+
+
 def path_of(folder: str, batch: int) -> str:
-    return os.path.join(folder, SPARK, "offsets", str(batch))
+    return os.path.join(folder, name_of(batch))
 
 
 def _numbers(folder: str, kind: str) -> list[int]:
     """The names in a folder of the log that are numbers, in order."""
-    try:
-        names = os.listdir(os.path.join(folder, SPARK, kind))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    names = () if is_url(folder) else docs.names(folder, f"{SPARK}/{kind}")  # none was ever kept elsewhere
     return sorted(int(name) for name in names if name.isdecimal() and name.isascii())
 
 

@@ -26,7 +26,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from braid.errors import BraidError, anew
-from braid.topics.files import items, members, parsed, read_small, text, whole, why, write_atomic
+from braid.stage import docs
+from braid.store import is_url
+from braid.topics.files import items, members, parsed, text, whole, why
 from braid.topics.log import Written
 
 FORMAT = 1
@@ -34,6 +36,7 @@ FOLDER, RUNS, SUFFIX, PUBLISHED = "state", "runs", ".arrow", "published"
 MOST = 1 << 30  # bytes of the file of a batch
 _PLACE, _NUMBER = re.compile("[0-9]{1,9}/[0-9]{1,9}"), re.compile("[0-9]{1,9}")
 _RUN = re.compile("[A-Za-z0-9_-]{1,200}")
+_IN_ROOM = re.compile(r"-p(?P<object>[0-9a-f]{32})-(?P<offset>[0-9]{1,18})-(?P<length>[0-9]{1,18})$")
 _DAMAGED = f"put it back from a copy; or {anew()}"
 
 Documents = dict[str, dict[str, Any]]
@@ -57,16 +60,18 @@ def runs_of(checkpoint: str, where: str) -> str:
     return os.path.join(checkpoint, RUNS, where.replace("/", "-"))
 
 
+def name_of(batch: int) -> str:
+    return f"{FOLDER}/{batch}.json"
+
+
 def path_of(checkpoint: str, batch: int) -> str:
-    return os.path.join(checkpoint, FOLDER, f"{batch}.json")
+    return os.path.join(checkpoint, name_of(batch))
 
 
 def batches(checkpoint: str) -> list[int]:
     """Of which batches there is a file, in order."""
-    with contextlib.suppress(FileNotFoundError):
-        names = (name.removesuffix(".json") for name in os.listdir(os.path.join(checkpoint, FOLDER)))
-        return sorted(int(name) for name in names if name.isdecimal() and name.isascii())
-    return []
+    names = (name.removesuffix(".json") for name in docs.names(checkpoint, FOLDER))
+    return sorted(int(name) for name in names if name.isdecimal() and name.isascii())
 
 
 def save(
@@ -77,11 +82,10 @@ def save(
     reads: Sequence[str] | None = None,
     buckets: int | None = None,
     fsync: bool = False,
-) -> None:
+) -> bool:
     """`reads`: the offsets of the batch, a line a source; `buckets`: so many has each stage; `fsync`: it stays
-    on the disk. Refused where the same batch was made of other records."""
-    folder = os.path.join(checkpoint, FOLDER)
-    os.makedirs(folder, exist_ok=True)
+    on the disk. False where it is there from an attempt before, and stays; refused where that was made of other
+    records."""
     there = None if tie is None else _whole_or_none(checkpoint, batch)
     if tie is not None and there is not None and there.tie is not None and there.tie.digest != tie.digest:
         what = f"batch {batch} was worked out in {checkpoint} by somebody else"
@@ -90,7 +94,13 @@ def save(
     more |= {} if reads is None else {"reads": reads}
     more |= {} if buckets is None else {"buckets": buckets}
     line = json.dumps({"format": FORMAT, "batch": batch, **more, "state": documents}, separators=(",", ":")).encode()
-    write_atomic(path_of(checkpoint, batch), sealed(line), folder, fsync)
+    if not is_url(checkpoint):
+        docs.write(checkpoint, name_of(batch), sealed(line), fsync)
+        return True
+    made = there is None and docs.create(checkpoint, name_of(batch), sealed(line))
+    if made or there is not None:
+        return made
+    return save(checkpoint, batch, documents, tie, reads, buckets, fsync)  # somebody was faster: who?
 
 
 def sealed(line: bytes) -> bytes:
@@ -98,17 +108,18 @@ def sealed(line: bytes) -> bytes:
     return b"%s\n%08x\n" % (line, zlib.crc32(line))
 
 
-def unsealed(path: str) -> bytes:
+def unsealed(checkpoint: str, name: str) -> bytes:
     """The line that was written."""
-    line, _, crc = read_small(path, MOST).partition(b"\n")
+    line, _, crc = docs.read(checkpoint, name, MOST).partition(b"\n")
     if crc != b"%08x\n" % zlib.crc32(line):
-        raise _damaged(path, "it is not what its checksum says")
+        raise _damaged(os.path.join(checkpoint, name), "it is not what its checksum says")
     return line
 
 
 def forget(checkpoint: str, batch: int) -> None:
-    """Removes the files of earlier batches than this one."""
-    _forget(checkpoint, [number for number in batches(checkpoint) if number < batch])
+    """Removes the files of earlier batches than this one; of a room only the last of these, since none is listed."""
+    numbers = [batch - 1] if is_url(checkpoint) else batches(checkpoint)
+    _forget(checkpoint, [number for number in numbers if 0 <= number < batch])
 
 
 def forget_later(checkpoint: str, batch: int) -> None:
@@ -119,21 +130,19 @@ def forget_later(checkpoint: str, batch: int) -> None:
 
 
 def _forget(checkpoint: str, numbers: Iterable[int]) -> None:
-    for number in numbers:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path_of(checkpoint, number))
+    docs.remove(checkpoint, *map(name_of, numbers))
+    _read.cache_clear()
 
 
 def tell_published(checkpoint: str, batch: int, fsync: bool = False) -> None:
     """For the next start, and for whoever asks for results: this batch is visible."""
-    folder = os.path.join(checkpoint, FOLDER)
-    write_atomic(os.path.join(folder, PUBLISHED), b"%d\n" % batch, folder, fsync)
+    docs.write(checkpoint, f"{FOLDER}/{PUBLISHED}", b"%d\n" % batch, fsync)
 
 
 def published(checkpoint: str) -> int:
     """The last batch that is known to be visible; -1 where none is."""
     with contextlib.suppress(OSError, ValueError):
-        return int(read_small(os.path.join(checkpoint, FOLDER, PUBLISHED)))
+        return int(docs.read(checkpoint, f"{FOLDER}/{PUBLISHED}"))
     return -1
 
 
@@ -197,17 +206,23 @@ class _Whole:
 
 
 def _whole(checkpoint: str, batch: int) -> _Whole:
-    path = path_of(checkpoint, batch)
+    if is_url(checkpoint):
+        return _read(checkpoint, name_of(batch), None)
     try:
-        found = os.stat(path)
+        found = os.stat(path_of(checkpoint, batch))
     except OSError:
-        raise _damaged(path, "it is missing") from None
-    return _read(path, (found.st_ino, found.st_mtime_ns, found.st_size))
+        raise _damaged(path_of(checkpoint, batch), "it is missing") from None
+    return _read(checkpoint, name_of(batch), (found.st_ino, found.st_mtime_ns, found.st_size))
 
 
 @functools.lru_cache(maxsize=16)
-def _read(path: str, version: tuple[int, int, int]) -> _Whole:
-    line = unsealed(path)
+def _read(checkpoint: str, name: str, version: tuple[int, int, int] | None) -> _Whole:
+    """`version`: of a file; in a room a batch's state never changes while somebody may ask for it."""
+    path = os.path.join(checkpoint, name)
+    try:
+        line = unsealed(checkpoint, name)
+    except FileNotFoundError:
+        raise _damaged(path, "it is missing") from None
     try:
         x = members(parsed(line))
         if (found := whole(x["format"], "format")) != FORMAT:
@@ -250,12 +265,30 @@ def _checked(where: str, document: dict[str, Any]) -> None:
 
 def check(checkpoint: str, batch: int) -> None:
     """Refuses a state that is not whole: the file of the batch, and that the runs are there which it names."""
+    if is_url(checkpoint):
+        there = {*docs.names(checkpoint, RUNS)}
+        for name in sorted(objects_in(map(json.loads, texts(checkpoint, batch).values())) - there):
+            raise _damaged(f"{checkpoint}/{RUNS}/{name}", "it is missing")
+        return
     for where, document in texts(checkpoint, batch).items():
         folder = runs_of(checkpoint, where)
         there = set(os.listdir(folder)) if os.path.isdir(folder) else set()
         for run, *_ in runs_in(json.loads(document)):
             if run + SUFFIX not in there:
                 raise _damaged(os.path.join(folder, run + SUFFIX), "it is missing")
+
+
+def objects_in(documents: Iterable[Any]) -> set[str]:
+    """The objects of a room in which the runs lie that documents name (`room_runs.py`)."""
+    return {place_in_room(run)[0] for x in documents for run, *_ in runs_in(x)}
+
+
+def place_in_room(run: str) -> tuple[str, int, int]:
+    """The object, the offset and the bytes there of a run."""
+    found = _IN_ROOM.search(run)
+    if found is None:
+        raise BraidError(f"a state names a run that is none of its query: {run!r:.200}", _DAMAGED)
+    return found["object"], int(found["offset"]), int(found["length"])
 
 
 def by_bucket(state: Documents) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ import os
 from uuid import uuid4
 
 from braid.errors import BraidError
+from braid.store import is_url
 from braid.topics.files import items, locked, members, parsed, private_folder, read_small, text, why, write_atomic
 
 NAME = "store.json"
@@ -58,7 +59,7 @@ def belongs(root: str, folder: str, owner: str) -> bool:
 
 
 def _inside(root: str, parent: str) -> bool:
-    return os.path.realpath(parent) == own(root)
+    return (parent if is_url(parent) else os.path.realpath(parent)) == own(root)
 
 
 def _read(root: str) -> tuple[str, list[str]]:

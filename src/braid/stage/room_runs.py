@@ -1,0 +1,199 @@
+"""State runs in a room of `store/`: parts of objects, of which each task makes one a batch.
+
+In: frames, by the id of their run. Out: the frames again, mapped from this machine's copies.
+Rule: the object of a task is there before the driver hears of its runs, and so before the batch is published whose
+state names them. A run's name says where it lies: `…-pOBJECT-OFFSET-LENGTH`. Objects are called by the runs that are in
+them, so attempts that were given the same make the same. One goes when no state names a run in it any more.
+
+  runs/OBJECT     Arrow files as in `run_files.py`, each compressed by itself
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache, partial
+from typing import Any
+from uuid import uuid4
+
+import polars as pl
+import pyarrow as pa
+
+from braid.errors import BraidError
+from braid.stage import docs, frame_file, state_file
+from braid.stage.run_files import DAMAGED, LARGE, SUM, FileRuns, forgotten, mapped, remember, remembered, write
+from braid.store import is_url
+from braid.timing import spent, tally
+from braid.topics.cache import Cache
+from braid.topics.files import remove
+
+_PIECE = 8 << 20  # bytes fetched at once
+_TRIES = 3  # copies go where they are the oldest, and may be torn
+_CODEC = "zstd"
+
+
+class RoomRuns:
+    """The runs of one bucket; a `RunStore`. What is put goes with the task's object."""
+
+    def __init__(self, checkpoint: str, packing: Packing | None = None) -> None:
+        self._checkpoint, self._packing = checkpoint, packing
+
+    def get(self, run: str) -> pl.DataFrame:
+        frame = remembered(run)
+        if frame is not None:
+            return frame
+        with spent("state_read"):
+            tally("cache_files")
+            cache, name = cache_of(self._checkpoint), _copy(self._checkpoint, run)
+            for _ in range(_TRIES):
+                frame = mapped(cache.held(name, partial(_fetch, self._checkpoint, run)))
+                if frame is not None:
+                    remember(run, frame)
+                    return frame
+                cache.drop(name)
+        raise BraidError(f"a run of the state is torn: {self._checkpoint}, {run}", DAMAGED)
+
+    def put(self, run: str, frame: pl.DataFrame) -> int:
+        assert self._packing is not None, "who asks writes nothing"
+        path = os.path.join(cache_of(self._checkpoint).scratch, f"{uuid4().hex}.arrow")
+        with spent("state_write"):
+            try:
+                size = write(path, frame)
+            except (OSError, pl.exceptions.PolarsError) as e:
+                remove(path)
+                hint = "nothing is lost: make room there, and start the query again"
+                raise BraidError(f"a run of the state cannot be written to {path}: {e}", hint) from e
+        self._packing.add(run, path)
+        remember(run, frame_file.mapped(path, size - SUM) if size >= LARGE else frame)
+        return size
+
+    def remove(self, run: str) -> None:
+        """Its object stays for the case that this batch is done again; see `Objects`."""
+        forgotten(run)
+
+    def tidy(self, batch: int, named: Collection[str]) -> None:
+        """There is nothing: objects have runs of several buckets."""
+
+
+class Packing:
+    """What a task writes of a batch's state: one object."""
+
+    def __init__(self, checkpoint: str) -> None:
+        self._checkpoint = checkpoint
+        self._files: dict[str, str] = {}
+
+    def add(self, run: str, path: str) -> None:
+        self._files[run] = path
+
+    def send(self) -> dict[str, str]:
+        """The object is there; the names of its runs that say where they lie, by those that were put."""
+        if not self._files:
+            return {}
+        cache, names, end = cache_of(self._checkpoint), dict[str, str](), 0
+        runs = sorted(self._files)
+        called = hashlib.sha256("\n".join(runs).encode()).hexdigest()[:32]
+        path = os.path.join(cache.scratch, uuid4().hex)
+        try:
+            with spent("state_write"):
+                for run in runs:
+                    _compress(self._files[run], path)
+                    names[run] = f"{run}-p{called}-{end}-{os.path.getsize(path) - end}"
+                    end = os.path.getsize(path)
+                docs.room(self._checkpoint).put(f"{state_file.RUNS}/{called}", path)
+        finally:
+            remove(path)
+        for run, name in names.items():
+            frame = remembered(run)
+            if frame is not None:
+                remember(name, frame)
+            forgotten(run)
+            cache.held(_copy(self._checkpoint, name), partial(os.replace, self._files[run]))
+        return names
+
+
+class Objects:
+    """The driver's part: objects that no state names go."""
+
+    def __init__(self, checkpoint: str) -> None:
+        self._checkpoint = checkpoint
+        self._held: deque[set[str]] = deque(maxlen=2)  # by the states of the last two batches
+
+    def begin(self) -> None:
+        """What killed runs have left goes."""
+        numbers = state_file.batches(self._checkpoint)
+        states = (state_file.load(self._checkpoint, n) for n in numbers[-2:])
+        self._held = deque((state_file.objects_in(x.values()) for x in states), maxlen=2)
+        named = set[str]().union(*self._held)
+        gone = [name for name in docs.names(self._checkpoint, state_file.RUNS) if name not in named]
+        self._remove(gone)
+        docs.remove(self._checkpoint, *map(state_file.name_of, numbers[:-2]))
+
+    def keep(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
+        """The state behind a batch that is published: what only the one before its last named goes."""
+        now = state_file.objects_in(documents.values())
+        before = self._held[0] if len(self._held) == 2 else set()
+        self._held.append(now)
+        self._remove(before.difference(*self._held))
+
+    def _remove(self, names: Iterable[str]) -> None:
+        docs.remove(self._checkpoint, *(f"{state_file.RUNS}/{name}" for name in names))
+
+
+def packing_of(checkpoint: str) -> Packing | None:
+    """Of a task, where its checkpoint lies in a room."""
+    return Packing(checkpoint) if is_url(checkpoint) else None
+
+
+def runs_at(checkpoint: str, place: str, fsync: bool = False, packing: Packing | None = None) -> FileRuns | RoomRuns:
+    """The runs of a bucket, wherever the checkpoint lies."""
+    if is_url(checkpoint):
+        return RoomRuns(checkpoint, packing)
+    return FileRuns(state_file.runs_of(checkpoint, place), fsync)
+
+
+@lru_cache(maxsize=16)
+def cache_of(checkpoint: str) -> Cache:
+    return Cache(checkpoint)
+
+
+def _copy(checkpoint: str, run: str) -> str:
+    return f"{state_file.RUNS}/{run}.arrow"
+
+
+def renamed(manifest: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """A document whose runs have other names."""
+    made = {k: renamed(x, names) if isinstance(x, dict) else x for k, x in manifest.items()}
+    if "runs" in made:
+        made["runs"] = [[names.get(run[0], run[0]), *run[1:]] for run in made["runs"]]
+    return made
+
+
+def _compress(path: str, target: str) -> None:
+    """Appends a file, compressed."""
+    with (
+        open(path, "rb") as f,
+        pa.OSFile(target, "ab") as raw,
+        pa.CompressedOutputStream(raw, _CODEC) as out,
+    ):
+        shutil.copyfileobj(f, out, _PIECE)
+
+
+def _fetch(checkpoint: str, run: str, path: str) -> None:
+    """Writes this machine's copy of a run."""
+    called, offset, length = state_file.place_in_room(run)
+    name, packed = f"{state_file.RUNS}/{called}", f"{path}.{_CODEC}"
+    try:
+        with open(packed, "xb") as f:
+            for at in range(0, length, _PIECE):
+                f.write(docs.room(checkpoint).range(name, offset + at, min(_PIECE, length - at)))
+        with pa.CompressedInputStream(pa.OSFile(packed), _CODEC) as source, open(path, "xb") as out:
+            shutil.copyfileobj(source, out, _PIECE)
+    except FileNotFoundError:
+        raise BraidError(f"a run of the state is missing: {checkpoint}/{name}", DAMAGED) from None
+    except (pa.ArrowInvalid, OSError) as e:
+        raise BraidError(f"a run of the state is torn: {checkpoint}/{name}: {e}", DAMAGED) from e
+    finally:
+        remove(packed)
