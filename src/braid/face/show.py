@@ -30,6 +30,7 @@ from braid.face.tabular import cell, json_line, print_table, seen
 from braid.records.values import MOMENTS
 from braid.records.wire import Wires
 from braid.stage.drops import FIELDS
+from braid.store import is_url, opened
 from braid.topics import whereabouts
 from braid.topics.broker import Broker
 from braid.topics.drops import each_drop
@@ -136,6 +137,8 @@ _INNER = re.compile(r"(.*\.)?_row_id|.*\.group_[0-9]+(_is_null)?")  # how Braid 
 
 def folders(path: str) -> list[str]:
     """The names of the folders in a folder; nothing where it is missing."""
+    if is_url(path):
+        return sorted({name.partition("/")[0] for name, _ in opened(path).list("") if "/" in name})
     try:
         found = (e.name for e in os.scandir(path) if e.is_dir(follow_symlinks=False))
         return [name for name in found if is_name(name) and not name.endswith(".files")]

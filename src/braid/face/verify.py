@@ -19,7 +19,7 @@ from braid.face.show import open_store
 from braid.files import results
 from braid.stage import batches, checkpoint, state_file, ties
 from braid.stage.checkpoint import Document
-from braid.stage.run_files import DAMAGED, mapped
+from braid.stage.room_runs import runs_at
 from braid.stage.ties import Held
 from braid.topics import whereabouts
 from braid.topics.lock import holder
@@ -72,23 +72,25 @@ def _query(store: TopicStore, folder: str) -> Told:
             yield e
 
 
-def _runs(folder: str, last: int | None) -> Iterator[tuple[str, int]]:
-    """The runs of the state after a batch: their paths, and how many rows each has."""
+def _runs(folder: str, last: int | None) -> Iterator[tuple[str, str, int]]:
+    """The runs of the state after a batch: their places and names, and how many rows each has."""
     for place, text in state_file.texts(folder, -1 if last is None else last).items():
         for run, rows, _ in state_file.runs_in(json.loads(text)):
-            yield os.path.join(state_file.runs_of(folder, place), run + state_file.SUFFIX), rows
+            yield place, run, rows
 
 
 def _reached(folder: str, last: int | None) -> str:
     if last is None:
         return "no batch is finished"
-    return f"finished batch {last}, keeps {_count(sum(rows for _, rows in _runs(folder, last)), 'row')}"
+    return f"finished batch {last}, keeps {_count(sum(rows for *_, rows in _runs(folder, last)), 'row')}"
 
 
 def _torn(folder: str, last: int | None) -> Iterator[BraidError]:
-    for path, _ in _runs(folder, last):
-        if mapped(path) is None:
-            yield BraidError(f"a run of the state is torn: {path}", DAMAGED)
+    for place, run, _ in _runs(folder, last):
+        try:
+            runs_at(folder, place).check(run)
+        except BraidError as e:
+            yield e
 
 
 def held_of(store: TopicStore, known: Document) -> Held | None:

@@ -395,15 +395,14 @@ class RunningQuery:
             said = figures.taken(self._folder, said)
         digest = batches.digest_of(reads)
         wrote = self.job.replay is None and any(kind == "staged" for kind, _ in rows)
-        self._keep(reads, said, Written(batch, digest), wrote)
         cut = batches.document_in(reads)
-        if self._objects is None:
-            self._cuts.add(cut)
+        self._keep(reads, said, Written(batch, digest), wrote, self._cuts.add(cut))
         writer.publish_batch(self.job, batch, rows, digest)
         state_file.tell_published(self._folder, batch, self.job.durable)
         state_file.forget(self._folder, batch - 1)
         if self._objects is not None:
             self._objects.keep(self._seen.state)
+            self._cuts.send()
         if self.job.broker is not None:
             self._upto = cut["next"]
             self._group.tell(self._upto)
@@ -411,7 +410,9 @@ class RunningQuery:
         if not self._checked and self._handle is not None:
             self._check()
 
-    def _keep(self, reads: Sequence[str], said: list[dict[str, Any]], now: Written, wrote: bool) -> None:
+    def _keep(
+        self, reads: Sequence[str], said: list[dict[str, Any]], now: Written, wrote: bool, cuts: Sequence[str]
+    ) -> None:
         """The state after the batch, for the next one, what it reads, and what it belongs to."""
         seen, batch = self._seen, now.batch
         state, tie = seen.state, seen.tie
@@ -420,7 +421,7 @@ class RunningQuery:
         changed = {place: document for x in said for place, document in x.get("state", {}).items()}
         written = now if wrote else self._written() if tie is None else tie.written
         state, tie = state | changed, state_file.Tie(now.digest, written)
-        if not state_file.save(self._folder, batch, state, tie, reads, self.job.buckets, self.job.durable):
+        if not state_file.save(self._folder, batch, state, tie, reads, self.job.buckets, self.job.durable, cuts):
             state = state_file.load(self._folder, batch)  # of the attempt before this one
         with self._guard:
             seen.upto, seen.state, seen.tie = batch, state, tie

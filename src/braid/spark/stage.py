@@ -291,7 +291,7 @@ def _with_files(
     assert job.checkpoint is not None
     batch, place = batch_id(), state_file.place(stage.number, bucket)
     with spent("state_read"):
-        text = state_file.texts(job.checkpoint, batch - 1).get(place)
+        text = state_file.texts(job.checkpoint, batch - 1, job.buckets).get(place)
         runs = runs_at(job.checkpoint, place, job.durable, packing)
         state = BucketState.loads(text, runs)
         runs.tidy(batch, {run for run, *_ in state_file.runs_in(state.manifests)})

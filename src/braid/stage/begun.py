@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from braid.errors import BraidError
-from braid.stage import checkpoint
+from braid.stage import checkpoint, docs
+from braid.store import is_url
 from braid.topics import whereabouts
-from braid.topics.files import items, members, parsed, reach, read_small, scratch_name, text, whole, write_atomic
+from braid.topics.files import items, members, parsed, reach, scratch_name, text, whole, write_atomic
 
 _GONE = re.compile("~[0-9a-f]{8}$")  # of `scratch_name`
 
@@ -64,8 +65,8 @@ def _recorded(folder: str, root: str) -> Known | None:
 
 def _marked(folder: str) -> Known | None:
     try:
-        x = members(parsed(read_small(os.path.join(folder, checkpoint.RESET))))
-    except (FileNotFoundError, NotADirectoryError):
+        x = members(parsed(docs.read(folder, checkpoint.RESET)))
+    except FileNotFoundError:
         return None
     return Known(
         name=os.path.basename(folder),
@@ -94,7 +95,7 @@ def mark(q: Known) -> None:
     if not q.marked:
         said = {"run": q.run, "reads": sorted(q.reads), "writes": q.writes, "files": q.files}
         data = json.dumps(said | {"tasks": q.tasks, "on_broker": q.on_broker}, indent=1).encode()
-        write_atomic(os.path.join(q.folder, checkpoint.RESET), data, q.folder)
+        docs.write(q.folder, checkpoint.RESET, data)
     reach("query marked")
 
 
@@ -120,11 +121,16 @@ def ends_upgrade(folder: str) -> bool:
 
 def abandon(folder: str) -> None:
     """What was worked out beside a checkpoint goes."""
-    shutil.rmtree(checkpoint.beside(folder), ignore_errors=True)
+    if not is_url(folder):
+        shutil.rmtree(checkpoint.beside(folder), ignore_errors=True)
 
 
 def remove(folder: str) -> None:
-    """A checkpoint is gone at once, with all that lies beside it; its files a little later."""
+    """A checkpoint is gone at once, with all that lies beside it; its files a little later. In a room its mark goes
+    last."""
+    if is_url(folder):
+        docs.clear(folder, checkpoint.RESET)
+        return
     shutil.rmtree(f"{folder}.files", ignore_errors=True)
     reach("copies removed")
     if os.path.isdir(folder):
@@ -135,6 +141,6 @@ def remove(folder: str) -> None:
 
 def sweep(parent: str) -> None:
     """What is left of checkpoints that are gone, also by who was stopped there."""
-    for name in os.listdir(parent) if os.path.isdir(parent) else ():
+    for name in os.listdir(parent) if not is_url(parent) and os.path.isdir(parent) else ():
         if _GONE.search(name):
             shutil.rmtree(os.path.join(parent, name), ignore_errors=True)

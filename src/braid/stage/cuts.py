@@ -7,20 +7,27 @@ again the offsets are the same. By its cuts a query can be worked out anew, batc
 position that it had: order within a batch follows from where the batch began and ended.
 
   cuts.jsonl     {"batch": n, "whole": true, …} or {"batch": n, "next": {only what moved}, …; null: gone}
+
+In a room, where nothing can be added to, the last lines stand in the state of the last batch; as many as `MANY` go into
+an object of their own, `cuts/N.jsonl`, called by the first batch that it tells.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from braid.errors import BraidError
+from braid.stage import docs, state_file
+from braid.store import is_url
 from braid.topics.files import force, lines_of, members, parsed, whole
 
-NAME = "cuts.jsonl"
+NAME, FOLDER = "cuts.jsonl", "cuts"
+MANY = 100
 _NOT = ("plan", "seen")  # of a document; they follow from the query, and from the topics
 
 Document = dict[str, Any]
@@ -30,22 +37,60 @@ class Cuts:
     """Writes the lines of one process."""
 
     def __init__(self, folder: str, fsync: bool = False) -> None:
-        self._path, self._fsync = os.path.join(folder, NAME), fsync
+        self._folder, self._path, self._fsync = folder, os.path.join(folder, NAME), fsync
         self._last: Document | None = None
+        self._lines = list(_kept(folder)) if is_url(folder) else []
 
-    def add(self, document: Mapping[str, Any]) -> None:
+    def add(self, document: Mapping[str, Any]) -> Sequence[str]:
+        """The lines that have to be saved with the batch."""
+        first, line = self._last is None, self._line(document)
+        if is_url(self._folder):
+            self._lines.append(line)
+            return self._lines
+        self._append(line, first)
+        return ()
+
+    def _line(self, document: Mapping[str, Any]) -> str:
         now = {name: x for name, x in document.items() if name not in _NOT}
         line = {"whole": True, **now} if self._last is None else _changes(self._last, now)
+        self._last = now
+        return json.dumps(line, separators=(",", ":"))
+
+    def send(self) -> None:
+        """Many lines that are saved with a batch are put where they stay."""
+        if len(self._lines) >= MANY:
+            first = json.loads(self._lines[0])["batch"]
+            data = "".join(f"{line}\n" for line in self._lines).encode()
+            docs.write(self._folder, f"{FOLDER}/{first:020d}.jsonl", data)
+            self._lines, self._last = [], None
+
+    def _append(self, line: str, first: bool) -> None:
         with open(self._path, "ab") as f:
-            if self._last is None and f.tell() and not _ends(self._path):
+            if first and f.tell() and not _ends(self._path):
                 f.write(b"\n")  # behind what was torn
-            f.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+            f.write(line.encode() + b"\n")
             f.flush()
             if self._fsync:
                 os.fsync(f.fileno())
-        if self._fsync and self._last is None:
-            force(os.path.dirname(self._path))
-        self._last = now
+        if self._fsync and first:
+            force(self._folder)
+
+
+def _kept(room: str) -> Sequence[str]:
+    """Those that stand in the state of the last batch, of a room."""
+    last, _ = state_file.latest(room)
+    return () if last < 0 else state_file.cuts(room, last)
+
+
+def _all(folder: str) -> Iterator[bytes]:
+    """All lines there are, in order."""
+    if not is_url(folder):
+        with contextlib.suppress(FileNotFoundError):
+            yield from lines_of(os.path.join(folder, NAME))
+        return
+    for name in sorted(docs.names(folder, FOLDER)):
+        yield from docs.read(folder, f"{FOLDER}/{name}").splitlines()
+    yield from (line.encode() for line in _kept(folder))
 
 
 def _ends(path: str) -> bool:
@@ -64,23 +109,20 @@ def _changes(before: Document, now: Document) -> Document:
 def read(folder: str, upto: int) -> Iterator[Document]:
     """The documents of the batches 0 to `upto`; an error where one is missing."""
     path, made, known = os.path.join(folder, NAME), dict[int, Document](), None
-    try:
-        for line in lines_of(path):
-            try:
-                x = members(parsed(line))
-                batch = whole(x["batch"], "batch")
-            except (ValueError, KeyError):
-                continue  # torn
-            if x.pop("whole", False):
-                known = x
-            elif known is not None and batch == known["batch"] + 1:
-                known = _changed(known, x)
-            else:
-                known = None  # a line before it is torn
-            if known is not None:
-                made[batch] = known
-    except FileNotFoundError:
-        pass
+    for line in _all(folder):
+        try:
+            x = members(parsed(line))
+            batch = whole(x["batch"], "batch")
+        except (ValueError, KeyError):
+            continue  # torn
+        if x.pop("whole", False):
+            known = x
+        elif known is not None and batch == known["batch"] + 1:
+            known = _changed(known, x)
+        else:
+            known = None  # a line before it is torn
+        if known is not None:
+            made[batch] = known
     missing = next((n for n in range(upto + 1) if n not in made), None)
     if missing is not None:
         raise BraidError(f"{path} does not say where batch {missing} ended", "versions before 0.2 kept no cuts")

@@ -74,6 +74,12 @@ def names(checkpoint: str, folder: str) -> list[str]:
         return []
 
 
+def clear(checkpoint: str, last: str) -> None:
+    """In a room: all of it goes, and `last` after all else."""
+    remove(checkpoint, *(name for name, _ in room(checkpoint).list("") if name != last))
+    remove(checkpoint, last)
+
+
 @functools.lru_cache(maxsize=64)
 def room(checkpoint: str) -> Room:
     return opened(checkpoint)

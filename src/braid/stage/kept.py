@@ -175,7 +175,6 @@ class Published:
         self._standing = Standing([(manifest, runs[place]) for place, manifest in kept], self._keys)
         self._batch = batch
 
-
     def _runs(self, place: str) -> RunStore:
         if is_url(self._checkpoint):
             return RoomRuns(self._checkpoint)

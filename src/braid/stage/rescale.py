@@ -21,12 +21,15 @@ from uuid import uuid4
 
 from braid.errors import BraidError
 from braid.lower.physical import Plan
-from braid.stage import batches, checkpoint, state_file
+from braid.operators.base import RunStore
+from braid.stage import batches, checkpoint, docs, state_file
 from braid.stage.bucket import BucketState
 from braid.stage.checkpoint import RESCALE, Document
-from braid.stage.run_files import FileRuns, path_of
+from braid.stage.room_runs import packing_of, renamed, runs_at
+from braid.stage.run_files import path_of
 from braid.stage.spreading import spread_anew
-from braid.topics.files import force, items, members, parsed, reach, read_small, whole, why, write_atomic
+from braid.store import is_url
+from braid.topics.files import force, items, members, parsed, reach, whole, why
 
 Ids = Callable[[int, int], Sequence[int]]  # Spark's keys of so many buckets, in so many tasks
 
@@ -86,7 +89,7 @@ def ask(folder: str, known: Document, wanted: Spread) -> None:
         return
     check(folder, known, wanted)
     data = json.dumps({"buckets": wanted.buckets, "tasks": wanted.tasks}, indent=1).encode()
-    write_atomic(os.path.join(folder, RESCALE), data, folder, fsync=True)
+    docs.write(folder, RESCALE, data, fsync=True)
     reach("rescale asked for")
 
 
@@ -105,7 +108,7 @@ def carry_out(folder: str, plan: Plan, known: Document, last: int | None, ids: I
             state = _spread_anew(folder, plan, known.buckets, wanted.buckets, batch)
         reach("runs written")
         said = _Said(wanted, batch, ids(wanted.buckets, wanted.tasks), state)
-        write_atomic(os.path.join(folder, RESCALE), said.dumps(), folder, fsync=True)
+        docs.write(folder, RESCALE, said.dumps(), fsync=True)
         reach("rescale decided")
     _finish(folder, known, said)
 
@@ -132,7 +135,7 @@ class _Said:
 def _read(folder: str) -> _Said | None:
     path = os.path.join(folder, RESCALE)
     try:
-        x = members(parsed(read_small(path, state_file.MOST)))
+        x = members(parsed(docs.read(folder, RESCALE, state_file.MOST)))
         spread = Spread(whole(x["buckets"], "buckets", 1), whole(x["tasks"], "tasks", 1))
         if "batch" not in x:
             return _Said(spread)
@@ -147,10 +150,10 @@ def _read(folder: str) -> _Said | None:
 
 def _spread_anew(folder: str, plan: Plan, before: int, buckets: int, batch: int) -> state_file.Documents:
     """The documents of all buckets, whose new runs are on the disk."""
-    texts = state_file.texts(folder, batch)
+    texts, packing = state_file.texts(folder, batch), packing_of(folder)
 
-    def runs(stage: int, bucket: int) -> FileRuns:
-        return FileRuns(state_file.runs_of(folder, state_file.place(stage, bucket)))
+    def runs(stage: int, bucket: int) -> RunStore:
+        return runs_at(folder, state_file.place(stage, bucket), packing=packing)
 
     def state(stage: int, bucket: int) -> BucketState:
         return BucketState.loads(texts.get(state_file.place(stage, bucket)), runs(stage, bucket))
@@ -163,6 +166,8 @@ def _spread_anew(folder: str, plan: Plan, before: int, buckets: int, batch: int)
         for bucket, x in enumerate(states)
         if x.clocks or x.manifests
     }
+    if packing is not None:
+        return renamed(documents, packing.send())
     _force(folder, documents)
     return documents
 
@@ -184,7 +189,7 @@ def _finish(folder: str, known: Document, said: _Said) -> Document:
         if said.batch >= 0:
             tie = state_file.tie(folder, said.batch)
             reads = state_file.reads(folder, said.batch)
-            state_file.save(folder, said.batch, said.state, tie, reads, said.spread.buckets, fsync=True)
+            state_file.replace(folder, said.batch, said.state, tie, reads, said.spread.buckets)
         reach("state written")
         batches.keep_begun(folder, said.batch if said.batch >= 0 else None)
         state_file.forget_later(folder, said.batch)
@@ -199,6 +204,8 @@ def _finish(folder: str, known: Document, said: _Said) -> Document:
 
 def _sweep(folder: str, state: state_file.Documents) -> None:
     """Folders of buckets that are no more. What else is old goes as ever, when the next batch has run."""
+    if is_url(folder):
+        return  # the next start does that
     root, named = os.path.join(folder, state_file.RUNS), {os.path.basename(state_file.runs_of("", x)) for x in state}
     for name in os.listdir(root) if os.path.isdir(root) else ():
         if name not in named:
@@ -207,7 +214,6 @@ def _sweep(folder: str, state: state_file.Documents) -> None:
 
 
 def _end(folder: str) -> None:
-    if os.path.exists(path := os.path.join(folder, RESCALE)):
-        os.unlink(path)
-        force(folder)
+    if docs.has(folder, RESCALE):
+        docs.forced_away(folder, RESCALE)
     reach("rescale ended")

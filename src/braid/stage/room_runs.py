@@ -47,13 +47,22 @@ class RoomRuns:
             return frame
         with spent("state_read"):
             tally("cache_files")
-            cache, name = cache_of(self._checkpoint), _copy(self._checkpoint, run)
-            for _ in range(_TRIES):
-                frame = mapped(cache.held(name, partial(_fetch, self._checkpoint, run)))
-                if frame is not None:
-                    remember(run, frame)
-                    return frame
-                cache.drop(name)
+            frame = self._held(run)
+        remember(run, frame)
+        return frame
+
+    def check(self, run: str) -> pl.DataFrame:
+        """The run as it lies in the room, whatever this machine has a copy of."""
+        cache_of(self._checkpoint).drop(_copy(run))
+        return self._held(run)
+
+    def _held(self, run: str) -> pl.DataFrame:
+        cache, name = cache_of(self._checkpoint), _copy(run)
+        for _ in range(_TRIES):
+            frame = mapped(cache.held(name, partial(_fetch, self._checkpoint, run)))
+            if frame is not None:
+                return frame
+            cache.drop(name)
         raise BraidError(f"a run of the state is torn: {self._checkpoint}, {run}", DAMAGED)
 
     def put(self, run: str, frame: pl.DataFrame) -> int:
@@ -110,7 +119,7 @@ class Packing:
             if frame is not None:
                 remember(name, frame)
             forgotten(run)
-            cache.held(_copy(self._checkpoint, name), partial(os.replace, self._files[run]))
+            cache.held(_copy(name), partial(os.replace, self._files[run]))
         return names
 
 
@@ -159,7 +168,7 @@ def cache_of(checkpoint: str) -> Cache:
     return Cache(checkpoint)
 
 
-def _copy(checkpoint: str, run: str) -> str:
+def _copy(run: str) -> str:
     return f"{state_file.RUNS}/{run}.arrow"
 
 

@@ -45,14 +45,19 @@ class FileRuns:
         frame = remembered(run)
         if frame is not None:
             return frame
-        path = path_of(self._folder, run)
         with spent("state_read"):
             tally("cache_files")
-            frame = mapped(path)
-            if frame is None:
-                why = "is torn" if os.path.exists(path) else "is missing"
-                raise BraidError(f"a run of the state {why}: {path}", DAMAGED)
+            frame = self.check(run)
         remember(run, frame)
+        return frame
+
+    def check(self, run: str) -> pl.DataFrame:
+        """The run as it lies on the disk."""
+        path = path_of(self._folder, run)
+        frame = mapped(path)
+        if frame is None:
+            why = "is torn" if os.path.exists(path) else "is missing"
+            raise BraidError(f"a run of the state {why}: {path}", DAMAGED)
         return frame
 
     def put(self, run: str, frame: pl.DataFrame) -> int:

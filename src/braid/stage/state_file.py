@@ -82,25 +82,54 @@ def save(
     reads: Sequence[str] | None = None,
     buckets: int | None = None,
     fsync: bool = False,
+    cuts: Sequence[str] = (),
 ) -> bool:
-    """`reads`: the offsets of the batch, a line a source; `buckets`: so many has each stage; `fsync`: it stays
-    on the disk. False where it is there from an attempt before, and stays; refused where that was made of other
-    records."""
+    """`reads`: the offsets of the batch, a line a source; `buckets`: so many has each stage; `fsync`: it stays on the
+    disk; `cuts`: those that lie nowhere else (`cuts.py`). False where it is there from an attempt before, and stays;
+    refused where that was made of other records."""
     there = None if tie is None else _whole_or_none(checkpoint, batch)
     if tie is not None and there is not None and there.tie is not None and there.tie.digest != tie.digest:
         what = f"batch {batch} was worked out in {checkpoint} by somebody else"
         raise BraidError(what, "two runs go on from one checkpoint: end one of them")
+    data = _sealed(batch, documents, tie, reads, buckets, cuts)
+    if not is_url(checkpoint):
+        docs.write(checkpoint, name_of(batch), data, fsync)
+        return True
+    made = there is None and docs.create(checkpoint, name_of(batch), data)
+    if made or there is not None:
+        return made
+    return save(checkpoint, batch, documents, tie, reads, buckets, fsync, cuts)  # somebody was faster: who?
+
+
+def replace(
+    checkpoint: str,
+    batch: int,
+    documents: Mapping[str, Mapping[str, Any]],
+    tie: Tie | None,
+    reads: Sequence[str] | None,
+    buckets: int,
+) -> None:
+    """The same state in other buckets takes the place of what there is, and stays on the disk."""
+    docs.write(
+        checkpoint, name_of(batch), _sealed(batch, documents, tie, reads, buckets, cuts(checkpoint, batch)), fsync=True
+    )
+    _read.cache_clear()
+
+
+def _sealed(
+    batch: int,
+    documents: Mapping[str, Mapping[str, Any]],
+    tie: Tie | None,
+    reads: Sequence[str] | None,
+    buckets: int | None,
+    cuts: Sequence[str],
+) -> bytes:
     more: dict[str, Any] = {} if tie is None else {"digest": tie.digest, "written": tie.written}
     more |= {} if reads is None else {"reads": reads}
     more |= {} if buckets is None else {"buckets": buckets}
-    line = json.dumps({"format": FORMAT, "batch": batch, **more, "state": documents}, separators=(",", ":")).encode()
-    if not is_url(checkpoint):
-        docs.write(checkpoint, name_of(batch), sealed(line), fsync)
-        return True
-    made = there is None and docs.create(checkpoint, name_of(batch), sealed(line))
-    if made or there is not None:
-        return made
-    return save(checkpoint, batch, documents, tie, reads, buckets, fsync)  # somebody was faster: who?
+    more |= {"cuts": cuts} if cuts else {}
+    x = {"format": FORMAT, "batch": batch, **more, "state": documents}
+    return sealed(json.dumps(x, separators=(",", ":")).encode())
 
 
 def sealed(line: bytes) -> bytes:
@@ -164,9 +193,10 @@ def latest(checkpoint: str) -> tuple[int, Documents]:
     return -1, {}
 
 
-def texts(checkpoint: str, batch: int) -> Mapping[str, str]:
-    """The same, each as JSON; read once a process."""
-    return {} if batch < 0 else _whole(checkpoint, batch).texts
+def texts(checkpoint: str, batch: int, spread: int | None = None) -> Mapping[str, str]:
+    """The same, each as JSON; read once a process. `spread`: the buckets of the query, for whoever may have read the
+    state before it was spread anew."""
+    return {} if batch < 0 else _whole(checkpoint, batch, spread).texts
 
 
 def tie(checkpoint: str, batch: int) -> Tie | None:
@@ -180,6 +210,11 @@ def reads(checkpoint: str, batch: int) -> Sequence[str] | None:
     if found is None and published(checkpoint) >= batch:
         _whole(checkpoint, batch)  # says why
     return None if found is None else found.reads
+
+
+def cuts(checkpoint: str, batch: int) -> Sequence[str]:
+    """Lines of `cuts.py` that were saved with a batch."""
+    return _whole(checkpoint, batch).cuts
 
 
 def buckets(checkpoint: str, batch: int) -> int | None:
@@ -202,12 +237,13 @@ class _Whole:
     tie: Tie | None
     reads: Sequence[str] | None
     buckets: int | None
+    cuts: Sequence[str]
     texts: Mapping[str, str]
 
 
-def _whole(checkpoint: str, batch: int) -> _Whole:
+def _whole(checkpoint: str, batch: int, spread: int | None = None) -> _Whole:
     if is_url(checkpoint):
-        return _read(checkpoint, name_of(batch), None)
+        return _read(checkpoint, name_of(batch), spread)
     try:
         found = os.stat(path_of(checkpoint, batch))
     except OSError:
@@ -216,8 +252,8 @@ def _whole(checkpoint: str, batch: int) -> _Whole:
 
 
 @functools.lru_cache(maxsize=16)
-def _read(checkpoint: str, name: str, version: tuple[int, int, int] | None) -> _Whole:
-    """`version`: of a file; in a room a batch's state never changes while somebody may ask for it."""
+def _read(checkpoint: str, name: str, _: tuple[int, int, int] | int | None) -> _Whole:
+    """The last tells versions of a file apart. In a room the state of a batch only changes when it is spread anew."""
     path = os.path.join(checkpoint, name)
     try:
         line = unsealed(checkpoint, name)
@@ -233,7 +269,9 @@ def _read(checkpoint: str, name: str, version: tuple[int, int, int] | None) -> _
             _checked(where, members(document, "the state of a bucket"))
             made[where] = json.dumps(document, separators=(",", ":"))
         read = [text(line, "what is read") for line in items(x["reads"], "reads")] if "reads" in x else None
-        return _Whole(_tie_of(x), read, whole(x["buckets"], "buckets", 1) if "buckets" in x else None, made)
+        spread = whole(x["buckets"], "buckets", 1) if "buckets" in x else None
+        lines = [text(line, "a cut") for line in items(x.get("cuts", []), "cuts")]
+        return _Whole(_tie_of(x), read, spread, lines, made)
     except (ValueError, KeyError) as e:
         raise _damaged(path, why(e)) from e
 
