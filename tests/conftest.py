@@ -29,6 +29,12 @@ settings.register_profile("braid", deadline=None, suppress_health_check=list(Hea
 settings.load_profile("braid")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Copies of stores that lie elsewhere are the tests' own."""
+    os.environ["BRAID_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of the test's own, which is the current one."""

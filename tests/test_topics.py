@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import pickle
@@ -21,6 +22,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from braid.errors import BraidError
+from braid.store import opened
 from braid.topics import (
     Staged,
     StoreLock,
@@ -37,10 +39,13 @@ from braid.topics import (
     parse_envelope,
     publish,
     read_records,
+    rolling,
+    rooms,
     segments,
     stage,
 )
 from braid.topics.reading import read
+from braid.topics.rooms import RoomStore
 from braid.types import MAX_TIME
 from effort import examples
 
@@ -50,6 +55,18 @@ QUICK = settings(max_examples=examples(40))
 @pytest.fixture
 def store(tmp_path: Path) -> TopicStore:
     return TopicStore(tmp_path)
+
+
+@pytest.fixture(params=["folder", "room"])
+def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> TopicStore:
+    """A store in a folder, and one in a room of `store/`. (In an object store: `objects/test_object_topics.py`.)"""
+    return TopicStore(tmp_path) if request.param == "folder" else RoomStore(opened(str(tmp_path)))
+
+
+def again(store: TopicStore) -> TopicStore:
+    """The same store, for a process that has seen nothing yet."""
+    made: TopicStore = pickle.loads(pickle.dumps(store))
+    return made
 
 
 def record(i: int, t: int | None = None, partition: int = 0) -> dict[str, Any]:
@@ -63,7 +80,7 @@ def lines_of(numbers: list[int]) -> pl.Series:
 
 def values(store: TopicStore, name: str) -> list[list[Any]]:
     """The values of each partition, read by a process that has seen nothing yet."""
-    fresh = TopicStore(store.root)
+    fresh = again(store)
     found: list[list[Any]] = [[] for _ in range(fresh.partitions(name))]
     for r in read_records(fresh.topic(name)):
         assert r["offset"] == len(found[r["partition"]])
@@ -256,7 +273,8 @@ def test_format_is_columnar_and_exact() -> None:
 # -- reading and writing ------------------------------------------------------------------------------------------
 
 
-def test_append_and_read(store: TopicStore) -> None:
+def test_append_and_read(anywhere: TopicStore) -> None:
+    store = anywhere
     store.create("t", 2)
     store.create("t", 2)
     with pytest.raises(BraidError, match="has 2 partitions"):
@@ -276,7 +294,7 @@ def test_append_and_read(store: TopicStore) -> None:
         store.append("t", [record(1, partition=7)])
     with pytest.raises(BraidError, match="no topic 'u'"):
         store.end_offsets("u")
-    assert not any((Path(store.root) / "topics/t/.staging").iterdir())
+    assert not os.listdir(store.topic("t").staging)
 
 
 def test_odd_lines_keep_their_offsets(store: TopicStore, tmp_path: Path) -> None:
@@ -311,7 +329,8 @@ def counted_reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         yield sizes
 
 
-def test_long_segments_are_read_in_part(store: TopicStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_segments_are_read_in_part(anywhere: TopicStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = anywhere
     store.create("t")
     times = [*range(20_000), *range(5_000)]
     for batch, part in enumerate((times, [9, 30_000], [1] * 10)):
@@ -361,17 +380,19 @@ def test_a_frame_with_everything(store: TopicStore) -> None:
     assert store.end_offsets("t") == [3, 2]
 
 
-def test_delete_and_create_again(store: TopicStore) -> None:
-    other = TopicStore(store.root)
+def test_delete_and_create_again(anywhere: TopicStore) -> None:
+    store, other = anywhere, again(anywhere)
     store.create("t")
     store.append("t", [record(1), record(2)])
     assert other.end_offsets("t") == [2]
     store.delete("t")
     assert not store.exists("t")
+    time.sleep(2 * rooms.EVERY)
     with pytest.raises(BraidError, match="no topic"):
         other.end_offsets("t")
     store.create("t", 2)
     store.append("t", [record(5)])
+    time.sleep(2 * rooms.EVERY)
     assert other.end_offsets("t") == [1, 0]
     assert read_records(other.topic("t"))[0]["value"] == {"V": "v5"}
     assert pickle.loads(pickle.dumps(store)).end_offsets("t") == [1, 0]
@@ -439,17 +460,34 @@ batches = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=2), min_size
 @example([[0, 1], [0, 0], [1, 0], [0, 0], [0, 1], [0, 0], [0, 1], [0, 0], [0, 1]], [21, 24, 7], False)
 @example([[0, 3], [3, 3], [1, 1], [0, 2], [0, 1], [0, 3], [3, 0], [0, 2], [0, 1]], [21, 40, 18, 11], False)
 def test_a_crash_between_any_two_steps(sizes: list[list[int]], crashes: list[int], beside: bool) -> None:
-    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as m:
+    with TemporaryDirectory() as folder:
+        check_crashes(TopicStore(folder), sizes, crashes, beside)
+
+
+@pytest.mark.heavy
+@settings(QUICK, max_examples=examples(20))
+@given(batches, st.lists(st.integers(0, 40), max_size=4))
+@example([[1, 2]] * 9, [3, 5, 9, 4])
+@example([[1, 1]] * 9, [30, 8, 2, 7])
+def test_a_crash_between_any_two_steps_in_a_room(sizes: list[list[int]], crashes: list[int]) -> None:
+    with TemporaryDirectory() as folder:
+        check_crashes(RoomStore(opened(folder)), sizes, crashes, False)
+
+
+def check_crashes(first: TopicStore, sizes: list[list[int]], crashes: list[int], beside: bool) -> None:
+    with pytest.MonkeyPatch.context() as m:
         m.setattr(log, "FOLD", 3)
-        TopicStore(folder).create("t", 2)
+        m.setattr(rooms, "KEPT", 4)
+        m.setattr(rooms, "EVERY", 0)
+        first.create("t", 2)
         number = iter(range(1000))
         rows = [[[next(number) for _ in range(n)] for n in sizes_] for sizes_ in sizes]
         prefixes = [[[i for b in rows[:k] for i in b[p]] for p in range(2)] for k in range(len(rows) + 1)]
-        reader = TopicStore(folder)  # lives through all crashes
+        reader = again(first)  # lives through all crashes
         todo = list(crashes)
         batch = 0
         while batch < len(rows):
-            store = TopicStore(folder)  # a new process, which replays the batch that was under way
+            store = again(first)  # a new process, which replays the batch that was under way
             with crash_at(todo.pop() if todo else 10_000):
                 try:
                     if batch == 0:
@@ -462,7 +500,7 @@ def test_a_crash_between_any_two_steps(sizes: list[list[int]], crashes: list[int
             seen = values(store, "t")
             assert seen in (prefixes[batch], prefixes[min(batch + 1, len(rows))])
             assert [len(x) for x in seen] == reader.end_offsets("t")
-        for look in (reader, TopicStore(folder)):
+        for look in (reader, again(first)):
             assert values(look, "t") == prefixes[-1]
             for p in range(2):
                 found = look.read("t", p, 0, 999)["_line"]
@@ -471,20 +509,35 @@ def test_a_crash_between_any_two_steps(sizes: list[list[int]], crashes: list[int
                     assert look.read_positions("t", p, 0, 999)["seq"].to_list() == prefixes[-1][p]
         for k in range(len(rows)):
             if any(sizes[k]):
-                assert not one_batch(TopicStore(folder), k, rows[k], beside)
-        last = TopicStore(folder)
+                assert not one_batch(again(first), k, rows[k], beside)
+        last = again(first)
         clean_staging(last.topic("t"), "q")
         assert values(last, "t") == prefixes[-1]
-        assert not any((Path(folder) / "topics/t/.staging").iterdir())
+        assert not any(n.startswith("q~") for n in os.listdir(last.topic("t").staging))
+        if isinstance(last, RoomStore):
+            check_nothing_is_left(last)
+
+
+def check_nothing_is_left(store: RoomStore) -> None:
+    """No object of a batch that was published lies there unless some commit, or the rollup of one, names it."""
+    topic = store.topic("t")
+    documents = [json.loads(store.room.get(n, 1 << 20)) for n, _ in store.room.list(topic.commits)]
+    named = {s["file"] for x in documents for s in x["segments"]}
+    there = {n.removeprefix(f"{topic.path}/data/") for n, _ in store.room.list(f"{topic.path}/data")}
+    assert not {n for n in there - named if not n.startswith(segments.ROLLS)}
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("every", [1, 2, 3, 7])
-def test_a_reader_beside_a_writer_at_every_step(store: TopicStore, monkeypatch: pytest.MonkeyPatch, every: int) -> None:
+def test_a_reader_beside_a_writer_at_every_step(
+    anywhere: TopicStore, monkeypatch: pytest.MonkeyPatch, every: int
+) -> None:
     """Commits are folded, and rollups of them, while it looks: it reads all that was committed, or all but the last."""
     monkeypatch.setattr(log, "FOLD", 2)
+    monkeypatch.setattr(rooms, "KEPT", 3)
+    store = anywhere
     store.create("t", 2)
-    topic, steps = TopicStore(store.root).topic("t"), iter(range(10_000))
+    topic, steps = again(store).topic("t"), iter(range(10_000))
     rows = [[[2 * batch], [2 * batch + 1] * (batch % 3)] for batch in range(17)]
     batch = 0
 
@@ -521,7 +574,7 @@ def test_every_point_is_reached(store: TopicStore, monkeypatch: pytest.MonkeyPat
 @pytest.mark.heavy
 def test_small_segments_are_rolled_up(store: TopicStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "FOLD", 10)
-    monkeypatch.setattr(log, "LARGE", 4000)
+    monkeypatch.setattr(rolling, "LARGE", 4000)
     store.create("t", 2)
     early = TopicStore(store.root)
     files = Path(store.root) / "topics/t"
@@ -574,7 +627,8 @@ def test_staged_files_of_a_dead_query_are_removed(store: TopicStore) -> None:
     assert store.end_offsets("t") == [0]
 
 
-def test_pieces_of_a_partition_follow_each_other(store: TopicStore) -> None:
+def test_pieces_of_a_partition_follow_each_other(anywhere: TopicStore) -> None:
+    store = anywhere
     store.create("t")
     topic = store.topic("t")
     staged = [stage(topic, "q", 0, 0, lines_of([i]), piece=i) for i in (2, 0, 1)]
@@ -591,10 +645,12 @@ def test_a_reader_does_not_wait_for_renames(store: TopicStore) -> None:
     assert TopicStore(store.root).read_positions("t", 0, 1, 3)["seq"].to_list() == [2, 3]
 
 
-def test_many_commits_are_folded(store: TopicStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_commits_are_folded(anywhere: TopicStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "FOLD", 4)
+    monkeypatch.setattr(rooms, "KEPT", 5)
+    store = anywhere
     store.create("t")
-    early = TopicStore(store.root)
+    early = again(store)
     assert early.end_offsets("t") == [0]
     for batch in range(70):
         publish(
@@ -605,11 +661,15 @@ def test_many_commits_are_folded(store: TopicStore, monkeypatch: pytest.MonkeyPa
         )
         if batch == 30:
             assert early.end_offsets("t") == [31]
-    assert len(os.listdir(store.topic("t").commits)) < 12
-    assert early.end_offsets("t") == TopicStore(store.root).end_offsets("t") == [70]
-    assert values(store, "t") == [list(range(70))]
-    late = TopicStore(store.root).topic("t").view()
+    assert early.end_offsets("t") == again(store).end_offsets("t") == [70]
+    assert values(early, "t") == values(store, "t") == [list(range(70))]
+    late = again(store).topic("t").view()
     assert late.queries == {"q0": 69, "q1": 67, "q2": 68}
+    if isinstance(store, RoomStore):
+        left = [n for n, _ in store.room.list(store.topic("t").commits) if "rollup" not in n]
+        assert len(left) == 5
+        return
+    assert len(os.listdir(store.topic("t").commits)) < 12
     os.unlink(min(Path(store.topic("t").commits).glob("*.rollup.json")))
     with pytest.raises(BraidError, match="is missing"):
         TopicStore(store.root).end_offsets("t")
@@ -734,11 +794,12 @@ def test_fsync_writes_the_same(tmp_path: Path) -> None:
 
 WRITE_SOME = """
 import sys
+import base64, pickle
 import polars as pl
-from braid.topics import TopicStore, format_envelope, publish, stage
+from braid.topics import format_envelope, publish, stage
 
-def write_some(root, query, count):
-    topic = TopicStore(root).topic("t")
+def write_some(store, query, count):
+    topic = pickle.loads(base64.b64decode(store)).topic("t")
     for batch in range(count):
         texts = pl.Series([str(batch)] * 5)
         lines = format_envelope(texts, texts, texts.cast(pl.Int64))
@@ -747,19 +808,20 @@ def write_some(root, query, count):
 
 
 @pytest.mark.heavy
-def test_writers_and_readers_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writers_and_readers_at_once(anywhere: TopicStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processes and two threads write, a thread reads: offsets are dense, batches whole, each once."""
     monkeypatch.setattr(log, "FOLD", 7)
-    store = TopicStore(tmp_path)
+    store = anywhere
     store.create("t", 2)
-    code = WRITE_SOME + "write_some(sys.argv[1], sys.argv[2], 40)"
-    processes = [subprocess.Popen([sys.executable, "-c", code, store.root, f"p{i}"]) for i in range(2)]
+    code = WRITE_SOME + "from braid.topics import log\nlog.FOLD = 7\nwrite_some(sys.argv[1], sys.argv[2], 40)"
+    text = base64.b64encode(pickle.dumps(store)).decode()
+    processes = [subprocess.Popen([sys.executable, "-c", code, text, f"p{i}"]) for i in range(2)]
     scope: dict[str, Any] = {}
     exec(WRITE_SOME, scope)
-    threads = [threading.Thread(target=scope["write_some"], args=(store.root, f"t{i}", 40)) for i in range(2)]
+    threads = [threading.Thread(target=scope["write_some"], args=(text, f"t{i}", 40)) for i in range(2)]
     for thread in threads:
         thread.start()
-    reader = TopicStore(tmp_path)
+    reader = again(store)
     seen = [0, 0]
     while any(p.poll() is None for p in processes) or any(thread.is_alive() for thread in threads):
         ends = reader.end_offsets("t")
@@ -769,6 +831,7 @@ def test_writers_and_readers_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
             assert found.height == ends[p] - seen[p] and found["error"].is_null().all()
         seen = ends
     assert [p.wait() for p in processes] == [0, 0]
+    time.sleep(2 * rooms.EVERY)
     assert reader.end_offsets("t") == [800, 800]
     assert all(sorted(part) == sorted(list(range(40)) * 20) for part in values(store, "t"))
 

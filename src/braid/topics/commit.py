@@ -63,7 +63,7 @@ class StageWriter:
     """Writes one staged file, part by part; `close` gives it its name. Pieces of a partition follow each other."""
 
     def __init__(self, topic: Topic, query: str, batch: int, partition: int, *, piece: int = 0) -> None:
-        self._topic, self._partition = topic, partition
+        self._topic, self._partition, self._piece = topic, partition, piece
         self._path = stage_path(topic.staging, query, batch, partition, piece=piece)
         self._scratch = scratch_name(self._path)
         self._meter = Meter()
@@ -98,7 +98,7 @@ class StageWriter:
             os.fsync(self._file.fileno())
         self._file.close()
         os.replace(self._scratch, self._path)
-        return Staged(self._partition, os.path.basename(self._path), self._meter.extent(), beside)
+        return Staged(self._partition, os.path.basename(self._path), self._meter.extent(), beside, self._piece)
 
     def abort(self) -> None:
         with contextlib.suppress(OSError):  # a full disk takes no rest either
@@ -209,7 +209,7 @@ def _placed(topic: Topic, view: View, staged: Sequence[Staged]) -> list[Segment]
     """What was staged, behind what is there."""
     segments: list[Segment] = []
     ends = view.ends()
-    for s in sorted(staged, key=lambda s: (s.partition, s.file)):
+    for s in sorted(staged, key=lambda s: (s.partition, s.piece, s.file)):
         if not 0 <= s.partition < len(ends):
             raise BraidError(f"the topic {topic.name!r} has {len(ends)} partitions, none with number {s.partition}")
         path = os.path.join(topic.staging, s.file)

@@ -26,14 +26,12 @@ import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import groupby
 from typing import Any, ClassVar, NamedTuple, TypeVar
 from uuid import uuid4
 
 from braid.errors import BraidError
 from braid.topics.files import (
-    force,
     items,
     locked,
     members,
@@ -42,13 +40,13 @@ from braid.topics.files import (
     read_small,
     refuse_link,
     remove,
-    scratch_name,
     text,
     whole,
     why,
     write_atomic,
 )
-from braid.topics.segments import ROLLED, Segment, Staged, measure, read_bytes, segment_name, torn
+from braid.topics.rolling import clear, rolled, settle
+from braid.topics.segments import ROLLED, Segment, Staged, segment_name, torn
 
 T = TypeVar("T")
 
@@ -196,6 +194,9 @@ class Topic:
         """What `read` makes of a segment's file."""
         return self.either(self.segment_path(segment.partition, segment.first), segment.staged, read)
 
+    def prepare(self, segments: Iterable[Segment]) -> None:
+        """They will be read."""
+
     def either(self, path: str, staged: str | None, read: Callable[[str], T]) -> T:
         """What `read` makes of the file, under its final name or, while the publisher has not got there, its staged
         one."""
@@ -333,7 +334,8 @@ class Topic:
             if (found := whole(x["format"], "format")) != FORMAT:
                 raise BraidError(f"{path} is of format {found}; this version of braid reads {FORMAT}")
             for s in items(x["segments"], "segments"):
-                Segment.from_json(members(s, "a segment"))
+                if (Segment.from_json(members(s, "a segment")).at is None) != self.in_folder:
+                    raise ValueError("a segment lies elsewhere")
             if _ROLLUP.fullmatch(name):
                 for batch in members(x["queries"], "queries").values():
                     whole(batch, "batch")
@@ -343,14 +345,14 @@ class Topic:
                 text(x["query"], "query"), whole(x["batch"], "batch"), text(x.setdefault("digest", ""), "digest")
             return x
         except _DAMAGED as e:
-            raise _damaged(path, e) from e
+            raise damaged(path, e) from e
 
     def _apply(self, view: View, x: dict[str, Any]) -> None:
         try:
             segments = [Segment.from_json(s) for s in x["segments"]]
             self.apply(view, Origin(x["query"], x["batch"], x["digest"]), segments)
         except _DAMAGED as e:
-            raise _damaged(os.path.join(self.commits, f"{view.last + 1:020d}.json"), e) from e
+            raise damaged(os.path.join(self.commits, f"{view.last + 1:020d}.json"), e) from e
 
     def apply(self, view: View, origin: Origin, segments: list[Segment]) -> None:
         """One more commit."""
@@ -375,7 +377,7 @@ class Topic:
                 made.last = to
             return made
         except _DAMAGED as e:
-            raise _damaged(os.path.join(self.commits, name), e) from e
+            raise damaged(os.path.join(self.commits, name), e) from e
 
     def anew(self) -> View:
         """The view after another look, whether or not there seems to be news."""
@@ -465,17 +467,17 @@ class Topic:
         reach("rollup written")
 
 
-def commit_document(number: int, origin: Origin, segments: list[Segment]) -> bytes:
-    x: dict[str, Any] = {"format": FORMAT, "number": number, **origin._asdict()}
+def commit_document(number: int, origin: Origin, segments: list[Segment], **more: Any) -> bytes:
+    x: dict[str, Any] = {"format": FORMAT, "number": number, **origin._asdict(), **more}
     x["segments"] = [s.to_json() for s in segments]
     return json.dumps(x, separators=(",", ":")).encode()
 
 
-def rollup_document(start: int, to: int, segments: list[dict[str, Any]], origins: list[Origin]) -> bytes:
+def rollup_document(start: int, to: int, segments: list[dict[str, Any]], origins: list[Origin], **more: Any) -> bytes:
     last = View("", [], [])
     for origin in origins:
         last.note(origin)
-    x = {"format": FORMAT, "from": start, "to": to, "segments": segments, "extras": []}
+    x = {"format": FORMAT, "from": start, "to": to, "segments": segments, "extras": [], **more}
     x |= {"queries": last.queries, "digests": {q: d for q, d in last.digests.items() if d}}
     return json.dumps(x, separators=(",", ":")).encode()
 
@@ -493,7 +495,7 @@ def _chain(rollups: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return chain
 
 
-def _damaged(path: str, e: Exception) -> BraidError:
+def damaged(path: str, e: Exception) -> BraidError:
     return BraidError(f"{path} is damaged: {why(e)}", "put the file back from a copy, or delete the topic")
 
 
@@ -513,86 +515,3 @@ def write_description(path: str, partitions: int, scratch: str, fsync: bool = Fa
     """`topic.json`: how many partitions, and an identity that a later topic of this name will not have."""
     x = {"format": FORMAT, "partitions": partitions, "id": uuid4().hex}
     write_atomic(os.path.join(path, "topic.json"), json.dumps(x).encode(), scratch, fsync)
-
-
-# ------------------------------------------------------------------ rolling up
-
-
-SMALL = 1 << 20  # bytes of a segment that is worth rolling up
-LARGE = 64 << 20  # bytes of one that is made
-
-
-def rolled(topic: Topic, segments: list[dict[str, Any]], number: int) -> list[dict[str, Any]]:
-    """The segments of a fold up to commit `number`, as JSON, neighbours of a partition rolled up where small."""
-    made: list[dict[str, Any]] = []
-    known = sorted((Segment.from_json(s) for s in segments), key=lambda s: (s.partition, s.first))
-    for _, mine in groupby(known, key=lambda s: s.partition):
-        for group in _groups(mine):
-            made += (s.to_json() for s in (group if len(group) == 1 else _together(topic, group, number)))
-    return made
-
-
-def _groups(segments: Iterable[Segment]) -> Iterator[list[Segment]]:
-    """Neighbours that go together; one alone stays as it is."""
-    group: list[Segment] = []
-    for s in segments:
-        if group and not (_rolls(s) and _rolls(group[-1]) and sum(x.extent.size for x in group) < LARGE):
-            yield group
-            group = []
-        group.append(s)
-    if group:
-        yield group
-
-
-def _rolls(s: Segment) -> bool:
-    most = LARGE if s.staged is not None and s.staged.startswith(ROLLED) else SMALL
-    return s.positions is None and s.extent.size < most
-
-
-def _together(topic: Topic, group: list[Segment], number: int) -> list[Segment]:
-    """One segment for several; where one of them cannot be read, they stay, and its reader is told."""
-    first = group[0]
-    name = f"{ROLLED}{number:020d}~{first.partition:06d}~{first.first:020d}.jsonl"
-    path = os.path.join(topic.staging, name)
-    scratch = scratch_name(path)
-    try:
-        with open(scratch, "xb") as f:
-            for s in group:
-                data = topic.opened(s, partial(read_bytes, extent=s.extent, first=0, last=s.extent.count, check=True))
-                if len(data) != s.extent.size:  # of a hand that ended no last line: checksums would not add up
-                    raise BraidError("a line without its end")
-                f.write(data)
-            if topic.fsync:
-                f.flush()
-                os.fsync(f.fileno())
-        extent = measure(scratch)
-    except (BraidError, FileNotFoundError):
-        remove(scratch)
-        return group
-    os.replace(scratch, path)
-    if topic.fsync:
-        force(topic.staging)
-    reach("rolled up")
-    return [Segment(first.partition, first.first, extent, name, None)]
-
-
-def settle(topic: Topic, segments: list[dict[str, Any]], before: list[dict[str, Any]]) -> None:
-    """Gives the larger segments of a rollup their names, and takes the small ones away. `before`: what the commits
-    say that it stands for."""
-    now = {(s["partition"], s["first"]): s for s in segments}
-    for (partition, first), s in sorted(now.items()):
-        staged = os.path.join(topic.staging, s.get("file") or "~")
-        if (s.get("file") or "").startswith(ROLLED) and os.path.exists(staged):
-            os.replace(staged, topic.segment_path(partition, first))
-            reach("roll renamed")
-    for place in sorted({(s["partition"], s["first"]) for s in before} - {*now}):
-        remove(topic.segment_path(*place))
-        reach("rolled away")
-    clear(topic)
-
-
-def clear(topic: Topic) -> None:
-    """Takes away larger segments that nothing refers to: they got their names, or their fold came to nothing."""
-    for name in os.listdir(topic.staging):
-        if name.startswith(ROLLED):
-            remove(os.path.join(topic.staging, name))

@@ -65,6 +65,7 @@ def _data(topic: Topic, view: View, partition: int, first: int, last: int) -> by
     while True:
         parts: list[bytes] = []
         held = 0
+        topic.prepare(segments)
         try:
             for s in segments:
                 parts.append(_lines(topic, s, first, last))

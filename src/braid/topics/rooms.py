@@ -21,7 +21,8 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,30 +32,24 @@ from uuid import uuid4
 from braid.errors import Away, BraidError
 from braid.records.registry import Registry
 from braid.store import Room
+from braid.topics import log
 from braid.topics.cache import Cache
-from braid.topics.files import check_name, members, parsed, reach, read_small, remove, text, whole, why
-from braid.topics.log import (
-    FOLD,
-    FORMAT,
-    MAX_PARTITIONS,
-    Origin,
-    Topic,
-    View,
-    commit_document,
-    rollup_document,
-)
+from braid.topics.files import check_name, items, members, parsed, reach, read_small, remove, text, whole, why
+from braid.topics.log import FORMAT, MAX_PARTITIONS, Origin, Topic, View, commit_document, damaged, rollup_document
 from braid.topics.registries import of_store
-from braid.topics.segments import Segment, Staged, TornError, torn
+from braid.topics.rolling import rolled
+from braid.topics.segments import ROLLED, ROLLS, Segment, Staged, TornError, torn
 from braid.topics.store import TopicStore
 
 T = TypeVar("T")
 
-KEPT = FOLD * FOLD  # commits that stay behind their rollup
+KEPT = 10_000  # commits that stay behind their rollup
 EVERY = 0.05  # s between two looks for news
-_WIDTHS = (FOLD**3, FOLD**2, FOLD)  # of rollups
+_AT_ONCE = 16  # segments
 _LARGEST = 64 << 20  # bytes of a commit or a rollup
 _DESCRIPTION = 1 << 16
 _PIECE = 8 << 20  # bytes fetched at once
+_BATCHES = 100  # of a writer, whose objects lie in one folder
 _GONE = "gone"  # of the last commit of a topic that was deleted
 
 
@@ -73,6 +68,7 @@ class RoomTopic(Topic):
         self.identity = ""
         self._looked = 0.0
         self._folded = 0  # as many commits are known to have their rollups
+        self._missed = False  # a segment was gone: a rollup has its records
 
     @property
     def staging(self) -> str:
@@ -109,6 +105,8 @@ class RoomTopic(Topic):
         if view is None:
             view = self._beginning()
         try:
+            if self._missed:
+                view, self._missed = self._caught_up(view), False
             while (more := self._next(view, fresh)) is not None:
                 view = more
             return view
@@ -141,8 +139,8 @@ class RoomTopic(Topic):
     def _next(self, view: View, fresh: bool) -> View | None:
         """One step on: by a commit, or by the rollup that leads farthest; None at the end. `fresh`: there is much to
         read, so rollups are asked for first."""
-        at, start = view.last, view.last - view.last % FOLD
-        wide = [(at, at + width) for width in _WIDTHS if at % width == 0]
+        at, start = view.last, _start(view.last)
+        wide = [(at, at + width) for width in (log.FOLD**3, log.FOLD**2, log.FOLD) if at % width == 0]
         for step in wide if fresh else ():
             with contextlib.suppress(FileNotFoundError):
                 return self._rolled(view, *step)
@@ -150,7 +148,7 @@ class RoomTopic(Topic):
             self._apply(view, self._load(f"{at + 1:020d}.json"))
             return view
         with contextlib.suppress(FileNotFoundError):
-            return self._rolled(view, start, start + FOLD)
+            return self._rolled(view, start, start + log.FOLD)
         return None
 
     def _rolled(self, view: View, start: int, to: int) -> View:
@@ -158,6 +156,14 @@ class RoomTopic(Topic):
         if self._folded == start:
             self._folded = to
         return made
+
+    def _caught_up(self, view: View) -> View:
+        """A view by the rollups of all commits that were read one by one."""
+        for start in range(0, view.last, log.FOLD):
+            if not any(a <= start < b for a, b in view.rollups):
+                with contextlib.suppress(FileNotFoundError):
+                    view = self._rolled(view, start, start + log.FOLD)
+        return view
 
     def _document(self, name: str) -> bytes:
         """A commit or a rollup; what this machine has read before is not asked for again."""
@@ -173,8 +179,12 @@ class RoomTopic(Topic):
 
     def _load(self, name: str) -> dict[str, Any]:
         x = super()._load(name)
-        if x.get(_GONE):
+        if x.get(_GONE) is True:
             raise TopicGone
+        try:
+            (items(x["ids"], "ids") if "ids" in x else text(x["id"], "id"))
+        except (ValueError, KeyError) as e:
+            raise damaged(f"{self.root}/{self.commits}/{name}", e) from None
         return x
 
     # -- reading --------------------------------------------------------------------------------------------------
@@ -184,7 +194,7 @@ class RoomTopic(Topic):
 
     def opened(self, segment: Segment, read: Callable[[str], T]) -> T:
         """What `read` makes of this machine's copy of a segment. One that is no copy any more is fetched again."""
-        name = f"{self.path}/{segment.partition}/{segment.first}-{segment.extent.size}-{segment.extent.crc32:08x}.jsonl"
+        name = self._copy(segment)
         torn_before = False
         while True:
             path = self._cache.held(name, partial(self._fetch, segment))
@@ -198,6 +208,23 @@ class RoomTopic(Topic):
                 torn_before = True
                 self._cache.drop(name)
 
+    def _copy(self, segment: Segment) -> str:
+        crc = f"{segment.extent.crc32:08x}"
+        return f"{self.path}/{segment.partition}/{segment.first}-{segment.extent.size}-{crc}.jsonl"
+
+    def prepare(self, segments: Iterable[Segment]) -> None:
+        """Fetches what this machine has no copy of, several at once."""
+        wanted = [s for s in segments if not os.path.exists(self._cache.path(self._copy(s)))]
+        if len(wanted) < 2:
+            return
+
+        def fetched(s: Segment) -> None:
+            with contextlib.suppress(TornError):  # whoever reads it is told
+                self._cache.held(self._copy(s), partial(self._fetch, s))
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(fetched, wanted))
+
     def _fetch(self, segment: Segment, path: str) -> None:
         """Writes a copy of a segment, which is what its commit says."""
         name, at, end = f"{self.path}/data/{segment.staged}", segment.at or 0, segment.extent.size
@@ -207,6 +234,7 @@ class RoomTopic(Topic):
                 try:
                     data = self.room.range(name, at + held, min(_PIECE, end - held))
                 except FileNotFoundError:
+                    self._missed = True
                     raise torn(where, "it is missing") from None
                 if not data:
                     raise torn(where, f"it ends after {at + held} bytes, its commit says {at + end}")
@@ -219,45 +247,52 @@ class RoomTopic(Topic):
 
     def handed_in(self, staged: list[Staged], query: str, batch: int) -> list[Staged]:
         """The staged files, one behind the other in one object."""
-        files = [os.path.join(self.staging, s.file) for s in staged]
-        if not any(s.count for s in staged):
-            for file in files:
-                remove(file)
-            return [replace(s, file="", at=0) for s in staged]
         if any(s.positions is not None for s in staged):
             raise BraidError(f"{self.root} keeps no positions", "an explicit order needs a store in a folder")
+        name = f"{_folder(query, batch)}/{batch:020d}-{uuid4().hex[:12]}.jsonl"
+        return self._packed(name, staged)
+
+    def _packed(self, name: str, staged: list[Staged]) -> list[Staged]:
+        files, made, at = [os.path.join(self.staging, s.file) for s in staged], list[Staged](), 0
+        for s in staged:
+            made.append(replace(s, file=name, at=at))
+            at += s.extent.size
         if not self.identity:
             self.view()
-        name, made, at = f"{_folder(query, batch)}/{batch:020d}-{uuid4().hex[:12]}.jsonl", list[Staged](), 0
-        for s in staged:
-            made.append(Staged(s.partition, name, s.extent, None, at))
-            at += s.extent.size
         for file in files[1:]:
             _append(files[0], file)
-        self.room.put(f"{self.path}/data/{name}", files[0])
-        remove(files[0])
-        reach("handed in")
+        if at:
+            self.room.put(f"{self.path}/data/{name}", files[0])
+            reach("handed in")
+        if files:
+            remove(files[0])
         return made
 
     def commit(self, view: View, origin: Origin, segments: list[Segment]) -> bool:
-        number = view.last + 1
-        name = f"{self.commits}/{number:020d}.json"
-        data = commit_document(number, origin, segments)
-        if not self.room.create(name, data):
+        name, mark = f"{view.last + 1:020d}.json", uuid4().hex[:16]
+        data = commit_document(view.last + 1, origin, segments, id=mark)
+        if not self.room.create(f"{self.commits}/{name}", data):
             return False
-        start = view.last - view.last % FOLD
-        if self.room.size(self._rollup(start, start + FOLD)) is not None:  # this number was there, and is long gone
-            self.room.delete(name)
+        if not self._stands(view.last + 1, mark):
+            self.room.delete(f"{self.commits}/{name}")
             return False
-        self._cache.held(name, partial(_written, data))  # for whoever folds
+        self._cache.held(f"{self.commits}/{name}", partial(_written, data))  # for whoever folds
         reach("committed")
         with self._guard:
             self.apply(view, origin, segments)
             self._looked = time.monotonic()
         return True
 
-    def _rollup(self, start: int, to: int) -> str:
-        return f"{self.commits}/{start:020d}-{to:020d}.rollup.json"
+    def _stands(self, number: int, mark: str) -> bool:
+        """Whether a commit that was just created is one: where its number was there and is long gone, the rollup of
+        that one says so, which does not know ours."""
+        start = _start(number - 1)
+        if self.room.size(f"{self.commits}/{_rollup(start, start + log.FOLD)}") is None:
+            return True
+        try:
+            return mark in self._load(_rollup(start, start + log.FOLD))["ids"]
+        except TopicGone:
+            return False
 
     def fold(self, view: View) -> None:
         """Each `FOLD` commits have a rollup, whoever makes it; what one stands for goes later, one with each commit."""
@@ -265,33 +300,60 @@ class RoomTopic(Topic):
             self._all_folded(view)
 
     def _all_folded(self, view: View) -> None:
-        while self._folded + FOLD <= view.last:
-            start, to = self._folded, self._folded + FOLD
+        fold = log.FOLD
+        while self._folded + fold <= view.last:
+            start, to = self._folded, self._folded + fold
             self._fold(start, to, [f"{n:020d}.json" for n in range(start + 1, to + 1)])
-            for width, parts in ((FOLD**2, FOLD), (FOLD**3, FOLD**2)):
+            for width in (fold**2, fold**3):
                 if to % width == 0:
-                    pieces = range(to - width, to, parts)
-                    self._fold(to - width, to, [os.path.basename(self._rollup(n, n + parts)) for n in pieces])
+                    parts = range(to - width, to, width // fold)
+                    self._fold(to - width, to, [_rollup(n, n + width // fold) for n in parts])
             self._folded = to
-        if (old := view.last - KEPT) > 0:
-            self.room.delete(f"{self.commits}/{old:020d}.json")
+        if view.last > KEPT:
+            self._forget(view.last - KEPT)
 
     def _fold(self, start: int, to: int, names: list[str]) -> None:
-        if self.room.size(self._rollup(start, to)) is not None:
+        name = f"{self.commits}/{_rollup(start, to)}"
+        if self.room.size(name) is not None:
             return
-        found = [self._load(name) for name in names]
+        found = [self._load(x) for x in names]
         origins = [Origin(x["query"], x["batch"], x["digest"]) for x in found if "query" in x]
         origins += [Origin(q, n, x["digests"].get(q, "")) for x in found for q, n in x.get("queries", {}).items()]
         segments = [s for x in found for s in x["segments"]]
-        self.room.create(self._rollup(start, to), rollup_document(start, to, segments, origins))
+        if to - start == log.FOLD:
+            segments = self._together(segments, to)
+        ids = [x["id"] for x in found] if to - start == log.FOLD else []
+        if not self.room.create(name, rollup_document(start, to, segments, origins, ids=ids)) and ids:
+            ours = {s["file"] for s in segments if s["file"].startswith(ROLLS)}
+            self.room.delete(*(f"{self.path}/data/{file}" for file in ours))
         reach("folded")
+
+    def _together(self, segments: list[dict[str, Any]], number: int) -> list[dict[str, Any]]:
+        """Small segments of a partition as one, all such in one object."""
+        self.prepare(map(Segment.from_json, segments))
+        made = rolled(self, segments, number)
+        new = [Segment.from_json(s) for s in made if s["file"].startswith(ROLLED)]
+        name = f"{ROLLS}/{number:020d}-{uuid4().hex[:12]}.jsonl"
+        packed = self._packed(name, [Staged(s.partition, s.staged or "", s.extent) for s in new])
+        lies = {s.staged: {"file": p.file, "at": p.at} for s, p in zip(new, packed, strict=True)}
+        return [s | lies.get(s["file"], {}) for s in made]
+
+    def _forget(self, number: int) -> None:
+        """An old commit goes, and the objects that nobody needs who reads its rollup."""
+        start = _start(number - 1)
+        with contextlib.suppress(FileNotFoundError):
+            needed = {s["file"] for s in self._load(_rollup(start, start + log.FOLD))["segments"]}
+            named = {s["file"] for s in self._load(f"{number:020d}.json")["segments"]}
+            self.room.delete(*(f"{self.path}/data/{file}" for file in named - needed))
+            reach("rolled away")
+        self.room.delete(f"{self.commits}/{number:020d}.json")
 
     def clear(self, view: View, query: str) -> None:
         """What attempts of a query's last batches left that no commit names."""
         done = view.queries.get(query, -1)
         named = {s.staged for part in view.parts for s in part}
         prefix = f"{self.path}/data/"
-        for folder in {_folder(query, n) for n in (done - FOLD, done) if n >= 0}:
+        for folder in {_folder(query, n) for n in (done - _BATCHES, done) if n >= 0}:
             for name, _ in self.room.list(prefix + folder):
                 file = name.removeprefix(prefix)
                 batch = os.path.basename(file).partition("-")[0]
@@ -303,17 +365,16 @@ class RoomTopic(Topic):
         view = self.anew()
         while True:
             number = view.last + 1
-            x = json.loads(commit_document(number, Origin(), [])) | {_GONE: True}
             last = f"{self.commits}/{number:020d}.json"
-            if self.room.create(last, json.dumps(x).encode()):
+            if self.room.create(last, commit_document(number, Origin(), [], id=_GONE, gone=True)):
                 break
             view = self.anew()
-        start = view.last - view.last % FOLD
-        rollup = json.loads(rollup_document(start, start + FOLD, [], [])) | {_GONE: True}
-        self.room.create(self._rollup(start, start + FOLD), json.dumps(rollup).encode())
+        start = _start(view.last)
+        folded = f"{self.commits}/{_rollup(start, start + log.FOLD)}"
+        self.room.create(folded, rollup_document(start, start + log.FOLD, [], [], ids=[], gone=True))
         reach("topic ended")
         self.room.delete(_described(self.name))
-        stay = {last, self._rollup(start, start + FOLD)}
+        stay = {last, folded}
         self.room.delete(*(name for name, _ in self.room.list(self.path) if name not in stay))
 
 
@@ -365,9 +426,18 @@ def _described(name: str) -> str:
     return f"names/{check_name(name)}.json"
 
 
+def _start(number: int) -> int:
+    """The commit before the first of those that have one rollup."""
+    return number - number % log.FOLD
+
+
+def _rollup(start: int, to: int) -> str:
+    return f"{start:020d}-{to:020d}.rollup.json"
+
+
 def _folder(query: str, batch: int) -> str:
     """Where the objects of a writer's batch lie, among few others."""
-    return f"{query}/{batch // FOLD:018d}"
+    return f"{query}/{batch // _BATCHES:018d}"
 
 
 def _written(data: bytes, path: str) -> None:

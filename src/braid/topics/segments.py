@@ -29,6 +29,7 @@ AT_ONCE = 256 << 20  # bytes of lines that are read whole; of more only those th
 MOST = 4 << 30  # bytes of lines that one read gives
 
 ROLLED = "~roll~"  # begins the staged name of a segment that is made of smaller ones (see `log.py`)
+ROLLS = "=rolled"  # the folder of such segments in an object store; no query is called so
 
 _SUM = re.compile("[0-9a-f]{8}")
 
@@ -103,7 +104,7 @@ class Segment:
     @property
     def writer(self) -> str | None:
         """Who has written it; None where nobody knows."""
-        if self.staged is None or self.staged.startswith(ROLLED):
+        if self.staged is None or self.staged.startswith((ROLLED, ROLLS)):
             return None
         return self.staged.partition("~" if self.at is None else "/")[0]
 
@@ -123,13 +124,14 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A file in `.staging`, or from byte `at` on of an object, ready to be published. Travels from task to driver as
-    JSON."""
+    """A file in `.staging`, or from byte `at` on of an object, ready to be published. Pieces of a partition follow each
+    other. Travels from task to driver as JSON."""
 
     partition: int
     file: str
     extent: Extent
     positions: str | None = None
+    piece: int = 0
     at: int | None = None
 
     @property
@@ -146,7 +148,7 @@ class Staged:
     @staticmethod
     def from_json(text: str) -> Staged:
         x = json.loads(text)
-        return Staged(x["partition"], x["file"], Extent.from_json(x["extent"]), x["positions"], x["at"])
+        return Staged(x["partition"], x["file"], Extent.from_json(x["extent"]), x["positions"], x["piece"], x["at"])
 
 
 def plain(name: Any) -> str | None:

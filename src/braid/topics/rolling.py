@@ -1,0 +1,99 @@
+"""Rolling up: small segments of a topic into larger ones, of the same records, offsets and order.
+
+In: segments that commits list. Out: files in `.staging`, and the segments that they are; then their names in a folder.
+Rule: nothing is rolled up that is not what its commit says (see `log.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from braid.errors import BraidError
+from braid.topics.files import force, reach, remove, scratch_name
+from braid.topics.segments import ROLLED, Segment, measure, read_bytes
+
+if TYPE_CHECKING:
+    from braid.topics.log import Topic
+
+SMALL = 1 << 20  # bytes of a segment that is worth rolling up
+LARGE = 64 << 20  # bytes of one that is made
+
+
+def rolled(topic: Topic, segments: list[dict[str, Any]], number: int) -> list[dict[str, Any]]:
+    """The segments of a fold up to commit `number`, as JSON, neighbours of a partition rolled up where small."""
+    made: list[dict[str, Any]] = []
+    known = sorted((Segment.from_json(s) for s in segments), key=lambda s: (s.partition, s.first))
+    for _, mine in groupby(known, key=lambda s: s.partition):
+        for group in _groups(mine):
+            made += (s.to_json() for s in (group if len(group) == 1 else _together(topic, group, number)))
+    return made
+
+
+def _groups(segments: Iterable[Segment]) -> Iterator[list[Segment]]:
+    """Neighbours that go together; one alone stays as it is."""
+    group: list[Segment] = []
+    for s in segments:
+        if group and not (_rolls(s) and _rolls(group[-1]) and sum(x.extent.size for x in group) < LARGE):
+            yield group
+            group = []
+        group.append(s)
+    if group:
+        yield group
+
+
+def _rolls(s: Segment) -> bool:
+    most = LARGE if s.staged is not None and s.staged.startswith(ROLLED) else SMALL
+    return s.positions is None and s.extent.size < most
+
+
+def _together(topic: Topic, group: list[Segment], number: int) -> list[Segment]:
+    """One segment for several; where one of them cannot be read, they stay, and its reader is told."""
+    first = group[0]
+    name = f"{ROLLED}{number:020d}~{first.partition:06d}~{first.first:020d}.jsonl"
+    path = os.path.join(topic.staging, name)
+    scratch = scratch_name(path)
+    try:
+        with open(scratch, "xb") as f:
+            for s in group:
+                data = topic.opened(s, partial(read_bytes, extent=s.extent, first=0, last=s.extent.count, check=True))
+                if len(data) != s.extent.size:  # of a hand that ended no last line: checksums would not add up
+                    raise BraidError("a line without its end")
+                f.write(data)
+            if topic.fsync:
+                f.flush()
+                os.fsync(f.fileno())
+        extent = measure(scratch)
+    except (BraidError, FileNotFoundError):
+        remove(scratch)
+        return group
+    os.replace(scratch, path)
+    if topic.fsync:
+        force(topic.staging)
+    reach("rolled up")
+    return [Segment(first.partition, first.first, extent, name, None)]
+
+
+def settle(topic: Topic, segments: list[dict[str, Any]], before: list[dict[str, Any]]) -> None:
+    """Gives the larger segments of a rollup their names, and takes the small ones away. `before`: what the commits
+    say that it stands for."""
+    now = {(s["partition"], s["first"]): s for s in segments}
+    for (partition, first), s in sorted(now.items()):
+        staged = os.path.join(topic.staging, s.get("file") or "~")
+        if (s.get("file") or "").startswith(ROLLED) and os.path.exists(staged):
+            os.replace(staged, topic.segment_path(partition, first))
+            reach("roll renamed")
+    for place in sorted({(s["partition"], s["first"]) for s in before} - {*now}):
+        remove(topic.segment_path(*place))
+        reach("rolled away")
+    clear(topic)
+
+
+def clear(topic: Topic) -> None:
+    """Takes away larger segments that nothing refers to: they got their names, or their fold came to nothing."""
+    for name in os.listdir(topic.staging):
+        if name.startswith(ROLLED):
+            remove(os.path.join(topic.staging, name))
