@@ -8,7 +8,6 @@ reader: there is no second form of a declaration. A file is replaced whole, so i
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,11 +21,11 @@ from braid.expr.user import NONE, Functions
 from braid.face.scripts import scripts_in
 from braid.records.wire import Wires
 from braid.topics.broker import Broker
-from braid.topics.files import locked, parsed, private_folder, read_small, refuse_link, write_atomic
+from braid.topics.documents import called, changed, document
+from braid.topics.files import parsed
 from braid.topics.interface import Topics, open_topics
 
 FORMAT = 1
-MOST = 64 << 20  # bytes of a catalogue
 
 
 def over(
@@ -63,14 +62,13 @@ class Catalogue:
 
     def __init__(self, store: Topics, dialect: str, functions: Functions = NONE) -> None:
         self._store, self._registry, self._functions = store, store.registry, functions
-        self._folder = os.path.join(store.root, "catalogue")
         self.dialect = dialect_named(dialect).name
-        self._path = os.path.join(self._folder, f"{self.dialect}.json")
+        self._name = f"catalogue/{self.dialect}"
 
     @property
     def kept(self) -> bool:
         """Whether anything was ever declared."""
-        return os.path.exists(self._path)
+        return document(self._store.root, self._name) is not None
 
     def program(self, mode: Mode) -> Program:
         """A program in which all that was declared stands. What does not bind any more is left out: `fallen`."""
@@ -117,28 +115,28 @@ class Catalogue:
     def _change(self, without: Sequence[str], more: Sequence[Standing]) -> None:
         if not more and not self.kept:
             return
-        private_folder(self._store.root)
-        os.makedirs(self._folder, exist_ok=True)
-        refuse_link(self._folder)
-        with locked(os.path.join(self._folder, f".{self.dialect}.lock")):
-            before = self._read()
+
+        def after(data: bytes | None) -> bytes | None:
+            before = self._standing(data)
             names = {s.name for s in more}
             after = [s for s in before if s.name not in {*without, *names} and s.of not in without] + list(more)
-            if after != before:
-                entries = [_entry(s) for s in after]
-                data = json.dumps({"format": FORMAT, "statements": entries}, ensure_ascii=False, indent=1)
-                write_atomic(self._path, data.encode(), self._folder)
+            entries = [_entry(s) for s in after]
+            made = json.dumps({"format": FORMAT, "statements": entries}, ensure_ascii=False, indent=1)
+            return None if after == before else made.encode()
+
+        changed(self._store.root, self._name, after)
 
     def _read(self) -> list[Standing]:
-        try:
-            data = read_small(self._path, MOST)
-        except (FileNotFoundError, NotADirectoryError):
+        return self._standing(document(self._store.root, self._name))
+
+    def _standing(self, data: bytes | None) -> list[Standing]:
+        if data is None:
             return []
         try:
             return list(_entries(parsed(data)))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as e:
             hint = "remove it: it holds declarations only, which the files of statements make again"
-            raise BraidError(f"{self._path} is no catalogue: {e}", hint) from None
+            raise BraidError(f"{called(self._store.root, self._name)} is no catalogue: {e}", hint) from None
 
 
 def _entry(s: Standing) -> dict[str, Any]:

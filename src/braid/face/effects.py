@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Sequence
 from itertools import groupby
@@ -64,7 +63,8 @@ from braid.stage import begun
 from braid.stage.call_order import Placed
 from braid.stage.decode import key_of
 from braid.stage.inputs import Opened
-from braid.topics.drops import publish_drops, stage_drops
+from braid.topics import whereabouts
+from braid.topics.drops import forget_drops, publish_drops, stage_drops
 from braid.topics.files import check_name
 from braid.topics.interface import Topics
 
@@ -389,7 +389,7 @@ class StoreWorld:
         """`files`: as `StoreTables` takes them. `looked`: of the worlds before this one."""
         self.store, self.tables = store, StoreTables(store, files)
         self.looked = looked or Looked(StoreLookout(store))
-        self.checkpoints = os.path.join(store.root, "checkpoints")
+        self.checkpoints = whereabouts.own(store.root)
 
     @property
     def registry(self) -> Registry | None:
@@ -416,7 +416,7 @@ class StoreWorld:
             self.store.forget(name, known.run, known.tasks)
             if known.writes is not None and self.store.dense:
                 self.delete_topic(known.writes)
-        shutil.rmtree(os.path.join(self.store.root, "drops", name), ignore_errors=True)
+        forget_drops(self.store.root, name)
         begun.abandon(checkpoint)
         begun.remove(checkpoint)
 

@@ -29,7 +29,10 @@ def sql_options(command: Decorated) -> Decorated:
 
 
 store_option = click.option(
-    "--store", default="./braid-data", show_default=True, help="Folder of topics and checkpoints."
+    "--store",
+    default="./braid-data",
+    show_default=True,
+    help="Folder of topics and checkpoints; or s3://…, gs://…, az://… of topics (docs/object-stores.md).",
 )
 
 

@@ -44,6 +44,7 @@ from braid.spark.wishes import Asked
 from braid.stage import batches, checkpoint, ties
 from braid.stage.inputs import Input
 from braid.tables.named import is_table
+from braid.topics import whereabouts
 from braid.topics.files import check_name
 from braid.topics.interface import Topics
 from braid.topics.store import TopicStore
@@ -361,5 +362,5 @@ def check_broker(prepared: Prepared, request: Request, store: Topics) -> None:
 
 
 def checkpoint_of(query: Query, request: Request, store: Topics) -> str:
-    parent = os.path.abspath(request.checkpoint) if request.checkpoint else os.path.join(store.root, "checkpoints")
+    parent = os.path.abspath(request.checkpoint) if request.checkpoint else whereabouts.required(store.root)
     return os.path.join(parent, query.name)

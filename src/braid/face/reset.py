@@ -11,7 +11,6 @@ left there with it.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
@@ -25,6 +24,7 @@ from braid.stage import begun
 from braid.stage.begun import Known
 from braid.topics import traces, whereabouts
 from braid.topics.broker import Broker
+from braid.topics.drops import forget_drops
 from braid.topics.files import reach
 from braid.topics.interface import open_topics
 from braid.topics.kafka import KafkaTopics
@@ -202,7 +202,7 @@ def _begin_anew(store: TopicStore, q: Known) -> Iterator[str]:
     if q.files is not None and result_files.remove(q.files, q.run):
         yield f"{q.name}: removed the results in {q.files}"
     reach("results removed")
-    shutil.rmtree(os.path.join(store.root, "drops", q.name), ignore_errors=True)
+    forget_drops(store.root, q.name)
     reach("drops removed")
     begun.abandon(q.folder)
     begun.remove(q.folder)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import shutil
 import signal
 import tempfile
 import threading
@@ -53,6 +52,7 @@ from braid.sinks.interface import Sink
 from braid.spark.wishes import Wishes
 from braid.topics import whereabouts
 from braid.topics.broker import delivery
+from braid.topics.drops import forget_drops
 from braid.topics.interface import open_topics
 from braid.topics.lock import StoreLock
 
@@ -350,7 +350,7 @@ class _Run:
     def _start(self, query: Query) -> RunningQuery:
         push, root = query.name in self.prepared.push, self.engine.store.root
         if push:
-            shutil.rmtree(os.path.join(root, "drops", query.name), ignore_errors=True)
+            forget_drops(root, query.name)
         old = self.prepared.replaced.get(query.name)
         if old is not None and not push:
             self.engine.upgrade(old, query, self._folder(query))

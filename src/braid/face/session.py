@@ -41,6 +41,7 @@ from braid.plan.logical import Kind, Query, Source, Timestamp, sources
 from braid.spark.wishes import Wishes
 from braid.sql.declare import Declaring, declaration, nearest
 from braid.stage.inputs import Opened, Readable
+from braid.store import is_url
 from braid.topics.begin import UNASKED, Begins
 from braid.topics.broker import Broker, broker_of
 from braid.topics.drops import read_drops
@@ -435,6 +436,8 @@ def connect(
     store = None if store is None else os.fspath(store)
     broker = broker_of(kafka, kafka_config, registry, registry_config, at_least_once, dead_letters)
     begins = begins_of(begin)
+    if store is not None and is_url(store):
+        raise BraidError("a session's store is a folder so far", "over an object store there is braid run --checkpoint")
     if store is not None and os.path.exists(store) and not os.path.isdir(store):
         raise BraidError(f"{store} is a file", "a store is a folder")
     if spark is None and not running():

@@ -33,7 +33,7 @@ from braid.stage.drops import FIELDS
 from braid.store import is_url, opened
 from braid.topics import whereabouts
 from braid.topics.broker import Broker
-from braid.topics.drops import each_drop
+from braid.topics.drops import each_drop, with_drops
 from braid.topics.files import is_name
 from braid.topics.interface import Topics, open_topics
 from braid.topics.reading import records_of
@@ -45,7 +45,10 @@ EXAMPLE = '{"key": 1, "value": {"V": "a"}, "timestamp": 0}'
 
 
 def open_store(store: str) -> TopicStore:
-    """A store that is there."""
+    """A store that is there, in a folder."""
+    if is_url(store):
+        what = f"{store} is no folder, and this command is for stores in folders so far"
+        raise BraidError(what, "docs/object-stores.md says what works over an object store")
     if not os.path.isdir(store):
         what = f"{store} is a file" if os.path.exists(store) else f"there is no store {store}"
         raise BraidError(what, "name the folder that braid run wrote: --store DIR")
@@ -54,7 +57,9 @@ def open_store(store: str) -> TopicStore:
 
 def _opened(store: str, broker: Broker | None) -> tuple[Topics, str]:
     """The topics of a store that is there, or of a broker; and what that is called."""
-    return (open_store(store), store) if broker is None else (open_topics(store, broker), broker.address)
+    if broker is not None:
+        return open_topics(store, broker), broker.address
+    return open_topics(store) if is_url(store) else open_store(store), store
 
 
 TOPICS = ("topic", "partitions", "records")
@@ -85,8 +90,8 @@ def print_topics(store: str, broker: Broker | None = None) -> None:
 def print_drops(store: str, query: str, form: str, limit: int | None = None) -> None:
     """A query's dropped rows: how many for which reason, with the first of each; then the rows, at most `limit` (as a
     table `DROPS_SHOWN`, as JSON lines all)."""
-    root = open_store(store).root
-    known = sorted({n for f in (os.path.join(root, "drops"), *whereabouts.parents(root)) for n in folders(f)})
+    root = _opened(store, None)[0].root
+    known = sorted({*with_drops(root), *(n for f in whereabouts.parents(root) for n in folders(f))})
     found = first_match(query, known)
     if found is None:
         raise BraidError(f"no query {query} has run in {store}", f"queries: {', '.join(known) or 'none'}")

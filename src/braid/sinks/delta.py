@@ -81,7 +81,7 @@ class DeltaSink(StagedSink):
             DeltaTable.create(self.target, schema, configuration=known, raise_if_key_not_exists=False)
         else:
             self._claimed(there, run)
-        return replace(self, root=topics.root)
+        return replace(self, root=self.staged_in(topics))
 
     def _claimed(self, there: DeltaTable, run: str) -> None:
         """The table is this run's, and rows of another go; what one that is stopped leaves, the next start does."""

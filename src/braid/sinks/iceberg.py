@@ -72,7 +72,7 @@ class IcebergSink(StagedSink):
                 if owner is not None:
                     change.delete("true")  # all rows
                 change.set_properties(known)
-        return replace(self, root=topics.root)
+        return replace(self, root=self.staged_in(topics))
 
     @property
     def _place(self) -> tuple[str, ...]:

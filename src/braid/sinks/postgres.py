@@ -119,7 +119,7 @@ class PostgresSink(StagedSink):
         with self.connected() as c, c.transaction():
             table.make(c)
             table.claim(c, run)
-        return replace(self, target=table.name, root=topics.root)
+        return replace(self, target=table.name, root=self.staged_in(topics))
 
     # ---------------------------------------------------------------- in tasks
 

@@ -23,7 +23,9 @@ from braid.plan import logical
 from braid.sinks.files import FileSink
 from braid.sinks.interface import Batch, Outputs, Part, Sink
 from braid.stage.drops import DROPS, drops_of
+from braid.store import is_url
 from braid.topics.files import remove
+from braid.topics.interface import Topics
 from braid.topics.log import Written
 from braid.types import Column, Type
 
@@ -48,6 +50,13 @@ class StagedSink(Sink):
     def place(self) -> str:
         """What has no place for them, and which those are, for people."""
         return "the table has no place for"
+
+    def staged_in(self, topics: Topics) -> str:
+        """The root of the store, which is a folder."""
+        if is_url(topics.root):
+            what = f"{self.described()} takes rows that tasks stage in a folder, and {topics.root} has none"
+            raise BraidError(what, "keep the store in a folder, or write to a topic")
+        return topics.root
 
     def claim(self, columns: logical.Sink, run: str) -> None:
         folder = self._files(run).staging

@@ -23,6 +23,7 @@ from braid.spark.wishes import Order, Reading
 from braid.stage.call_order import Ranks, partition_ranks
 from braid.stage.cuts import Replay
 from braid.stage.inputs import Input, TopicInput
+from braid.topics import whereabouts
 from braid.topics.broker import Broker
 from braid.topics.interface import Topics, open_topics, store_of
 
@@ -191,4 +192,4 @@ def inputs_of(text: str) -> dict[int, Input]:
 
 def checkpoint_of(store: str, name: str) -> str:
     """The folder of a query's checkpoint."""
-    return os.path.join(store, "checkpoints", name)
+    return os.path.join(whereabouts.required(store), name)

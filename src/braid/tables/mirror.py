@@ -11,7 +11,6 @@ topic holds nothing but looks, which a note beside the store's topics says.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -25,7 +24,8 @@ from braid.stage.decode import decode
 from braid.tables.interface import Read, Table
 from braid.topics import access
 from braid.topics.broker import Broker
-from braid.topics.files import check_name, members, parsed, private_folder, read_small, write_atomic
+from braid.topics.documents import called, changed, document
+from braid.topics.files import check_name, members, parsed
 from braid.topics.interface import Topics
 from braid.types import Column
 
@@ -84,17 +84,15 @@ class Mirror:
         if self._broker is not None and not access.takes(self._broker, topic).keyed:
             what = f"the topic {topic} is not compacted, and the time of what a look writes is 1970: it would expire"
             raise BraidError(what, f"set cleanup.policy=compact for {topic}")
-        note, identity = _note(topics.root, topic), topics.identity(topic)
-        if _noted(note) == identity:
+        note, identity = f"tables/{check_name(topic)}", topics.identity(topic)
+        if _noted(topics.root, note) == identity:
             return
         if any(topics.end_offsets(topic)):
             what = f"the topic {topic} has records that did not come from {self.table.described()}"
             hint = f"a look would delete them: declare {self.declared.name} over another topic, or remove that one"
             raise BraidError(what, hint)
-        private_folder(topics.root)
-        os.makedirs(os.path.dirname(note), exist_ok=True)
-        document = {"topic": topic, "identity": identity, "from": self.table.described()}
-        write_atomic(note, json.dumps(document).encode(), os.path.dirname(note))
+        said = {"topic": topic, "identity": identity, "from": self.table.described()}
+        changed(topics.root, note, lambda _: json.dumps(said).encode())
 
     def look(self) -> Look | None:
         """Writes what has changed since; None where there is nothing to look at."""
@@ -207,15 +205,10 @@ def _check_declared(declared: Declared) -> None:
         raise BraidError(f"{name} is not written by looks", "declare a table of its own")
 
 
-def _note(root: str, topic: str) -> str:
-    return os.path.join(root, "tables", f"{check_name(topic)}.json")
-
-
-def _noted(path: str) -> str | None:
+def _noted(root: str, note: str) -> str | None:
     """The identity of the topic that looks have written."""
+    data = document(root, note)
     try:
-        return str(members(parsed(read_small(path)))["identity"])
-    except FileNotFoundError:
-        return None
+        return None if data is None else str(members(parsed(data))["identity"])
     except (ValueError, KeyError) as e:
-        raise BraidError(f"{path} is not what braid wrote: {e}", "remove it with its topic") from None
+        raise BraidError(f"{called(root, note)} is not what braid wrote: {e}", "remove it with its topic") from None

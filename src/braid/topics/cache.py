@@ -17,6 +17,7 @@ from collections.abc import Callable
 from uuid import uuid4
 
 from braid.errors import BraidError
+from braid.store import is_url
 from braid.topics.files import private_folder, remove
 
 BYTES = 10 << 30  # that are kept, where nobody says
@@ -29,7 +30,7 @@ class Cache:
     """`url`: of the store. Several processes may share it."""
 
     def __init__(self, url: str) -> None:
-        self.folder = os.path.join(root(), hashlib.sha256(url.encode()).hexdigest()[:24])
+        self.folder = _folder(url)
         self._most = most()
         self._came = self._most  # the first sweep is due at once
         self._guard = threading.Lock()
@@ -71,6 +72,15 @@ class Cache:
                 return
             self._came = 0
         sweep(self.folder, self._most)
+
+
+def local_folder(store: str) -> str:
+    """What this machine has of a store: its folder, or that of the copies."""
+    return _folder(store) if is_url(store) else store
+
+
+def _folder(url: str) -> str:
+    return os.path.join(root(), hashlib.sha256(url.encode()).hexdigest()[:24])
 
 
 def root() -> str:

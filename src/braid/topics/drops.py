@@ -1,4 +1,4 @@
-"""Rows that a query dropped, and why: `DIR/drops/<query>/`.
+"""Rows that a query dropped, and why: `drops/<query>/` of a store.
 
 In: drops of a batch, staged by tasks. Out: one file of lines per batch, once that batch is committed.
 Rule: a replayed batch replaces its own file. Call `publish_drops` right after the batch's commit, also where `publish`
@@ -7,16 +7,22 @@ says that the batch was there before: a crash between the two is mended by the r
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import IO, Any
 from uuid import uuid4
 
 import polars as pl
 
 from braid.errors import BraidError
+from braid.store import is_url
+from braid.topics.documents import room_of
 from braid.topics.files import (
     check_name,
+    is_name,
     lines_of,
     members,
     parsed,
@@ -28,6 +34,8 @@ from braid.topics.files import (
     why,
     write_atomic,
 )
+
+_BLOCK = 8 << 20  # bytes taken at once
 
 DROPS = {
     "reason": pl.String,
@@ -67,65 +75,56 @@ def format_drops(drops: pl.DataFrame) -> pl.Series:
 
 
 def stage_drops(root: str, query: str, batch: int, task: int, drops: pl.DataFrame, *, run: str = "run") -> str | None:
-    """A task's drops of a batch; the name of the staged file, None where there are none."""
+    """A task's drops of a batch; the name of what was staged, None where there are none."""
     if not drops.height:
         return None
-    folder = _folder(root, query)
-    staging = os.path.join(folder, ".staging")
-    os.makedirs(staging, exist_ok=True)
-    name = f"{check_name(run, 'run')}~{batch:020d}~{task:06d}~{uuid4().hex[:8]}.jsonl"  # of this attempt only
+    name = f"{_shown(run, batch)}~{task:06d}~{uuid4().hex[:8]}.jsonl"  # of this attempt only
     data: bytes = format_drops(drops).str.join("\n").cast(pl.Binary).item() + b"\n"
-    write_atomic(os.path.join(staging, name), data, staging)
+    _place(root, query).stage(name, data)
     return name
 
 
 def write_drops(root: str, query: str, batch: int, task: int, drops: pl.DataFrame, *, run: str) -> None:
     """A task's drops, shown at once: for results whose commit is not ours."""
-    if drops.height:
-        name = stage_drops(root, query, batch, task, drops, run=run)
-        assert name is not None
-        folder = _folder(root, query)
-        shown = f"{run}~{batch:020d}~{task:06d}.jsonl"  # the same for each attempt
-        os.replace(os.path.join(folder, ".staging", name), os.path.join(folder, shown))
+    name = stage_drops(root, query, batch, task, drops, run=run)
+    if name is not None:
+        _place(root, query).show(f"{_shown(run, batch)}~{task:06d}.jsonl", [name])  # the same for each attempt
 
 
 def publish_drops(root: str, query: str, batch: int, staged: Sequence[str], *, run: str = "run") -> None:
     """Shows the drops of a committed batch. `run` is one life of the query's checkpoint; later runs sort later."""
-    if not staged:
-        return
-    folder = _folder(root, query)
-    path = os.path.join(folder, f"{check_name(run, 'run')}~{batch:020d}.jsonl")
-    sources = [os.path.join(folder, ".staging", os.path.basename(name)) for name in sorted(staged)]
-    temporary = scratch_name(os.path.join(folder, ".staging", os.path.basename(path)))
-    with open(temporary, "xb") as out:
-        for source in sources:
-            with open(source, "rb") as f:
-                while block := f.read(1 << 20):
-                    out.write(block)
-    reach("drops joined")
-    os.replace(temporary, path)
-    reach("drops published")
-    for source in sources:
-        remove(source)
+    if staged:
+        _place(root, query).show(f"{_shown(run, batch)}.jsonl", sorted(staged))
 
 
 def clean_drops(root: str, query: str) -> None:
     """Removes what was staged and never shown. Call it when the query starts."""
-    staging = os.path.join(_folder(root, query), ".staging")
-    if os.path.isdir(staging):
-        for name in os.listdir(staging):
-            remove(os.path.join(staging, name))
+    _place(root, query).clean()
+
+
+def forget_drops(root: str, query: str) -> None:
+    """All that a query has dropped goes."""
+    _place(root, query).forget()
+
+
+def with_drops(root: str) -> list[str]:
+    """The queries that have dropped something."""
+    if is_url(root):
+        return sorted({file.split("/")[1] for file, _ in room_of(root).list("drops")})
+    with contextlib.suppress(FileNotFoundError), os.scandir(os.path.join(root, "drops")) as entries:
+        return sorted(e.name for e in entries if e.is_dir(follow_symlinks=False) and is_name(e.name))
+    return []
+
+
+def _shown(run: str, batch: int) -> str:
+    return f"{check_name(run, 'run')}~{batch:020d}"
 
 
 def drop_lines(root: str, query: str) -> Iterator[tuple[str, int, bytes]]:
     """The lines of all drops of a query, batch by batch: file, number, line."""
-    folder = _folder(root, query)
-    if not os.path.isdir(folder):
-        return
-    for name in sorted(n for n in os.listdir(folder) if n.endswith(".jsonl")):
-        path = os.path.join(folder, name)
+    for called, path in _place(root, query).files():
         for number, line in enumerate(lines_of(path), 1):
-            yield path, number, line
+            yield called, number, line
 
 
 def each_drop(root: str, query: str) -> Iterator[dict[str, Any]]:
@@ -143,9 +142,91 @@ def read_drops(root: str, query: str) -> list[dict[str, Any]]:
     return list(each_drop(root, query))
 
 
-def _folder(root: str, query: str) -> str:
-    parent = os.path.join(root, "drops")
-    folder = os.path.join(parent, check_name(query, "query"))
-    refuse_link(parent)
-    refuse_link(folder)
-    return folder
+# --------------------------------------------------------------- where they lie
+
+
+def _place(root: str, query: str) -> _InFolder | _InRoom:
+    check_name(query, "query")
+    return _InRoom(root, query) if is_url(root) else _InFolder(root, query)
+
+
+class _InFolder:
+    def __init__(self, root: str, query: str) -> None:
+        parent = os.path.join(root, "drops")
+        self._folder = os.path.join(parent, query)
+        refuse_link(parent)
+        refuse_link(self._folder)
+        self._staging = os.path.join(self._folder, ".staging")
+
+    def stage(self, name: str, data: bytes) -> None:
+        os.makedirs(self._staging, exist_ok=True)
+        write_atomic(os.path.join(self._staging, name), data, self._staging)
+
+    def show(self, name: str, staged: Sequence[str]) -> None:
+        sources = [os.path.join(self._staging, os.path.basename(file)) for file in staged]
+        temporary = scratch_name(os.path.join(self._staging, name))
+        with open(temporary, "xb") as out:
+            for source in sources:
+                with open(source, "rb") as f:
+                    shutil.copyfileobj(f, out, _BLOCK)
+        reach("drops joined")
+        os.replace(temporary, os.path.join(self._folder, name))
+        reach("drops published")
+        for source in sources:
+            remove(source)
+
+    def clean(self) -> None:
+        if os.path.isdir(self._staging):
+            for name in os.listdir(self._staging):
+                remove(os.path.join(self._staging, name))
+
+    def forget(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def files(self) -> Iterator[tuple[str, str]]:
+        if os.path.isdir(self._folder):
+            for name in sorted(n for n in os.listdir(self._folder) if n.endswith(".jsonl")):
+                path = os.path.join(self._folder, name)
+                yield path, path
+
+
+class _InRoom:
+    """Names are those of a folder, with `=` for `~`."""
+
+    def __init__(self, root: str, query: str) -> None:
+        self._room, self._folder = room_of(root), f"drops/{query}"
+
+    def stage(self, name: str, data: bytes) -> None:
+        self._room.create(self._name("staged", name), data)
+
+    def show(self, name: str, staged: Sequence[str]) -> None:
+        sources = [self._name("staged", file) for file in staged]
+        with tempfile.NamedTemporaryFile(prefix="braid-drops-") as out:
+            for source in sources:
+                self._fetch(source, out)
+            out.flush()
+            self._room.put(self._name("shown", name), out.name)
+        reach("drops published")
+        self._room.delete(*sources)
+
+    def clean(self) -> None:
+        self._room.delete(*(name for name, _ in self._room.list(f"{self._folder}/staged")))
+
+    def forget(self) -> None:
+        self._room.delete(*(name for name, _ in self._room.list(self._folder)))
+
+    def files(self) -> Iterator[tuple[str, str]]:
+        for name in sorted(name for name, _ in self._room.list(f"{self._folder}/shown")):
+            with tempfile.NamedTemporaryFile(prefix="braid-drops-") as copy:
+                self._fetch(name, copy)
+                copy.flush()
+                yield f"{self._room.url}/{name}", copy.name
+
+    def _name(self, where: str, name: str) -> str:
+        return f"{self._folder}/{where}/{name.replace('~', '=')}"
+
+    def _fetch(self, name: str, to: IO[bytes]) -> None:
+        at = 0
+        while data := self._room.range(name, at, _BLOCK):
+            to.write(data)
+            at += len(data)

@@ -3,6 +3,7 @@
 In: the path of a store. Out: the lock, held until released or until this process dies.
 Rule: nobody opens a store's queries while a process of an earlier run still lives. The kernel frees the lock of a dead
 driver, but a JVM can outlive it: its number and start time stand in the lock file, and the next run waits for its end.
+Of a store that lies elsewhere only the runs of this machine are told apart so.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from braid.errors import BraidError
+from braid.topics.cache import local_folder
 from braid.topics.files import items, members, open_lock, parsed, private_folder, refuse_other, store_root, text, whole
 
 
@@ -70,13 +72,13 @@ class StoreLock:
 
     def __init__(self, path: str | Path, wait: float = 30.0, note: Callable[[str], None] | None = None) -> None:
         self._root = store_root(path)
-        self._file = os.path.join(self._root, ".run.lock")
+        self._file = os.path.join(local_folder(self._root), ".run.lock")
         self._wait, self._note = wait, note
         self._fd: int | None = None
         self._processes: list[Process] = []
 
     def acquire(self) -> None:
-        private_folder(self._root)
+        private_folder(local_folder(self._root))
         fd = open_lock(self._file)
         try:
             self._take(fd)
@@ -187,9 +189,10 @@ def shared_lock(path: str | Path) -> Iterator[None]:
 
 def holder(path: str | Path) -> int | None:
     """The process that runs queries on the store now."""
-    refuse_other(os.path.join(store_root(path), ".run.lock"))
+    file = os.path.join(local_folder(store_root(path)), ".run.lock")
+    refuse_other(file)
     try:
-        fd = os.open(os.path.join(store_root(path), ".run.lock"), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:

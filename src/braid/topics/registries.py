@@ -1,4 +1,4 @@
-"""The kinds of schema registries: a folder of a store (or this process's memory), a server.
+"""The kinds of schema registries: a folder of a store (or this process's memory), an object store, a server.
 
 In: an address, and a file of settings. Out: a `records.registry.Registry`; `opened` gives the one at an address, once a
 process.
@@ -9,6 +9,7 @@ message or in an address.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -20,10 +21,13 @@ from urllib.parse import quote, urlsplit
 
 from braid.errors import BraidError
 from braid.records.registry import Incompatible, Registry, RegistryAway, Schema, UnknownSchema
-from braid.topics.files import locked, parsed, private_folder, read_small, refuse_link, write_atomic
+from braid.store import is_url
+from braid.topics.documents import called, changed, document
+from braid.topics.files import locked, members, parsed, private_folder, read_small, refuse_link, write_atomic
 from braid.topics.settings import read_settings
 
 SECONDS = 4.0  # to wait for an answer
+_NAME = "registry"  # of the document in an object store
 OWN = ("url", "timeout", "max.retries", "retries.wait.ms", "cache.latest.ttl.sec")  # settings that Braid gives itself
 
 T = TypeVar("T")
@@ -39,9 +43,13 @@ class FolderRegistry:
     new schema can read what the last one wrote.
     """
 
-    def __init__(self, folder: str | None = None) -> None:
+    def __init__(self, folder: str | None = None, memory: dict[str, Any] | None = None) -> None:
         self.folder = folder
-        self._memory: dict[str, Any] = {}
+        self._memory = memory or {}
+
+    def dumped(self) -> bytes:
+        """What it has in memory."""
+        return json.dumps(self._memory, ensure_ascii=False).encode()
 
     def by_id(self, id: int) -> Schema:
         doc = self._get(f"schemas/{id}")
@@ -146,6 +154,59 @@ class FolderRegistry:
         os.makedirs(self.folder, exist_ok=True)
         with locked(os.path.join(self.folder, ".lock")):
             yield
+
+
+class RoomRegistry:
+    """Schemas in an object store: one document, which is a registry in memory."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._last = FolderRegistry()  # as of the last look
+
+    def by_id(self, id: int) -> Schema:
+        with contextlib.suppress(UnknownSchema):
+            return self._last.by_id(id)  # for ever
+        return self._now().by_id(id)
+
+    def latest(self, subject: str) -> tuple[int, Schema] | None:
+        return self._now().latest(subject)
+
+    def version(self, subject: str, version: int) -> Schema:
+        return self._now().version(subject, version)
+
+    def check(self, subject: str, schema: Schema) -> None:
+        self._now().check(subject, schema)
+
+    def register(self, subject: str, schema: Schema, id: int | None = None, *, checked: bool = True) -> int:
+        found = id or 0
+
+        def registered(data: bytes | None) -> bytes:
+            nonlocal found
+            self._last = self._of(data)
+            found = self._last.register(subject, schema, id, checked=checked)
+            return self._last.dumped()
+
+        changed(self._root, _NAME, registered)
+        return found
+
+    def forget(self, subject: str) -> None:
+        def forgotten(data: bytes | None) -> bytes:
+            self._last = self._of(data)
+            self._last.forget(subject)
+            return self._last.dumped()
+
+        changed(self._root, _NAME, forgotten)
+
+    def _now(self) -> FolderRegistry:
+        self._last = self._of(document(self._root, _NAME))
+        return self._last
+
+    def _of(self, data: bytes | None) -> FolderRegistry:
+        try:
+            return FolderRegistry(None, {} if data is None else members(parsed(data)))
+        except ValueError as e:
+            what = f"{called(self._root, _NAME)} is no document of a registry: {e}"
+            raise BraidError(what, "put it back as it was") from None
 
 
 def _file_of(subject: str) -> str:
@@ -300,7 +361,7 @@ def address_of(url: str | None, config: str | None) -> Address | None:
 
 
 def of_store(root: str) -> Registry:
-    """The registry in the folder of a store."""
+    """The registry of a store."""
     return opened(Address(os.path.join(root, "registry")))
 
 
@@ -311,6 +372,8 @@ def opened(address: Address) -> Registry:
 
 @functools.lru_cache(maxsize=16)
 def _opened(address: Address, _: int) -> Registry:
+    if is_url(address.where) and not address.where.startswith("http"):
+        return RoomRegistry(os.path.dirname(address.where))
     if "://" in address.where:
         return HttpRegistry(address.where, tuple(address.settings().items()))
     return FolderRegistry(address.where)

@@ -13,14 +13,22 @@ from uuid import uuid4
 
 from braid.errors import BraidError
 from braid.store import is_url
-from braid.topics.files import items, locked, members, parsed, private_folder, read_small, text, why, write_atomic
+from braid.topics.documents import called, changed, document
+from braid.topics.files import items, members, parsed, text, why
 
-NAME = "store.json"
+NAME = "store"
 
 
 def own(root: str) -> str:
     """The folder of checkpoints in a store."""
     return os.path.join(root, "checkpoints")
+
+
+def required(root: str) -> str:
+    """The same, of a store that has one."""
+    if is_url(root):
+        raise BraidError(f"{root} keeps topics, and no state of queries so far", "name a folder: --checkpoint DIR")
+    return own(root)
 
 
 def identity(root: str, folder: str) -> str:
@@ -30,20 +38,22 @@ def identity(root: str, folder: str) -> str:
 
 def parents(root: str) -> list[str]:
     """All folders in which queries of this store may have checkpoints, its own first."""
-    return [own(root), *_read(root)[1]]
+    return [*([] if is_url(root) else [own(root)]), *_read(root)[1]]
 
 
 def note(root: str, parent: str) -> None:
     """The store knows of this folder of checkpoints from here on."""
     if _inside(root, parent):
         return
-    private_folder(root)
-    with locked(os.path.join(root, ".topics.lock")):
-        known, elsewhere = _read(root)
-        if not known or parent not in elsewhere:
-            known = known or uuid4().hex
-            document = {"id": known, "checkpoints": sorted({*elsewhere, parent})}
-            write_atomic(os.path.join(root, NAME), json.dumps(document, indent=1).encode(), root)
+
+    def noted(before: bytes | None) -> bytes | None:
+        known, elsewhere = _parsed(root, before)
+        if known and parent in elsewhere:
+            return None
+        made = {"id": known or uuid4().hex, "checkpoints": sorted({*elsewhere, parent})}
+        return json.dumps(made, indent=1).encode()
+
+    changed(root, NAME, noted)
 
 
 def refuse_other(root: str, folder: str, owner: str) -> None:
@@ -63,11 +73,14 @@ def _inside(root: str, parent: str) -> bool:
 
 
 def _read(root: str) -> tuple[str, list[str]]:
-    path = os.path.join(root, NAME)
-    try:
-        x = members(parsed(read_small(path)))
-        return text(x["id"], "id"), [text(p, "a folder") for p in items(x["checkpoints"], "checkpoints")]
-    except (FileNotFoundError, NotADirectoryError):
+    return _parsed(root, document(root, NAME))
+
+
+def _parsed(root: str, data: bytes | None) -> tuple[str, list[str]]:
+    if data is None:
         return "", []
+    try:
+        x = members(parsed(data))
+        return text(x["id"], "id"), [text(p, "a folder") for p in items(x["checkpoints"], "checkpoints")]
     except (ValueError, KeyError) as e:
-        raise BraidError(f"{path} cannot be read: {why(e)}", "put it back from a copy") from None
+        raise BraidError(f"{called(root, NAME)} cannot be read: {why(e)}", "put it back from a copy") from None

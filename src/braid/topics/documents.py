@@ -1,0 +1,87 @@
+"""Small documents of a store beside its topics: its id, its catalogue, its schemas, notes of its tables.
+
+In: the root of a store, the name of a document. Out: its bytes as they stand; a change of it.
+Rule: of two that change a document at once the second changes what the first has left. In a folder a lock sees to that.
+In an object store each change is the *create* of the next version, and who comes second begins again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import lru_cache
+
+from braid.store import Room, is_url, opened
+from braid.topics.files import locked, private_folder, read_small, refuse_link, write_atomic
+
+MOST = 64 << 20  # bytes of a document
+_FOLDER = "documents"
+
+Change = Callable[[bytes | None], bytes | None]
+
+
+def document(root: str, name: str) -> bytes | None:
+    """As it stands; None where there is none."""
+    if is_url(root):
+        return _newest(room_of(root), name)[1]
+    try:
+        return read_small(_path(root, name), MOST)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def changed(root: str, name: str, change: Change) -> None:
+    """`change` gives the document that follows, or None to leave it as it is. It may be asked more than once."""
+    if is_url(root):
+        return _changed_in(room_of(root), name, change)
+    path = _path(root, name)
+    folder = os.path.dirname(path)
+    private_folder(root)
+    os.makedirs(folder, exist_ok=True)
+    refuse_link(folder)
+    with locked(os.path.join(folder, f".{os.path.basename(name)}.lock")):
+        after = change(document(root, name))
+        if after is not None:
+            write_atomic(path, after, folder)
+
+
+def called(root: str, name: str) -> str:
+    """The document, for people."""
+    return f"{root}/{_FOLDER}/{name}" if is_url(root) else _path(root, name)
+
+
+@lru_cache(maxsize=16)
+def room_of(url: str) -> Room:
+    """The room at a URL; one a process, since each has connections of its own."""
+    return opened(url)
+
+
+def _path(root: str, name: str) -> str:
+    return os.path.join(root, *f"{name}.json".split("/"))
+
+
+def _newest(room: Room, name: str) -> tuple[int, bytes | None]:
+    """The number of the last version, and what it says."""
+    while True:
+        files = [os.path.basename(file) for file, _ in room.list(f"{_FOLDER}/{name}")]
+        number = max((int(file.removesuffix(".json")) for file in files), default=0)
+        try:
+            return number, room.get(_version(name, number), MOST) if number else None
+        except FileNotFoundError:
+            continue  # a newer one has come
+
+
+def _changed_in(room: Room, name: str, change: Change) -> None:
+    while True:
+        number, before = _newest(room, name)
+        after = change(before)
+        if after is None:
+            return
+        if room.create(_version(name, number + 1), after):
+            if number > 1:
+                room.delete(_version(name, number - 1))
+            return
+
+
+def _version(name: str, number: int) -> str:
+    return f"{_FOLDER}/{name}/{number:020d}.json"
