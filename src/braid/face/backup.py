@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from braid.errors import BraidError
 from braid.face.backups import contents, made, missing, together
-from braid.face.show import open_store
+from braid.face.show import open_folder
 from braid.face.verify import Told, amount, verify
 from braid.stage import batches, checkpoint
 from braid.store import Room, is_url
@@ -34,7 +34,7 @@ _ORDER = ("state", "runs")  # of a checkpoint; all else comes last
 
 def backup(store: str, target: str) -> Told:
     """The copy, and what a look at it says (`face/verify.py`)."""
-    opened = open_store(store)
+    opened = open_folder(store)
     room = open_room(target) if is_url(target) else None
     if room is None and os.path.lexists(target):
         raise BraidError(f"{target} is there already", "name a folder that is not")

@@ -362,5 +362,5 @@ def check_broker(prepared: Prepared, request: Request, store: Topics) -> None:
 
 
 def checkpoint_of(query: Query, request: Request, store: Topics) -> str:
-    parent = os.path.abspath(request.checkpoint) if request.checkpoint else whereabouts.required(store.root)
+    parent = whereabouts.place(request.checkpoint) if request.checkpoint else whereabouts.own(store.root)
     return os.path.join(parent, query.name)

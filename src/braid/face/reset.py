@@ -73,7 +73,7 @@ def reset(
 
 def named(query: str, known: Sequence[Known], store: str, parent: str | None) -> Known:
     """The query of this name. Of others none may be unreadable: it might lean on this one."""
-    here = [q for q in known if parent is None or os.path.dirname(q.folder) == os.path.abspath(parent)]
+    here = [q for q in known if parent is None or os.path.dirname(q.folder) == whereabouts.place(parent)]
     name = first_match(query, dict.fromkeys(q.name for q in here))
     found = [q for q in here if q.name == name]
     if not found:
@@ -131,7 +131,7 @@ def folders_of_checkpoints(store: TopicStore, parent: str | None = None) -> list
 
 
 def _parents(store: TopicStore, parent: str | None) -> list[str]:
-    return list(dict.fromkeys([*whereabouts.parents(store.root), *([os.path.abspath(parent)] if parent else [])]))
+    return list(dict.fromkeys([*whereabouts.parents(store.root), *([whereabouts.place(parent)] if parent else [])]))
 
 
 def _guessed(store: TopicStore, q: Known) -> Known:

@@ -45,21 +45,30 @@ EXAMPLE = '{"key": 1, "value": {"V": "a"}, "timestamp": 0}'
 
 
 def open_store(store: str) -> TopicStore:
-    """A store that is there, in a folder."""
+    """A store that is there."""
     if is_url(store):
-        what = f"{store} is no folder, and this command is for stores in folders so far"
-        raise BraidError(what, "docs/object-stores.md says what works over an object store")
+        opened = open_topics(store)
+        assert isinstance(opened, TopicStore)
+        return opened
     if not os.path.isdir(store):
         what = f"{store} is a file" if os.path.exists(store) else f"there is no store {store}"
         raise BraidError(what, "name the folder that braid run wrote: --store DIR")
     return TopicStore(store)
 
 
+def open_folder(store: str) -> TopicStore:
+    """The same, in a folder."""
+    if is_url(store):
+        what = f"{store} is no folder, and this command is for stores in folders so far"
+        raise BraidError(what, "docs/object-stores.md says what works over an object store")
+    return open_store(store)
+
+
 def _opened(store: str, broker: Broker | None) -> tuple[Topics, str]:
     """The topics of a store that is there, or of a broker; and what that is called."""
     if broker is not None:
         return open_topics(store, broker), broker.address
-    return open_topics(store) if is_url(store) else open_store(store), store
+    return open_store(store), store
 
 
 TOPICS = ("topic", "partitions", "records")

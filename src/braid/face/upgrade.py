@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from braid.errors import BraidError
 from braid.face.request import Request, checkpoint_of, prepare
-from braid.face.show import open_store
+from braid.face.show import open_folder
 from braid.face.verify import held_of
 from braid.lower.lower import lower
 from braid.plan.canonical import canonical
@@ -50,7 +50,7 @@ def upgrade(request: Request, spark: Callable[[], SparkSession]) -> Iterator[str
     if not prepared.queries:
         yield "the file has no query"
         return
-    store = open_store(request.store)
+    store = open_folder(request.store)
     with StoreLock(store.root):
         changed = list[_Changed]()
         for query in prepared.queries:

@@ -192,4 +192,4 @@ def inputs_of(text: str) -> dict[int, Input]:
 
 def checkpoint_of(store: str, name: str) -> str:
     """The folder of a query's checkpoint."""
-    return os.path.join(whereabouts.required(store), name)
+    return os.path.join(whereabouts.own(store), name)

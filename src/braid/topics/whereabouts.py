@@ -24,11 +24,9 @@ def own(root: str) -> str:
     return os.path.join(root, "checkpoints")
 
 
-def required(root: str) -> str:
-    """The same, of a store that has one."""
-    if is_url(root):
-        raise BraidError(f"{root} keeps topics, and no state of queries so far", "name a folder: --checkpoint DIR")
-    return own(root)
+def place(parent: str) -> str:
+    """A folder of checkpoints as the user named it, wherever this process goes later."""
+    return parent.rstrip("/") if is_url(parent) else os.path.abspath(parent)
 
 
 def identity(root: str, folder: str) -> str:
@@ -38,7 +36,7 @@ def identity(root: str, folder: str) -> str:
 
 def parents(root: str) -> list[str]:
     """All folders in which queries of this store may have checkpoints, its own first."""
-    return [*([] if is_url(root) else [own(root)]), *_read(root)[1]]
+    return [own(root), *_read(root)[1]]
 
 
 def note(root: str, parent: str) -> None:
@@ -69,7 +67,7 @@ def belongs(root: str, folder: str, owner: str) -> bool:
 
 
 def _inside(root: str, parent: str) -> bool:
-    return (parent if is_url(parent) else os.path.realpath(parent)) == own(root)
+    return (place(parent) if is_url(parent) else os.path.realpath(parent)) == own(root)
 
 
 def _read(root: str) -> tuple[str, list[str]]:
