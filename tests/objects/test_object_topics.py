@@ -2,24 +2,452 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import polars as pl
 import pytest
 
 pytest.importorskip("obstore")
 
-from braid.store import opened
-from braid.topics.rooms import RoomStore
-from test_topics import (  # noqa: F401
+from braid.errors import Away, BraidError
+from braid.records.registry import Schema, UnknownSchema
+from braid.store import objects, opened
+from braid.topics import Staged, StageWriters, cache, clean_staging, documents, drops, log, publish, rooms, stage
+from braid.topics.registries import of_store
+from braid.topics.rooms import RoomStore, RoomTopic
+from objects.faulty import Faulty
+from test_topics import (
+    Crash,
+    again,
+    crash_at,
+    lines_of,
+    one_batch,
+    record,
     test_a_reader_beside_a_writer_at_every_step,
     test_append_and_read,
     test_delete_and_create_again,
     test_long_segments_are_read_in_part,
     test_many_commits_are_folded,
     test_pieces_of_a_partition_follow_each_other,
+    test_writers_and_readers_at_once,
+    values,
 )
 
-pytestmark = pytest.mark.objects
+__all__ = [
+    "test_a_reader_beside_a_writer_at_every_step",
+    "test_append_and_read",
+    "test_delete_and_create_again",
+    "test_long_segments_are_read_in_part",
+    "test_many_commits_are_folded",
+    "test_pieces_of_a_partition_follow_each_other",
+    "test_writers_and_readers_at_once",
+]
 
 
 @pytest.fixture
-def anywhere(place: str) -> RoomStore:
+def on_server(place: str) -> RoomStore:
     return RoomStore(opened(place))
+
+
+@pytest.fixture(params=[pytest.param("s3", marks=pytest.mark.objects)])
+def anywhere(place: str) -> RoomStore:
+    """What tests of topics anywhere are given here."""
+    return RoomStore(opened(place))
+
+
+@pytest.fixture
+def in_memory(memory: Faulty) -> RoomStore:
+    return RoomStore(opened(f"s3://memory/{uuid.uuid4().hex}"))
+
+
+@pytest.fixture(params=["memory", pytest.param("server", marks=pytest.mark.objects)])
+def store(request: pytest.FixtureRequest) -> RoomStore:
+    found: RoomStore = request.getfixturevalue("in_memory" if request.param == "memory" else "on_server")
+    return found
+
+
+def topic_of(store: RoomStore, name: str = "t") -> RoomTopic:
+    found = store.topic(name)
+    assert isinstance(found, RoomTopic)
+    return found
+
+
+# -------------------------------------------------------------- what it costs
+
+
+def test_a_batch_is_one_object_a_task_and_a_commit(in_memory: RoomStore, memory: Faulty) -> None:
+    store = in_memory
+    store.create("t", 3)
+    one_batch(store, 0, [[1], [2], [3]], False)
+    topic = store.topic("t")
+    memory.asked.clear()
+    staged: list[Staged] = []
+    for task in range(2):
+        writers = StageWriters(topic, "q", 1)
+        for p in range(3):
+            writers.of(p, task).write(lines_of([10 * task + p]))
+        staged += writers.close()
+    assert publish(topic, "q", 1, staged)
+    assert [x.split()[0] for x in memory.asked] == ["PUT", "PUT", "PUT", "HEAD"], memory.asked
+    assert values(store, "t") == [[1, 0, 10], [2, 1, 11], [3, 2, 12]]
+
+
+def test_nobody_lists(in_memory: RoomStore, memory: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither who publishes or reads, nor who looks for the first time; and a look without news is two requests."""
+    monkeypatch.setattr(log, "FOLD", 5)
+    store = in_memory
+    store.create("t", 2)
+    memory.asked.clear()
+    for batch in range(33):
+        one_batch(store, batch, [[batch], [batch]], False)
+    late = again(store)
+    assert late.end_offsets("t") == [33, 33] and late.read("t", 1, 0, 33).height == 33
+    assert not [x for x in memory.asked if "list-type" in x]
+    memory.asked.clear()
+    late.topic("t").anew()
+    assert len(memory.asked) == 2
+    memory.asked.clear()
+    assert late.read("t", 1, 0, 33).height == 33
+    assert not memory.asked  # it has all of it
+
+
+# -------------------------------------------------------------- two at a time
+
+
+def test_the_second_of_two_drivers_is_refused(store: RoomStore) -> None:
+    """Both go on from one checkpoint: the batch of the first counts, whichever it is, and the other's is none."""
+    store.create("t", 2)
+    first, second = topic_of(again(store)), topic_of(again(store))
+    for topic in (first, second):
+        topic.view()
+    assert publish(first, "q", 0, [stage(first, "q", 0, 0, lines_of([1]))], digest="a")
+    assert not publish(second, "q", 0, [stage(second, "q", 0, 0, lines_of([1]))], digest="a")  # the same, once more
+    assert publish(first, "q", 1, [stage(first, "q", 1, 0, lines_of([2]))], digest="b")
+    with pytest.raises(BraidError, match="by somebody else"):
+        publish(second, "q", 1, [stage(second, "q", 1, 0, lines_of([3]))], digest="c")
+    assert publish(first, "q", 2, [stage(first, "q", 2, 0, lines_of([4]))], digest="d")
+    with pytest.raises(BraidError, match="by somebody else"):
+        publish(second, "q", 1, [stage(second, "q", 1, 0, lines_of([2]))], digest="b")  # it has slept for a while
+    assert values(store, "t") == [[1, 2, 4], []]
+
+
+def test_many_race_for_a_number(store: RoomStore) -> None:
+    store.create("t")
+    writers = [again(store) for _ in range(8)]
+    for writer in writers:
+        writer.end_offsets("t")
+    barrier = threading.Barrier(8)
+
+    def write(n: int) -> None:
+        for k in range(5):
+            barrier.wait()
+            writers[n].append("t", [record(100 * n + k)])
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    (found,) = values(store, "t")
+    assert sorted(v["V"] for v in found) == sorted(f"v{100 * n + k}" for n in range(8) for k in range(5))
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_who_wakes_long_after_writes_behind_all_others(
+    store: RoomStore, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    """The number that it creates was there, and is gone with its rollup."""
+    monkeypatch.setattr(log, "FOLD", 4)
+    monkeypatch.setattr(rooms, "KEPT", 3)
+    store.create("t")
+    asleep, reader = again(store), again(store)
+    for look in (asleep, reader):
+        assert look.end_offsets("t") == [0]
+    for i in range(18):
+        store.append("t", [record(i)])
+    assert asleep.append("t", [record(99)], "late" if named else None)
+    want = [[{"V": f"v{i}"} for i in (*range(18), 99)]]
+    for look in (store, reader, asleep):
+        assert values(look, "t") == want
+        assert [x["V"] for x in read_all(look)] == [x["V"] for x in want[0]]
+
+
+def read_all(store: RoomStore) -> list[dict[str, str]]:
+    topic = store.topic("t")
+    topic.anew()
+    lines = store.read("t", 0, 0, topic.ends()[0])["_line"].to_list()
+    return [json.loads(line)["value"] for line in lines]
+
+
+def test_a_commit_whose_rollup_came_at_once_stands(in_memory: RoomStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others fold it before its writer has looked whether it stands."""
+    monkeypatch.setattr(log, "FOLD", 3)
+    store = in_memory
+    store.create("t")
+    slow, other = topic_of(store), again(store)
+    stands = slow._stands
+
+    def late(number: int, mark: str) -> bool:
+        for i in range(4):
+            other.append("t", [record(10 * number + i)])
+        return stands(number, mark)
+
+    monkeypatch.setattr(slow, "_stands", late)
+    store.append("t", [record(1)])
+    (found,) = values(store, "t")
+    assert [v["V"] for v in found] == ["v1", "v10", "v11", "v12", "v13"]
+
+
+# ---------------------------------------------------------------- what is torn
+
+
+def packs(store: RoomStore) -> list[str]:
+    return [name for name, _ in store.room.list(f"{topic_of(store).path}/data")]
+
+
+def written(store: RoomStore, name: str, data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(data)
+    store.room.put(name, str(tmp_path / "x"))
+
+
+def test_torn_objects_are_noticed(store: RoomStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.create("t", 2)
+    one_batch(store, 0, [[1, 2, 3], [4]], False)
+    name = next(n for n in packs(store) if b'"value":2' in store.room.get(n, 1 << 20))
+    data = store.room.get(name, 1 << 20)
+    broken: list[tuple[bytes | None, str]] = [
+        (data[:50], "ends after 50 bytes"),
+        (data.replace(b'"value":2', b'"value":7'), "checksum"),
+        (None, "is missing"),
+    ]
+    for k, (content, why) in enumerate(broken):
+        monkeypatch.setenv("BRAID_CACHE", str(tmp_path / f"cache{k}"))
+        if content is None:
+            store.room.delete(name)
+        else:
+            written(store, name, content, tmp_path)
+        with pytest.raises(BraidError, match=why) as e:
+            again(store).read("t", 0, 0, 3)
+        assert f"{store.room.url}/{name}" in e.value.message and e.value.hint
+        written(store, name, data, tmp_path)
+    assert values(store, "t") == [[1, 2, 3], [4]]
+
+
+def test_damaged_commits_are_named(store: RoomStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.create("t")
+    one_batch(store, 0, [[1]], False)
+    name = f"{topic_of(store).commits}/{1:020d}.json"
+    good = json.loads(store.room.get(name, 1 << 20))
+    lies = good["segments"][0] | {"file": "../../secrets/key"}
+    for k, content in enumerate(
+        [b"{", b"[]", json.dumps(good | {"id": 7}).encode(), json.dumps(good | {"segments": [lies]}).encode()]
+    ):
+        monkeypatch.setenv("BRAID_CACHE", str(tmp_path / f"cache{k}"))
+        written(store, name, content, tmp_path)
+        with pytest.raises(BraidError) as e:
+            again(store).read("t", 0, 0, 1)
+        assert e.value.hint and "\n" not in e.value.message
+
+
+def test_a_folders_topic_takes_no_commit_of_a_room(tmp_path: Path) -> None:
+    from braid.topics import TopicStore
+
+    store = TopicStore(tmp_path)
+    store.create("t")
+    store.append("t", [record(1)])
+    commit = next((tmp_path / "topics/t/.commits").iterdir())
+    x = json.loads(commit.read_text())
+    x["segments"][0] |= {"file": "../../../outside", "at": 0}
+    commit.write_text(json.dumps(x))
+    with pytest.raises(BraidError, match="lies elsewhere"):
+        TopicStore(tmp_path).end_offsets("t")
+
+
+# -------------------------------------------------------------- who is stopped
+
+
+def test_what_a_killed_writer_left_goes(store: RoomStore) -> None:
+    store.create("t", 2)
+    one_batch(store, 0, [[1], [2]], False)
+    topic = store.topic("t")
+    lost = stage(topic, "q", 1, 0, lines_of([9]))  # an attempt that was given up
+    assert one_batch(store, 1, [[3], [4]], False)
+    ahead = stage(topic, "q", 2, 0, lines_of([5]))  # of a batch that may still be published
+    other = stage(topic, "p", 0, 0, lines_of([6]))
+    files = {n.split("/data/")[1] for n in packs(store)}
+    assert {lost.file, ahead.file, other.file} <= files
+    clean_staging(again(store).topic("t"), "q")
+    assert {n.split("/data/")[1] for n in packs(store)} == files - {lost.file}
+    assert publish(topic, "q", 2, [ahead]) and values(store, "t") == [[1, 3, 5], [2, 4]]
+
+
+def test_a_deletion_that_was_killed(store: RoomStore) -> None:
+    store.create("t")
+    store.append("t", [record(1)])
+    with crash_at(0), pytest.raises(Crash, match="topic ended"):
+        store.delete("t")
+    other = again(store)
+    with pytest.raises(BraidError, match="no topic"):
+        other.append("t", [record(2)])
+    assert other.names() == []
+    other.create("t", 2)
+    other.append("t", [record(3)])
+    assert values(other, "t") == [[{"V": "v3"}], []]
+
+
+def test_commits_go_with_the_objects_that_a_rollup_made_needless(
+    store: RoomStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "FOLD", 5)
+    monkeypatch.setattr(rooms, "KEPT", 7)
+    store.create("t", 2)
+    early = again(store)
+    for batch in range(32):
+        one_batch(store, batch, [[batch], [batch, batch]], False)
+        if batch < 3:
+            early.topic("t").anew()  # it knows objects that are gone later
+    old = [n for n in packs(store) if "/data/q/" in n]
+    assert {int(os.path.basename(n)[:20]) for n in old} == set(range(25, 32))
+    assert len([n for n in packs(store) if "/data/=rolled/" in n]) == 6
+    want = [list(range(32)), [b for b in range(32) for _ in (1, 2)]]
+    for look in (early, store, again(store)):
+        assert values(look, "t") == want
+        assert early.read("t", 1, 0, 64).height == 64
+
+
+# ---------------------------------------------------------------- the server
+
+
+@pytest.mark.parametrize("fault", [503, 500, 429, "cut", "half", "done, cut", "done, 500"])
+def test_faults_that_pass_are_not_noticed(
+    in_memory: RoomStore, memory: Faulty, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fault: int | str
+) -> None:
+    monkeypatch.setattr(log, "FOLD", 4)
+    store = in_memory
+    store.create("t", 2)
+
+    def each_call(do: Callable[[], object]) -> None:
+        memory.faults.extend([fault, None] * 30)
+        do()
+        memory.faults.clear()
+
+    for batch in range(9):
+        each_call(lambda: one_batch(store, batch, [[batch], []], False))  # noqa: B023
+    monkeypatch.setenv("BRAID_CACHE", str(tmp_path / "another"))
+    each_call(lambda: values(store, "t"))
+    assert values(store, "t") == [list(range(9)), []]
+
+
+def test_a_server_that_is_away(in_memory: RoomStore, memory: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "PATIENCE", 0.5)
+    store = in_memory
+    store.create("t")
+    memory.always = 503
+    for call in (lambda: store.append("t", [record(1)]), lambda: again(store).end_offsets("t"), store.names):
+        with pytest.raises(Away) as e:
+            call()
+        assert "the server is busy or ill" in e.value.message and "\n" not in e.value.message
+    memory.always = None
+    store.append("t", [record(1)])
+    assert values(store, "t") == [[{"V": "v1"}]]
+
+
+# ------------------------------------------------------------------ the cache
+
+
+def test_the_cache_is_private_bounded_and_needless(
+    in_memory: RoomStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BRAID_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("BRAID_CACHE_BYTES", "20000")
+    store = again(in_memory)
+    store.create("t")
+    for batch in range(30):
+        one_batch(
+            store,
+            batch,
+            [
+                [batch] * 100,
+            ][:1],
+            False,
+        )
+    assert values(store, "t") == [[b for b in range(30) for _ in range(100)]]
+    files = [p for p in (tmp_path / "cache").rglob("*") if p.is_file()]
+    assert files and sum(p.stat().st_size for p in files) < 40_000
+    assert (tmp_path / "cache").stat().st_mode & 0o077 == 0
+    for p in files:
+        if p.suffix == ".jsonl":
+            p.write_bytes(p.read_bytes()[:-3])
+    assert store.read("t", 0, 0, 3000).height == 3000  # what is damaged is fetched again
+    shutil.rmtree(tmp_path / "cache")
+    assert store.read("t", 0, 0, 3000).height == 3000
+    store.append("t", [record(5)])
+    assert store.end_offsets("t") == [3001]
+
+
+def test_what_is_said_of_its_size_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRAID_CACHE_BYTES", "10 GB")
+    with pytest.raises(BraidError, match="BRAID_CACHE_BYTES"):
+        cache.most()
+
+
+# ------------------------------------------------------------- beside topics
+
+
+def test_two_who_change_a_document(store: RoomStore) -> None:
+    def count(_: int) -> None:
+        for _ in range(5):
+            documents.changed(store.root, "notes/n", lambda b: str(int(b or b"0") + 1).encode())
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(count, range(4)))
+    assert documents.document(store.root, "notes/n") == b"20"
+    assert len(list(store.room.list("documents/notes/n"))) <= 2
+    documents.changed(store.root, "notes/n", lambda _: None)
+    assert documents.document(store.root, "notes/n") == b"20" and documents.document(store.root, "notes/m") is None
+
+
+def test_schemas(store: RoomStore) -> None:
+    first, second = (of_store(store.root), type(of_store(store.root))(store.root))  # type: ignore[call-arg]
+    text = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}'
+    with pytest.raises(UnknownSchema):
+        first.by_id(1)
+    id = first.register("t-value", Schema("AVRO", text))
+    assert second.register("t-value", Schema("AVRO", text)) == id
+    other = second.register("u~/ü-value", Schema("AVRO", text.replace('"a"', '"b"')))
+    assert other != id and first.by_id(other).text == text.replace('"a"', '"b"')
+    assert first.latest("u~/ü-value") == (other, Schema("AVRO", text.replace('"a"', '"b"')))
+    first.forget("t-value")
+    assert second.latest("t-value") is None and second.by_id(id).text == text
+
+
+def test_drops(store: RoomStore) -> None:
+    root, frame = store.root, pl.DataFrame({"reason": ["late", "malformed"], "_raw": [None, b"\xff"]})
+    assert drops.with_drops(root) == [] and drops.read_drops(root, "q") == []
+    names = [drops.stage_drops(root, "q", 0, task, frame, run="q-1") for task in range(2)]
+    assert drops.read_drops(root, "q") == []
+    for _ in range(2):  # the second time as a batch that is done again
+        drops.publish_drops(root, "q", 0, [n for n in names if n], run="q-1")
+        assert [x["reason"] for x in drops.read_drops(root, "q")] == ["late", "malformed"] * 2
+        names = [drops.stage_drops(root, "q", 0, task, frame, run="q-1") for task in range(2)]
+    drops.clean_drops(root, "q")
+    assert len(list(store.room.list("drops"))) == 1 and drops.with_drops(root) == ["q"]
+    drops.write_drops(root, "q", 1, 0, frame, run="q-1")
+    assert [x["raw"] for x in drops.read_drops(root, "q") if "raw" in x] == ["/w=="] * 3
+    drops.forget_drops(root, "q")
+    assert drops.with_drops(root) == []
+
+
+def test_names(store: RoomStore) -> None:
+    names: Sequence[str] = ["a", "A", "x" * 200, "-.-", "_", "..."]
+    for name in names:
+        store.create(name)
+        store.append(name, [record(1)])
+        store.append(name, [record(2)], "q" * 200)
+        assert clean_staging(store.topic(name), "q" * 200) == 0 and again(store).read(name, 0, 0, 9).height == 2
+    assert store.names() == sorted(names)
+    assert store.sizes() == dict.fromkeys(sorted(names), 1)

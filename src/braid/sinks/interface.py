@@ -69,8 +69,11 @@ class Sink:
     by_bytes: ClassVar[bool] = False
     ranged: ClassVar[bool] = False
     always: ClassVar[bool] = False
-    apart: ClassVar[bool] = False
     recalls: ClassVar[bool] = False
+
+    @property
+    def apart(self) -> bool:
+        return False
 
     # ---------------------------------------------------------- before a start
 

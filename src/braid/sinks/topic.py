@@ -16,6 +16,7 @@ from braid.sinks.interface import Batch, Outputs, Part, Sink
 from braid.sinks.nothing import NoSink
 from braid.stage.drops import too_large
 from braid.stage.emit import written
+from braid.store import is_url
 from braid.timing import spent
 from braid.topics import Staged, StageWriters, clean_staging, format_envelope, publish
 from braid.topics.files import LONGEST
@@ -35,6 +36,10 @@ class TopicSink(Sink):
     is_topic = True
     ranged = True
     recalls = True
+
+    @property
+    def apart(self) -> bool:
+        return is_url(self.root)
 
     def described(self) -> str:
         return "topic"

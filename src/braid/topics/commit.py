@@ -202,6 +202,7 @@ def _publish(topic: Topic, view: View, origin: Origin, staged: Sequence[Staged],
             topic.fold(view)
         reach("published")
         return True
+    topic.anew().has(origin, topic.name)  # refused where others have gone on since
     return False
 
 

@@ -26,15 +26,17 @@ _POLYNOMIAL = 0xEDB88320  # of CRC-32; the coefficient of x^0 is the highest bit
 
 def prefix(topic: Topic, partition: int, offset: int) -> Prefix:
     """Of the records before `offset`, which are there, and those that were committed with the last of them."""
-    view = topic.view()
+    view = topic.holding(partition, offset)
     at = bisect_left(view.firsts[partition], offset) - 1
     return (0, 0) if at < 0 else (view.parts[partition][at].end, _upto(topic, view, partition, at))
 
 
 def checksum(topic: Topic, partition: int, end: int) -> int | None:
     """Of the lines before `end`; None where there are fewer."""
-    view = topic.view()
-    if not 0 <= partition < len(view.parts) or view.end(partition) < end:
+    if not 0 <= partition < len(topic.view().parts):
+        return None
+    view = topic.holding(partition, end)
+    if view.end(partition) < end:
         return None
     at = bisect_left(view.firsts[partition], end) - 1
     if at < 0 or view.parts[partition][at].end == end:

@@ -5,7 +5,7 @@ Rule: a commit is the *create* of the next number, and the only step that counts
 and the other looks again at what there is. Nobody lists anything to find the last commit: he asks upwards from the one
 that he knows. What lies under a name never changes, so it is fetched once, into this machine's cache.
 
-    names/TOPIC.json                        how many partitions, and the topic's id
+    names/TOPIC                             how many partitions, and the topic's id
     topics/TOPIC/ID/commits/NUMBER.json     a commit
     topics/TOPIC/ID/commits/A-B.rollup.json one for `FOLD` commits, and for `FOLD` of those
     topics/TOPIC/ID/data/WRITER/…           what a task wrote of a batch: segments of several partitions in a row
@@ -17,6 +17,7 @@ wakes behind that finds the number that he creates free, and the rollup that sta
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import time
@@ -49,6 +50,7 @@ _AT_ONCE = 16  # segments
 _LARGEST = 64 << 20  # bytes of a commit or a rollup
 _DESCRIPTION = 1 << 16
 _PIECE = 8 << 20  # bytes fetched at once
+_LONG = 100  # characters of a writer's name that are part of others
 _BATCHES = 100  # of a writer, whose objects lie in one folder
 _GONE = "gone"  # of the last commit of a topic that was deleted
 
@@ -393,7 +395,7 @@ class RoomStore(TopicStore):
         return of_store(self.root)
 
     def names(self) -> list[str]:
-        found = (name.removeprefix("names/").removesuffix(".json") for name, _ in self.room.list("names"))
+        found = (name.removeprefix("names/") for name, _ in self.room.list("names"))
         return sorted(found)
 
     def sizes(self) -> dict[str, int]:
@@ -423,7 +425,7 @@ class RoomStore(TopicStore):
 
 
 def _described(name: str) -> str:
-    return f"names/{check_name(name)}.json"
+    return f"names/{check_name(name)}"
 
 
 def _start(number: int) -> int:
@@ -437,7 +439,8 @@ def _rollup(start: int, to: int) -> str:
 
 def _folder(query: str, batch: int) -> str:
     """Where the objects of a writer's batch lie, among few others."""
-    return f"{query}/{batch // _BATCHES:018d}"
+    writer = query if len(query) <= _LONG else hashlib.sha256(query.encode()).hexdigest()
+    return f"{writer}/{batch // _BATCHES:018d}"
 
 
 def _written(data: bytes, path: str) -> None:
