@@ -447,7 +447,7 @@ def test_names(store: RoomStore) -> None:
     for name in names:
         store.create(name)
         store.append(name, [record(1)])
-        store.append(name, [record(2)], "q" * 200)
-        assert clean_staging(store.topic(name), "q" * 200) == 0 and again(store).read(name, 0, 0, 9).height == 2
+        store.append(name, [record(2)], "q" * 180)
+        assert clean_staging(store.topic(name), "q" * 180) == 0 and again(store).read(name, 0, 0, 9).height == 2
     assert store.names() == sorted(names)
     assert store.sizes() == dict.fromkeys(sorted(names), 1)
