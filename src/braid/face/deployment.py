@@ -20,7 +20,8 @@ from braid.errors import BraidError
 from braid.face.catalogue import over
 from braid.face.request import Prepared, Request, check_files, checkpoint_of, compared, looks_of, prepare
 from braid.plan.logical import Query
-from braid.stage import checkpoint
+from braid.stage import checkpoint, docs
+from braid.store import is_url
 from braid.topics import whereabouts
 from braid.topics.interface import Topics, open_topics
 
@@ -44,7 +45,7 @@ def checked(request: Request, err: Console) -> bool:
         err.print(f"{len(problems)} problem{'s' * (len(problems) > 1)}")
         return False
     click.echo(f"{read} statement{'s' * (read != 1)}, no problem")
-    told = request.sources or request.sinks or request.checkpoint
+    told = request.sources or request.sinks or request.checkpoint or is_url(request.store)
     found = list(outlooks(request)) if told or os.path.isdir(request.store) else []
     for outlook in found:
         click.echo(f"  {outlook.query} {outlook.says}")
@@ -82,4 +83,4 @@ def _folder(query: Query, request: Request, store: Topics) -> str:
     if request.checkpoint:
         return where
     folders = (os.path.join(parent, query.name) for parent in whereabouts.parents(store.root))
-    return next((f for f in folders if os.path.exists(f)), where)
+    return next((f for f in folders if docs.has(f, checkpoint.NAME)), where)

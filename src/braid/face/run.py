@@ -97,7 +97,7 @@ def run_program(request: Request, err: Console) -> Outcome:
         check_broker(prepared, request, store)
         looks = looks_of(prepared, request, store, _notes(request, err))
         if request.checkpoint:
-            whereabouts.note(store.root, os.path.abspath(request.checkpoint))
+            whereabouts.note(store.root, whereabouts.place(request.checkpoint))
 
         @functools.cache
         def spark() -> SparkSession:
