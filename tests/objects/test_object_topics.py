@@ -95,7 +95,7 @@ def test_a_batch_is_one_object_a_task_and_a_commit(in_memory: RoomStore, memory:
             writers.of(p, task).write(lines_of([10 * task + p]))
         staged += writers.close()
     assert publish(topic, "q", 1, staged)
-    assert [x.split()[0] for x in memory.asked] == ["PUT", "PUT", "PUT", "HEAD"], memory.asked
+    assert [x.split()[0] for x in memory.asked] == ["GET", "PUT", "GET", "PUT", "PUT", "HEAD"], memory.asked
     assert values(store, "t") == [[1, 0, 10], [2, 1, 11], [3, 2, 12]]
 
 

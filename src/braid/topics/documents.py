@@ -15,6 +15,7 @@ from braid.store import Room, is_url, opened
 from braid.topics.files import locked, private_folder, read_small, refuse_link, write_atomic
 
 MOST = 64 << 20  # bytes of a document
+KEPT = 1_000  # versions in an object store: whoever is slow finds the next of his taken, and not free again
 _FOLDER = "documents"
 
 Change = Callable[[bytes | None], bytes | None]
@@ -78,8 +79,8 @@ def _changed_in(room: Room, name: str, change: Change) -> None:
         if after is None:
             return
         if room.create(_version(name, number + 1), after):
-            if number > 1:
-                room.delete(_version(name, number - 1))
+            if number >= KEPT:
+                room.delete(_version(name, number + 1 - KEPT))
             return
 
 

@@ -197,6 +197,9 @@ class Topic:
     def prepare(self, segments: Iterable[Segment]) -> None:
         """They will be read."""
 
+    def unread(self, segment: Segment) -> None:
+        """What is read of it next is what lies there, and no copy."""
+
     def either(self, path: str, staged: str | None, read: Callable[[str], T]) -> T:
         """What `read` makes of the file, under its final name or, while the publisher has not got there, its staged
         one."""

@@ -191,6 +191,9 @@ class RoomTopic(Topic):
 
     # -- reading --------------------------------------------------------------------------------------------------
 
+    def unread(self, segment: Segment) -> None:
+        self._cache.drop(self._copy(segment))
+
     def partition_path(self, partition: int) -> str:
         return f"{self.root}/{self.path}: partition {partition}"
 
@@ -251,6 +254,9 @@ class RoomTopic(Topic):
         """The staged files, one behind the other in one object."""
         if any(s.positions is not None for s in staged):
             raise BraidError(f"{self.root} keeps no positions", "an explicit order needs a store in a folder")
+        if self._describe()[0] != self.identity:  # none has been looked at here, or it was deleted and made anew
+            with self._guard:
+                self._view = self._look(None)
         name = f"{_folder(query, batch)}/{batch:020d}-{uuid4().hex[:12]}.jsonl"
         return self._packed(name, staged)
 
@@ -259,8 +265,6 @@ class RoomTopic(Topic):
         for s in staged:
             made.append(replace(s, file=name, at=at))
             at += s.extent.size
-        if not self.identity:
-            self.view()
         for file in files[1:]:
             _append(files[0], file)
         if at:

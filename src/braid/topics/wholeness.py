@@ -37,6 +37,7 @@ def look(topic: Topic) -> Looked:
         found.size += segment.extent.size
         found.segments += 1
         try:
+            topic.unread(segment)
             topic.opened(segment, partial(_compare, segment.extent))
         except TornError as e:
             found.wrong.append(e)
