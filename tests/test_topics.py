@@ -63,6 +63,12 @@ def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> TopicStore:
     return TopicStore(tmp_path) if request.param == "folder" else RoomStore(opened(str(tmp_path)))
 
 
+@pytest.fixture(autouse=True)
+def _in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is folded beside what goes on is folded at once, but where a test says otherwise."""
+    monkeypatch.setattr(rooms, "BESIDE", False)
+
+
 def again(store: TopicStore) -> TopicStore:
     """The same store, for a process that has seen nothing yet."""
     made: TopicStore = pickle.loads(pickle.dumps(store))
@@ -602,6 +608,17 @@ def test_small_segments_are_rolled_up(store: TopicStore, monkeypatch: pytest.Mon
     torn_one.write_bytes(torn_one.read_bytes()[:-5])
     with pytest.raises(BraidError, match="not the segment that was committed"):
         times(TopicStore(store.root))
+
+
+def test_a_large_segment_of_small_ones(anywhere: TopicStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has an index, which none of its parts needs."""
+    monkeypatch.setattr(log, "FOLD", 3)
+    anywhere.create("t")
+    for batch in range(3):
+        one_batch(anywhere, batch, [[batch * 5000 + i for i in range(5000)]], False)
+    late = again(anywhere)
+    assert [len(s.extent.starts) for s in late.topic("t").view().parts[0]] == [2]
+    assert parse_envelope(late.read("t", 0, 9_990, 10_010)["_line"])["_t"].to_list() == [*range(9_990, 10_010)]
 
 
 def test_a_segment_that_cannot_be_read_is_not_rolled_up(store: TopicStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ from test_topics import (
     lines_of,
     one_batch,
     record,
+    test_a_large_segment_of_small_ones,
     test_a_reader_beside_a_writer_at_every_step,
     test_append_and_read,
     test_delete_and_create_again,
@@ -41,6 +42,7 @@ from test_topics import (
 )
 
 __all__ = [
+    "test_a_large_segment_of_small_ones",
     "test_a_reader_beside_a_writer_at_every_step",
     "test_append_and_read",
     "test_delete_and_create_again",
@@ -71,6 +73,11 @@ def in_memory(memory: Faulty) -> RoomStore:
 def store(request: pytest.FixtureRequest) -> RoomStore:
     found: RoomStore = request.getfixturevalue("in_memory" if request.param == "memory" else "on_server")
     return found
+
+
+@pytest.fixture(autouse=True)
+def _in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rooms, "BESIDE", False)
 
 
 def topic_of(store: RoomStore, name: str = "t") -> RoomTopic:
@@ -116,6 +123,24 @@ def test_nobody_lists(in_memory: RoomStore, memory: Faulty, monkeypatch: pytest.
     memory.asked.clear()
     assert late.read("t", 1, 0, 33).height == 33
     assert not memory.asked  # it has all of it
+
+
+def test_folds_go_on_beside_the_writer(store: RoomStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rooms, "BESIDE", True)
+    monkeypatch.setattr(log, "FOLD", 4)
+    monkeypatch.setattr(rooms, "KEPT", 5)
+    store.create("t")
+    topic, reader = topic_of(store), again(store)
+    for batch in range(50):
+        one_batch(store, batch, [[batch]], False)
+        assert reader.topic("t").anew().ends() == [batch + 1]
+    assert topic._keeping is not None
+    topic._keeping.result(30)
+    one_batch(store, 50, [[50]], False)
+    topic._keeping.result(30)
+    assert topic._folded == 48
+    for look in (store, reader, again(store)):
+        assert values(look, "t") == [list(range(51))]
 
 
 # -------------------------------------------------------------- two at a time

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from braid.errors import BraidError
 from braid.topics.files import force, reach, remove, scratch_name
@@ -53,7 +54,7 @@ def _rolls(s: Segment) -> bool:
 def _together(topic: Topic, group: list[Segment], number: int) -> list[Segment]:
     """One segment for several; where one of them cannot be read, they stay, and its reader is told."""
     first = group[0]
-    name = f"{ROLLED}{number:020d}~{first.partition:06d}~{first.first:020d}.jsonl"
+    name = f"{ROLLED}{number:020d}~{first.partition:06d}~{first.first:020d}~{uuid4().hex[:8]}.jsonl"
     path = os.path.join(topic.staging, name)
     scratch = scratch_name(path)
     try:

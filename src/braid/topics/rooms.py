@@ -23,7 +23,7 @@ import os
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -45,6 +45,7 @@ from braid.topics.store import TopicStore
 T = TypeVar("T")
 
 KEPT = 10_000  # commits that stay behind their rollup
+BESIDE = True  # commits are folded while others are made
 EVERY = 0.05  # s between two looks for news
 _AT_ONCE = 16  # segments
 _LARGEST = 64 << 20  # bytes of a commit or a rollup
@@ -53,6 +54,9 @@ _PIECE = 8 << 20  # bytes fetched at once
 _LONG = 100  # characters of a writer's name that are part of others
 _BATCHES = 100  # of a writer, whose objects lie in one folder
 _GONE = "gone"  # of the last commit of a topic that was deleted
+
+
+_beside = ThreadPoolExecutor(1, "folds")
 
 
 class TopicGone(Exception):
@@ -70,6 +74,8 @@ class RoomTopic(Topic):
         self.identity = ""
         self._looked = 0.0
         self._folded = 0  # as many commits are known to have their rollups
+        self._forgotten = 0  # the last commit that was taken away here
+        self._keeping: Future[None] | None = None  # folds, beside what goes on
         self._missed = False  # a segment was gone: a rollup has its records
 
     @property
@@ -302,12 +308,25 @@ class RoomTopic(Topic):
 
     def fold(self, view: View) -> None:
         """Each `FOLD` commits have a rollup, whoever makes it; what one stands for goes later, one with each commit."""
-        with contextlib.suppress(Away):  # the records are there, and whoever comes next folds
-            self._all_folded(view)
+        if self._folded + log.FOLD > view.last and view.last <= KEPT:
+            return
+        if not BESIDE:
+            self._in_order(view.last)
+            return
+        if self._keeping is None or self._keeping.done():  # else one of the next commits asks again
+            self._keeping = _beside.submit(self._in_order, view.last)
 
-    def _all_folded(self, view: View) -> None:
+    def _in_order(self, last: int) -> None:
+        with contextlib.suppress(Away):  # the records are there, and whoever comes next folds
+            self._all_folded(last)
+            first = self._forgotten or last - KEPT - 1
+            for number in range(max(first, 0) + 1, last - KEPT + 1):
+                self._forget(number)
+                self._forgotten = number
+
+    def _all_folded(self, last: int) -> None:
         fold = log.FOLD
-        while self._folded + fold <= view.last:
+        while self._folded + fold <= last:
             start, to = self._folded, self._folded + fold
             self._fold(start, to, [f"{n:020d}.json" for n in range(start + 1, to + 1)])
             for width in (fold**2, fold**3):
@@ -315,8 +334,6 @@ class RoomTopic(Topic):
                     parts = range(to - width, to, width // fold)
                     self._fold(to - width, to, [_rollup(n, n + width // fold) for n in parts])
             self._folded = to
-        if view.last > KEPT:
-            self._forget(view.last - KEPT)
 
     def _fold(self, start: int, to: int, names: list[str]) -> None:
         name = f"{self.commits}/{_rollup(start, to)}"

@@ -66,7 +66,7 @@ class Extent:
     def to_json(self) -> dict[str, Any]:
         found: dict[str, Any] = {"count": self.count, "size": self.size, "crc32": f"{self.crc32:08x}"}
         found |= {"min": self.low, "max": self.high}
-        return found if len(self.starts) < 2 else found | {"starts": self.starts, "highs": self.highs}
+        return found if len(self.starts) < 2 else found | {"starts": [*self.starts], "highs": [*self.highs]}
 
     @staticmethod
     def from_json(x: dict[str, Any]) -> Extent:
