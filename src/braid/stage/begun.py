@@ -66,7 +66,7 @@ def _recorded(folder: str, root: str) -> Known | None:
 def _marked(folder: str) -> Known | None:
     try:
         x = members(parsed(docs.read(folder, checkpoint.RESET)))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return Known(
         name=os.path.basename(folder),

@@ -20,10 +20,7 @@ def read(checkpoint: str, name: str, most: int = LARGEST) -> bytes:
     """A `FileNotFoundError` where it is not there."""
     if is_url(checkpoint):
         return room(checkpoint).get(name, most)
-    try:
-        return read_small(os.path.join(checkpoint, name), most)
-    except NotADirectoryError as e:
-        raise FileNotFoundError(*e.args) from None
+    return read_small(os.path.join(checkpoint, name), most)
 
 
 def write(checkpoint: str, name: str, data: bytes, fsync: bool = False) -> None:

@@ -47,7 +47,7 @@ def reads(folder: str, batch: int) -> Sequence[str] | None:
     try:
         version, metadata, *lines = docs.read(folder, name_of(batch), state_file.MOST).decode().split("\n")
         parsed(metadata.encode())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except ValueError as e:
         raise _damaged(path, f"it is not as Spark writes it ({why(e)})") from e
