@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -70,6 +71,7 @@ def test_a_run_that_is_killed_goes_on(place: str, tmp_path: Path) -> None:
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate()
     assert 100 < sum(store.end_offsets("NAMED")) < 898
+    shutil.copytree(tmp_path / "checkpoints", tmp_path / "older")
     again = ended(launch(*there, cwd=tmp_path))
     assert again.code == 0 and "goes on after batch" in again.err, again
     want, found = told(tmp_path / "folder"), told(place)
@@ -79,5 +81,7 @@ def test_a_run_that_is_killed_goes_on(place: str, tmp_path: Path) -> None:
     assert found[2] == want[2]
     assert not list(tmp_path.glob("s3*")) and not (tmp_path / "checkpoints").exists()
 
-    other = spawned(*there[:4], "--checkpoint", "another", *options, cwd=tmp_path)  # of a run that lost its checkpoint
-    assert other.code == 1 and "NAMED" in other.err, other
+    for checkpoint in ("older", "another"):  # a driver that goes on from an older copy, and one without its checkpoint
+        other = spawned(*there[:4], "--checkpoint", checkpoint, *options, cwd=tmp_path)
+        assert other.code == 1 and "NAMED" in other.err and "starting Spark" not in other.err, other
+    assert told(place) == found

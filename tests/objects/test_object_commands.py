@@ -1,0 +1,127 @@
+"""Commands over a store in an object store, as users type them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("obstore")
+
+from braid.topics import cache
+from braid.topics.interface import open_topics
+from cli_help import braid, launch, records
+from objects.faulty import KEY, SECRET, Faulty
+
+SEEN = "CREATE SOURCE TABLE s (k INT PRIMARY KEY, v VARCHAR) WITH (kafka_topic='t', value_format='JSON', partitions=2);"
+DECLARED = "CREATE TABLE t (k INT PRIMARY KEY, v VARCHAR) WITH (kafka_topic='t', value_format='JSON', partitions=2);"
+
+
+@pytest.fixture
+def inner(memory: Faulty) -> str:
+    return f"s3://memory/{uuid.uuid4().hex}"
+
+
+@pytest.fixture(params=["memory", pytest.param("server", marks=pytest.mark.objects)])
+def url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue("inner" if request.param == "memory" else "place"))
+
+
+def line(key: int, value: str) -> str:
+    return json.dumps({"key": key, "value": {"V": value}, "timestamp": key})
+
+
+def test_topics_put_and_cat(url: str, folder: Path) -> None:
+    assert braid("topics", "--store", url).err == f"{url} has no topics\n"
+    said = braid("put", "t", "--partitions", 2, "--store", url, stdin=f"{line(1, 'a')}\n{line(2, 'b')}\n")
+    assert (said.code, said.err) == (0, "2 records into t\n")
+    assert braid("put", "t", "--store", url + "/", stdin=line(3, "c")).code == 0
+    assert braid("topics", "--store", url).out.split() == ["topic", "partitions", "records", "t", "2", "3"]
+    assert sorted(r["value"]["V"] for r in records("t", url)) == ["a", "b", "c"]
+    assert [r["key"] for r in records("t", url) if r["key"] > 1] == [2, 3]
+    assert "b" in braid("cat", "t", "--key", "2", "--store", url).out
+    wrong = braid("put", "t", "--store", url, stdin="nonsense")
+    assert wrong.code == 1 and "line 1 is not JSON" in wrong.err
+    assert braid("cat", "u", "--store", url).err.startswith(f"error: no topic u in {url}\n")
+    assert not list(folder.iterdir())
+
+
+def test_sql(url: str, folder: Path) -> None:
+    said = braid(
+        "sql", "--store", url, "-e", f"{DECLARED} INSERT INTO t (k, v) VALUES (1, 'a'); {SEEN} SELECT * FROM s;"
+    )
+    assert said.code == 0 and said.out.split()[-4:] == ["K", "V", "1", "a"], said
+    program = f"{DECLARED} INSERT INTO t (k, v) VALUES (7, 'z');"
+    for told in ("", "was done before"):
+        ran = braid("run", "-e", program, "--store", url)
+        assert ran.code == 0 and told in ran.err, ran
+    assert sorted(r["key"] for r in records("t", url)) == [1, 7]
+    answer = braid("sql", "--store", url, "-e", "SELECT v FROM s WHERE k = 7;")  # declared before
+    assert answer.out.split() == ["V", "z"], answer
+    assert braid("explain", "-e", f"{DECLARED} CREATE TABLE u AS SELECT k, v FROM t;", "--store", url).code == 0
+    assert braid("check", "-e", f"{DECLARED} CREATE TABLE u AS SELECT k, v FROM t;", "--store", url).code == 0
+    assert not list(folder.iterdir())
+
+
+def test_what_is_for_folders_is_refused(url: str, folder: Path) -> None:
+    braid("put", "t", "--store", url, stdin=line(1, "a"))
+    for words in (("verify",), ("reset", "Q"), ("rm", "t"), ("backup", "copy"), ("rescale", "Q", "--tasks", "2")):
+        said = braid(*words, "--store", url)
+        assert said.code == 1 and said.err.count("\n") <= 2 and "folder" in said.err, said
+    query = f"{DECLARED} CREATE TABLE u AS SELECT k, v FROM t;"
+    for words in (("run", "-e", query, "--until-idle"), ("upgrade", "-e", query)):
+        said = braid(*words, "--store", url)
+        assert said.code == 1 and said.err.startswith(f"error: {url} "), said
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("s3://user:pw@bucket/x", "that is not the URL of an object store"),
+        ("s3://memory/../x", "that is not the URL of an object store"),
+        ("s3a://memory/x", "braid keeps nothing at s3a://"),
+        ("ftp://memory/x", "braid keeps nothing at ftp://"),
+    ],
+)
+def test_other_urls(url: str, why: str, folder: Path) -> None:
+    for words in (("topics",), ("put", "t"), ("cat", "t"), ("drops", "Q"), ("sql", "-e", "SHOW TABLES;")):
+        said = braid(*words, "--store", url)
+        assert said.code == 1 and why in said.err and "pw" not in said.err, said
+    assert not list(folder.iterdir())
+
+
+def test_a_folder_by_its_url(folder: Path) -> None:
+    assert braid("put", "t", "--store", f"file://{folder}/s", stdin=line(1, "a")).code == 0
+    assert [r["key"] for r in records("t", folder / "s")] == [1]
+
+
+def test_cat_follows(url: str, folder: Path) -> None:
+    braid("put", "t", "--store", url, stdin=line(1, "a"))
+    following = launch("cat", "t", "--follow", "--format", "jsonl", "--store", url, cwd=folder)
+    assert following.stdout is not None
+    try:
+        assert json.loads(following.stdout.readline())["key"] == 1
+        for n in range(2, 6):
+            braid("put", "t", "--store", url, stdin=line(n, "b"))
+            before = time.monotonic()
+            assert json.loads(following.stdout.readline())["key"] == n
+            assert time.monotonic() - before < 20
+    finally:
+        os.killpg(following.pid, signal.SIGINT)
+        following.communicate(timeout=60)
+
+
+def test_no_secret_is_kept_anywhere(inner: str, memory: Faulty, folder: Path) -> None:
+    """Neither in objects nor in copies."""
+    braid("sql", "--store", inner, "-e", f"{DECLARED} INSERT INTO t (k, v) VALUES (1, 'a'); {SEEN} SELECT * FROM s;")
+    records("t", inner)
+    files = [p for p in Path(cache.root()).rglob("*") if p.is_file()]
+    held = [data for data, _ in memory.held.values()] + [p.read_bytes() for p in files]
+    assert files and not [x for x in held if SECRET.encode() in x or KEY.encode() in x]
+    assert SECRET not in repr(open_topics(inner)) + str(open_topics(inner).__reduce__())
