@@ -324,6 +324,20 @@ def test_a_deletion_that_was_killed(store: RoomStore) -> None:
     assert values(other, "t") == [[{"V": "v3"}], []]
 
 
+def test_what_was_staged_for_a_topic_is_not_of_its_successor(store: RoomStore) -> None:
+    store.create("t")
+    other = again(store)
+    topic = other.topic("t")
+    staged = stage(topic, "q", 0, 0, lines_of([1]))
+    store.delete("t")
+    store.create("t")
+    for writer in (topic, again(store).topic("t")):
+        with pytest.raises(BraidError, match="no topic"):
+            publish(writer, "q", 0, [staged])
+    assert values(store, "t") == [[]]
+    assert store.sizes() == {"t": 1}
+
+
 def test_commits_go_with_the_objects_that_a_rollup_made_needless(
     store: RoomStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -412,6 +426,18 @@ def test_the_cache_is_private_bounded_and_needless(
     assert store.read("t", 0, 0, 3000).height == 3000
     store.append("t", [record(5)])
     assert store.end_offsets("t") == [3001]
+
+
+def test_a_user_without_a_home_has_a_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("BRAID_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", "/proc/nobody")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert cache.root().startswith(f"{tmp_path}/braid-cache-")
+    shutil.rmtree(cache.root())
+    (tmp_path / f"braid-cache-{os.geteuid()}").symlink_to(tmp_path)  # of somebody else, perhaps
+    with pytest.raises(BraidError, match="not a folder of this user's"):
+        cache.root()
 
 
 def test_what_is_said_of_its_size_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:

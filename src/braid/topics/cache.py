@@ -11,6 +11,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import random
+import stat
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -32,7 +35,9 @@ class Cache:
     def __init__(self, url: str) -> None:
         self.folder = _folder(url)
         self._most = most()
-        self._came = self._most  # the first sweep is due at once
+        self._came = random.randrange(
+            self._most // _NOW_AND_THEN + 1
+        )  # processes that end soon sweep, too, now and then
         self._guard = threading.Lock()
 
     @property
@@ -88,7 +93,16 @@ def root() -> str:
     said = os.environ.get("BRAID_CACHE")
     above = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     path = os.path.abspath(said or os.path.join(above, "braid"))
-    private_folder(path)
+    try:
+        private_folder(path)
+    except OSError:  # a user without a home, such as a service's
+        if said:
+            raise
+        path = os.path.join(tempfile.gettempdir(), f"braid-cache-{os.geteuid()}")
+        private_folder(path)
+    found = os.lstat(path)
+    if found.st_uid != os.geteuid() or not stat.S_ISDIR(found.st_mode):
+        raise BraidError(f"{path} is not a folder of this user's", "name one that is: BRAID_CACHE")
     return path
 
 

@@ -213,6 +213,8 @@ def _placed(topic: Topic, view: View, staged: Sequence[Staged]) -> list[Segment]
     for s in sorted(staged, key=lambda s: (s.partition, s.piece, s.file)):
         if not 0 <= s.partition < len(ends):
             raise BraidError(f"the topic {topic.name!r} has {len(ends)} partitions, none with number {s.partition}")
+        if s.of and s.of != view.identity:  # it was deleted, and made anew
+            raise topic.missing()
         path = os.path.join(topic.staging, s.file)
         if s.at is None and os.path.getsize(path) != s.extent.size:
             raise BraidError(f"{path} has {os.path.getsize(path)} bytes, {s.extent.size} were written")

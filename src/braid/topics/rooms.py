@@ -35,7 +35,7 @@ from braid.records.registry import Registry
 from braid.store import Room
 from braid.topics import log
 from braid.topics.cache import Cache
-from braid.topics.files import check_name, items, members, parsed, reach, read_small, remove, text, whole, why
+from braid.topics.files import check_name, is_name, items, members, parsed, reach, read_small, remove, text, whole, why
 from braid.topics.log import FORMAT, MAX_PARTITIONS, Origin, Topic, View, commit_document, damaged, rollup_document
 from braid.topics.registries import of_store
 from braid.topics.rolling import rolled
@@ -48,7 +48,8 @@ KEPT = 10_000  # commits that stay behind their rollup
 BESIDE = True  # commits are folded while others are made
 EVERY = 0.05  # s between two looks for news
 _AT_ONCE = 16  # segments
-_LARGEST = 64 << 20  # bytes of a commit or a rollup
+_LARGEST = 1 << 30  # bytes of a commit or a rollup
+_WIDE = 64 << 20  # bytes of a rollup of rollups, at most: who finds none takes its parts
 _DESCRIPTION = 1 << 16
 _PIECE = 8 << 20  # bytes fetched at once
 _LONG = 100  # characters of a writer's name that are part of others
@@ -120,19 +121,20 @@ class RoomTopic(Topic):
             return view
         except TopicGone:
             gone = self.identity
-            if self._describe()[0] == gone:  # whoever deleted it was stopped
+            if self.described()[0] == gone:  # whoever deleted it was stopped
                 self.room.delete(_described(self.name))
                 raise self.missing() from None
             return self._look(None)
 
     def _beginning(self) -> View:
-        self.identity, partitions = self._describe()
+        self.identity, partitions = self.described()
         self.path = f"topics/{self.name}/{self.identity}"
         self.commits = f"{self.path}/commits"
         self.verified, self.prefixes, self._folded = set(), {}, 0
         return View(self.identity, [[] for _ in range(partitions)], [[] for _ in range(partitions)])
 
-    def _describe(self) -> tuple[str, int]:
+    def described(self) -> tuple[str, int]:
+        """Its id, and how many partitions it has."""
         name = _described(self.name)
         try:
             x = members(parsed(self.room.get(name, _DESCRIPTION)))
@@ -183,7 +185,7 @@ class RoomTopic(Topic):
         while True:
             path = self._cache.held(name, fetch)
             with contextlib.suppress(FileNotFoundError):
-                return read_small(path)
+                return read_small(path, _LARGEST)
 
     def _load(self, name: str) -> dict[str, Any]:
         x = super()._load(name)
@@ -269,7 +271,7 @@ class RoomTopic(Topic):
     def _packed(self, name: str, staged: list[Staged]) -> list[Staged]:
         files, made, at = [os.path.join(self.staging, s.file) for s in staged], list[Staged](), 0
         for s in staged:
-            made.append(replace(s, file=name, at=at))
+            made.append(replace(s, file=name, at=at, of=self.identity))
             at += s.extent.size
         for file in files[1:]:
             _append(files[0], file)
@@ -288,7 +290,8 @@ class RoomTopic(Topic):
         if not self._stands(view.last + 1, mark):
             self.room.delete(f"{self.commits}/{name}")
             return False
-        self._cache.held(f"{self.commits}/{name}", partial(_written, data))  # for whoever folds
+        with contextlib.suppress(OSError):  # a full disk: it is only for whoever folds
+            self._cache.held(f"{self.commits}/{name}", partial(_written, data))
         reach("committed")
         with self._guard:
             self.apply(view, origin, segments)
@@ -346,7 +349,10 @@ class RoomTopic(Topic):
         if to - start == log.FOLD:
             segments = self._together(segments, to)
         ids = [x["id"] for x in found] if to - start == log.FOLD else []
-        if not self.room.create(name, rollup_document(start, to, segments, origins, ids=ids)) and ids:
+        data = rollup_document(start, to, segments, origins, ids=ids)
+        if not ids and len(data) > _WIDE:
+            return
+        if not self.room.create(name, data) and ids:
             ours = {s["file"] for s in segments if s["file"].startswith(ROLLS)}
             self.room.delete(*(f"{self.path}/data/{file}" for file in ours))
         reach("folded")
@@ -417,10 +423,12 @@ class RoomStore(TopicStore):
 
     def names(self) -> list[str]:
         found = (name.removeprefix("names/") for name, _ in self.room.list("names"))
-        return sorted(found)
+        return sorted(filter(is_name, found))
 
     def sizes(self) -> dict[str, int]:
-        return {name: self.partitions(name) for name in self.names()}
+        names = self.names()
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return dict(zip(names, pool.map(lambda name: self.made(name).described()[1], names), strict=True))
 
     def exists(self, name: str) -> bool:
         return self.room.size(_described(name)) is not None
@@ -441,7 +449,7 @@ class RoomStore(TopicStore):
         with self._guard:
             self._topics.pop(name, None)
 
-    def made(self, name: str) -> Topic:
+    def made(self, name: str) -> RoomTopic:
         return RoomTopic(self.room, self._cache, name)
 
 

@@ -124,8 +124,8 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A file in `.staging`, or from byte `at` on of an object, ready to be published. Pieces of a partition follow each
-    other. Travels from task to driver as JSON."""
+    """A file in `.staging`, or from byte `at` on of an object of the topic whose id is `of`, ready to be published.
+    Pieces of a partition follow each other. Travels from task to driver as JSON."""
 
     partition: int
     file: str
@@ -133,6 +133,7 @@ class Staged:
     positions: str | None = None
     piece: int = 0
     at: int | None = None
+    of: str = ""
 
     @property
     def count(self) -> int:
@@ -148,7 +149,9 @@ class Staged:
     @staticmethod
     def from_json(text: str) -> Staged:
         x = json.loads(text)
-        return Staged(x["partition"], x["file"], Extent.from_json(x["extent"]), x["positions"], x["piece"], x["at"])
+        return Staged(
+            x["partition"], x["file"], Extent.from_json(x["extent"]), x["positions"], x["piece"], x["at"], x["of"]
+        )
 
 
 def plain(name: Any) -> str | None:
