@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import threading
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -122,6 +123,9 @@ def test_nobody_lists(in_memory: RoomStore, memory: Faulty, monkeypatch: pytest.
     assert len(memory.asked) == 2
     memory.asked.clear()
     assert late.read("t", 1, 0, 33).height == 33
+    time.sleep(2 * rooms.EVERY)
+    late.known_end("t", 0)
+    assert late.read("t", 1, 3, 30).height == 27
     assert not memory.asked  # it has all of it
 
 

@@ -8,6 +8,7 @@ In an object store each change is the *create* of the next version, and who come
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -17,6 +18,7 @@ from braid.topics.files import locked, private_folder, read_small, refuse_link, 
 MOST = 64 << 20  # bytes of a document
 KEPT = 1_000  # versions in an object store: whoever is slow finds the next of his taken, and not free again
 _FOLDER = "documents"
+_VERSION = re.compile(r"/([0-9]{20})\.json$")
 
 Change = Callable[[bytes | None], bytes | None]
 
@@ -64,8 +66,8 @@ def _path(root: str, name: str) -> str:
 def _newest(room: Room, name: str) -> tuple[int, bytes | None]:
     """The number of the last version, and what it says."""
     while True:
-        files = [os.path.basename(file) for file, _ in room.list(f"{_FOLDER}/{name}")]
-        number = max((int(file.removesuffix(".json")) for file in files), default=0)
+        found = (_VERSION.search(file) for file, _ in room.list(f"{_FOLDER}/{name}"))
+        number = max((int(m[1]) for m in found if m is not None), default=0)
         try:
             return number, room.get(_version(name, number), MOST) if number else None
         except FileNotFoundError:

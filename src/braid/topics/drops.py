@@ -110,7 +110,7 @@ def forget_drops(root: str, query: str) -> None:
 def with_drops(root: str) -> list[str]:
     """The queries that have dropped something."""
     if is_url(root):
-        return sorted({file.split("/")[1] for file, _ in room_of(root).list("drops")})
+        return sorted(filter(is_name, {file.split("/")[1] for file, _ in room_of(root).list("drops")}))
     with contextlib.suppress(FileNotFoundError), os.scandir(os.path.join(root, "drops")) as entries:
         return sorted(e.name for e in entries if e.is_dir(follow_symlinks=False) and is_name(e.name))
     return []

@@ -260,6 +260,10 @@ class Topic:
                 self._stamp, self._settled = stamp, settled
             return self._view
 
+    def known(self) -> View:
+        """The commits as of the last look, or more."""
+        return self.view()
+
     def holding(self, partition: int, last: int) -> View:
         """A view that has the records before `last`, if they are there."""
         return self.view()

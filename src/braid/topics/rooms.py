@@ -104,6 +104,10 @@ class RoomTopic(Topic):
             self._looked = time.monotonic()
             return self._view
 
+    def known(self) -> View:
+        with self._guard:
+            return self._view or self.view()
+
     def holding(self, partition: int, last: int) -> View:
         with self._guard:
             known = self._view

@@ -162,7 +162,7 @@ class TopicStore:
 
     def known_end(self, name: str, partition: int) -> int:
         """The end of a partition as of the last look."""
-        return self.topic(name).view().end(partition)
+        return self.topic(name).known().end(partition)
 
     def read(self, name: str, partition: int, first: int, last: int) -> pl.DataFrame:
         return reading.read(self._with(name, partition), partition, first, last)
@@ -230,7 +230,7 @@ class TopicStore:
 
     def _with(self, name: str, partition: int) -> Topic:
         topic = self.topic(name)
-        count = len(topic.view().parts)
+        count = len(topic.known().parts)
         if not 0 <= partition < count:
             raise BraidError(f"the topic {name!r} has {count} partitions, none with number {partition}")
         return topic
