@@ -190,6 +190,8 @@ def publish(
 
 def _publish(topic: Topic, view: View, origin: Origin, staged: Sequence[Staged], empty: bool = False) -> bool:
     """False where it was there."""
+    if any(s.of and s.of != view.identity for s in staged):  # it was deleted, and made anew: who has not noticed?
+        view = topic.anew()
     while not view.has(origin, topic.name):
         segments = _placed(topic, view, staged)
         if topic.fsync and topic.in_folder and (segments or empty):
@@ -213,7 +215,7 @@ def _placed(topic: Topic, view: View, staged: Sequence[Staged]) -> list[Segment]
     for s in sorted(staged, key=lambda s: (s.partition, s.piece, s.file)):
         if not 0 <= s.partition < len(ends):
             raise BraidError(f"the topic {topic.name!r} has {len(ends)} partitions, none with number {s.partition}")
-        if s.of and s.of != view.identity:  # it was deleted, and made anew
+        if s.of and s.of != view.identity:
             raise topic.missing()
         path = os.path.join(topic.staging, s.file)
         if s.at is None and os.path.getsize(path) != s.extent.size:

@@ -266,7 +266,7 @@ class RoomTopic(Topic):
         """The staged files, one behind the other in one object."""
         if any(s.positions is not None for s in staged):
             raise BraidError(f"{self.root} keeps no positions", "an explicit order needs a store in a folder")
-        if self._describe()[0] != self.identity:  # none has been looked at here, or it was deleted and made anew
+        if self.described()[0] != self.identity:  # none has been looked at here, or it was deleted and made anew
             with self._guard:
                 self._view = self._look(None)
         name = f"{_folder(query, batch)}/{batch:020d}-{uuid4().hex[:12]}.jsonl"
