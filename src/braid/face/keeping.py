@@ -1,4 +1,4 @@
-"""Commands that keep a store in order: upgrade, reset, rescale, rm, verify, backup, restore.
+"""Commands that keep a store in order: upgrade, reset, rescale, rm, verify, backup, restore, copy.
 
 In: arguments. Out: lines of what was done or is wrong; exit 1 if something is.
 Rule: as in `cli.py`, which has them: a command reads arguments, calls one function, prints.
@@ -145,6 +145,21 @@ def backup(target: str, store: str) -> None:
     from braid.face.backup import backup as told
 
     _looked_at(told(store, target), target)
+
+
+@command
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+def copy(source: str, target: str) -> None:
+    """Make a store at TO of the store at FROM, which no run uses: from a folder to an object store, or back.
+
+    Topics have the same records at the same offsets, and queries go on there where they stood; `braid rescale` lets
+    them have as many tasks as there are. TO is a folder that is not there, or a URL under which nothing is. It is
+    looked at as by `braid verify`.
+    """
+    from braid.face.copy import copy as told
+
+    _looked_at(told(source, target), target)
 
 
 @command

@@ -32,7 +32,7 @@ store_option = click.option(
     "--store",
     default="./braid-data",
     show_default=True,
-    help="Folder of topics and checkpoints; or s3://…, gs://…, az://… of topics (docs/object-stores.md).",
+    help="Folder of topics and checkpoints; or s3://…, gs://…, az://… (docs/object-stores.md).",
 )
 
 

@@ -172,6 +172,11 @@ def _copy(run: str) -> str:
     return f"{state_file.RUNS}/{run}.arrow"
 
 
+def plain(run: str) -> str:
+    """The name that a run was put by, without where it lies."""
+    return state_file.put_as(run)
+
+
 def renamed(manifest: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """A document whose runs have other names."""
     made = {k: renamed(x, names) if isinstance(x, dict) else x for k, x in manifest.items()}

@@ -329,6 +329,11 @@ def place_in_room(run: str) -> tuple[str, int, int]:
     return found["object"], int(found["offset"]), int(found["length"])
 
 
+def put_as(run: str) -> str:
+    """The name of a run without where it lies."""
+    return _IN_ROOM.sub("", run)
+
+
 def by_bucket(state: Documents) -> list[dict[str, Any]]:
     """The manifests of every bucket's steps."""
     made = []

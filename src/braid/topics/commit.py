@@ -260,9 +260,14 @@ def append(
     staged = topic.handed_in(staged, name, batch)
     if query is not None:
         return publish(topic, query, batch, staged, empty=True)
+    add(topic, staged)
+    return True
+
+
+def add(topic: Topic, staged: Sequence[Staged]) -> None:
+    """Makes what was staged part of the topic, by one commit that is nobody's batch."""
     with _recovered(topic) as view:
         _publish(topic, view, Origin(), staged)
-    return True
 
 
 @contextlib.contextmanager

@@ -107,6 +107,16 @@ def forget_drops(root: str, query: str) -> None:
     _place(root, query).forget()
 
 
+def copied(root: str, to: str, query: str) -> None:
+    """All that a query has dropped, in another store."""
+    target = _place(to, query)
+    for called, path in _place(root, query).files():
+        name = os.path.basename(called).replace("=", "~")
+        with open(path, "rb") as f:
+            target.stage(f"copy-{name}", f.read())
+        target.show(name, [f"copy-{name}"])
+
+
 def with_drops(root: str) -> list[str]:
     """The queries that have dropped something."""
     if is_url(root):

@@ -12,12 +12,16 @@ from typing import Any, Protocol
 
 import polars as pl
 
+from braid.errors import BraidError
 from braid.records.registry import Registry
 from braid.records.wire import Wire, Wires
 from braid.store import is_url, opened
 from braid.topics.broker import Broker
+from braid.topics.documents import room_of
 from braid.topics.files import store_root
 from braid.topics.store import TopicStore
+
+COPYING = "copying"  # in an object store: a copy of a store is being made there, and is none yet
 
 
 class Topics(Protocol):
@@ -131,7 +135,11 @@ def open_topics(
     """The topics of a broker, or else those of the store. `known`: identities of topics on the broker; `durable`: what
     is written into the store is forced to disk."""
     if broker is None:
-        return _store(root, durable)
+        made = _store(root, durable)
+        if is_url(made.root) and room_of(made.root).size(COPYING) is not None:
+            what = f"a copy to {made.root} was begun, and did not come to its end"
+            raise BraidError(what, "braid copy FROM TO again")
+        return made
     from braid.topics.kafka import KafkaTopics
 
     return KafkaTopics(root, broker, known, durable)
@@ -141,6 +149,11 @@ def open_topics(
 def store_of(root: str, fsync: bool = False) -> TopicStore:
     """A store as this process sees it, with its view of the commits."""
     return _store(root, fsync)
+
+
+def store_at(root: str) -> TopicStore:
+    """A store that is being made."""
+    return _store(root, False)
 
 
 def _store(root: str, durable: bool) -> TopicStore:

@@ -13,7 +13,7 @@ import contextlib
 import functools
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -50,6 +50,19 @@ class FolderRegistry:
     def dumped(self) -> bytes:
         """What it has in memory."""
         return json.dumps(self._memory, ensure_ascii=False).encode()
+
+    def all(self) -> dict[str, Any]:
+        """Every document by its name."""
+        if self.folder is None:
+            return self._memory
+        names = (f"{x}/{n[:-5]}" for x in ("schemas", "subjects") for n in _listed(os.path.join(self.folder, x)))
+        return {name: self._get(name) for name in names if not name.startswith(".")}
+
+    def fill(self, documents: Mapping[str, Any]) -> None:
+        """With those of another."""
+        with self._locked():
+            for name, doc in documents.items():
+                self._put(name, doc)
 
     def by_id(self, id: int) -> Schema:
         doc = self._get(f"schemas/{id}")
@@ -117,9 +130,7 @@ class FolderRegistry:
         if self.folder is None:
             names = [n.removeprefix("schemas/") for n in self._memory if n.startswith("schemas/")]
         else:
-            there = os.path.join(self.folder, "schemas")
-            listed = os.listdir(there) if os.path.isdir(there) else []
-            names = [n.removesuffix(".json") for n in listed if n.endswith(".json")]
+            names = [n.removesuffix(".json") for n in _listed(os.path.join(self.folder, "schemas"))]
         return sorted(int(n) for n in names if n.isdigit())
 
     def _get(self, name: str) -> Any:
@@ -197,6 +208,12 @@ class RoomRegistry:
 
         changed(self._root, _NAME, forgotten)
 
+    def all(self) -> dict[str, Any]:
+        return self._now().all()
+
+    def fill(self, documents: Mapping[str, Any]) -> None:
+        changed(self._root, _NAME, lambda _: FolderRegistry(None, {**documents}).dumped())
+
     def _now(self) -> FolderRegistry:
         self._last = self._of(document(self._root, _NAME))
         return self._last
@@ -207,6 +224,18 @@ class RoomRegistry:
         except ValueError as e:
             what = f"{called(self._root, _NAME)} is no document of a registry: {e}"
             raise BraidError(what, "put it back as it was") from None
+
+
+def copied(root: str, to: str) -> None:
+    """The schemas of a store, in another."""
+    there, here = of_store(to), of_store(root)
+    assert isinstance(there, FolderRegistry | RoomRegistry) and isinstance(here, FolderRegistry | RoomRegistry)
+    if found := here.all():
+        there.fill(found)
+
+
+def _listed(folder: str) -> list[str]:
+    return [n for n in os.listdir(folder) if n.endswith(".json")] if os.path.isdir(folder) else []
 
 
 def _file_of(subject: str) -> str:

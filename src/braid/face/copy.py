@@ -1,0 +1,210 @@
+"""`braid copy`: a store as it stands, somewhere else: from a folder to an object store, or back.
+
+In: a store that no run uses; a folder or a URL under which nothing is. Out: the same topics, offsets, checkpoints,
+declarations, schemas and drops there; what `braid verify` says of them.
+Rule: what is read, of whatever history, stays known by the same checksums and digests, so queries go on there as if
+they had always run there. Until all of it is there no run takes the copy: a folder has another name, in an object store
+a mark stands first and goes last. Queries over files stay where their files are: they are refused before anything is
+written.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from functools import partial
+from uuid import uuid4
+
+from braid.bind.dialects import DIALECTS
+from braid.errors import BraidError
+from braid.face.reset import folders_of_checkpoints
+from braid.face.show import open_store
+from braid.face.verify import verify
+from braid.stage import batches, checkpoint, cuts, docs, spark_log, state_file
+from braid.stage.checkpoint import Document
+from braid.stage.room_runs import packing_of, plain, renamed, runs_at
+from braid.store import is_url, opened
+from braid.topics import TopicStore, commit, documents, drops, registries, whereabouts
+from braid.topics.files import force, reach
+from braid.topics.interface import COPYING, store_at
+from braid.topics.lock import StoreLock
+from braid.topics.log import Topic
+from braid.topics.segments import Segment, Staged
+
+Told = Iterator[str | BraidError]
+
+MANY = 64 << 20  # bytes that go into one object
+_TOGETHER = 1000  # segments of a commit
+
+
+def copy(source: str, target: str) -> Told:
+    """What has been copied, and what a look at the copy says."""
+    store = open_store(source)
+    with StoreLock(store.root):
+        queries = list(_queries(store))
+        _check_target(source, target)
+        made = target if is_url(target) else f"{target}~{uuid4().hex[:8]}"
+        try:
+            yield from _copied(store, made, queries)
+        except BaseException:
+            if not is_url(target):
+                shutil.rmtree(made, ignore_errors=True)
+            raise
+        if is_url(target):
+            opened(target).delete(COPYING)
+        else:
+            os.rename(made, target)
+            force(os.path.dirname(os.path.abspath(target)))
+    yield from verify(target)
+
+
+def _check_target(source: str, target: str) -> None:
+    if not is_url(target):
+        if os.path.lexists(target):
+            raise BraidError(f"{target} is there already", "name a folder that is not")
+        return
+    room = opened(target)
+    there = [name for name, _ in room.list("")]
+    if COPYING in there:  # of a copy that was killed
+        room.delete(*(name for name in there if name != COPYING))
+    elif there:
+        raise BraidError(f"there is something under {target} already", "name a path under which nothing is")
+    else:
+        room.create(COPYING, source.encode())
+
+
+def _queries(store: TopicStore) -> Iterator[tuple[str, Document, int | None]]:
+    """The checkpoints in the store, as far as their batches came; refused where one cannot be moved."""
+    for folder in folders_of_checkpoints(store):
+        if os.path.dirname(folder) != whereabouts.own(store.root):
+            continue
+        known = checkpoint.load(folder)
+        if known is None:
+            continue
+        last = batches.last_batch(folder, known)
+        if known.files:
+            what = f"{known.query} reads files, whose copies lie beside its checkpoint"
+            raise BraidError(what, f"it cannot be copied: braid reset {known.query}, and let it begin anew there")
+        if spark_log.tells(folder):
+            raise BraidError(f"the checkpoint of {known.query} is of an older version", "run it once with this one")
+        if docs.has(folder, checkpoint.RESCALE):
+            raise BraidError(f"{known.query} is to be spread anew", "run it once, then copy")
+        yield folder, known, last
+
+
+def _copied(store: TopicStore, target: str, queries: list[tuple[str, Document, int | None]]) -> Told:
+    to = store_at(target)
+    for name in store.names():
+        to.create(name, store.partitions(name))
+        records = _topic(store.topic(name), to.topic(name))
+        yield f"copied topic {name}: {records:,} record{'s' * (records != 1)}"
+        reach("topic copied")
+        note, ids = f"tables/{name}", (store.identity(name).encode(), to.identity(name).encode())
+        if (data := documents.document(store.root, note)) is not None:
+            _document(to.root, note, data.replace(*ids))
+    for dialect in DIALECTS:
+        if (data := documents.document(store.root, f"catalogue/{dialect}")) is not None:
+            _document(to.root, f"catalogue/{dialect}", data)
+    registries.copied(store.root, to.root)
+    for query in drops.with_drops(store.root):
+        drops.copied(store.root, to.root, query)
+    for folder, known, last in queries:
+        _checkpoint(folder, os.path.join(whereabouts.own(to.root), os.path.basename(folder)), known, last)
+        yield f"copied query {known.query}: {'no batch yet' if last is None else f'batch {last}'}"
+        reach("query copied")
+    for parent in whereabouts.parents(store.root)[1:]:
+        yield f"checkpoints in {parent} are not part of it"
+
+
+def _document(root: str, name: str, data: bytes) -> None:
+    documents.changed(root, name, lambda _: data)
+
+
+# ------------------------------------------------------------------------ topics
+
+
+def _topic(source: Topic, to: Topic) -> int:
+    """All records at the same offsets, and who wrote last."""
+    view, records, some, size = source.view(), 0, list[Segment](), 0
+    for segment in (s for part in view.parts for s in part):
+        if segment.positions is not None:
+            raise BraidError(f"the topic {source.name} was written by the test driver", "it cannot be copied")
+        some.append(segment)
+        size += segment.extent.size
+        records += segment.extent.count
+        if size >= MANY or len(some) == _TOGETHER:
+            _segments(source, to, some)
+            some, size = [], 0
+    _segments(source, to, some)
+    for query, batch in sorted(view.queries.items()):
+        commit.publish(to, query, batch, [], empty=True, digest=view.digests.get(query, ""))
+    return records
+
+
+def _segments(source: Topic, to: Topic, segments: list[Segment]) -> None:
+    """In one commit."""
+    if not segments:
+        return
+    os.makedirs(to.staging, exist_ok=True)
+    name, staged = f"copy-{uuid4().hex[:12]}", list[Staged]()
+    source.prepare(segments)
+    for n, segment in enumerate(segments):
+        file = os.path.basename(commit.stage_path(to.staging, name, 0, segment.partition, piece=n))
+        source.opened(segment, partial(shutil.copyfile, dst=os.path.join(to.staging, file)))
+        staged.append(Staged(segment.partition, file, segment.extent, piece=n))
+    commit.add(to, to.handed_in(staged, name, 0))
+
+
+# ------------------------------------------------------------------- checkpoints
+
+
+def _checkpoint(source: str, to: str, known: Document, last: int | None) -> None:
+    """`braid.json` comes last: before it there is no checkpoint."""
+    if last is not None:
+        lines = _cuts(source, to, last)
+        for number in state_file.batches(source)[-2:]:
+            _state(source, to, number, lines if number == last else ())
+        state_file.tell_published(to, last, fsync=True)
+    if docs.has(source, batches.PLANNED):
+        docs.write(to, batches.PLANNED, docs.read(source, batches.PLANNED), fsync=True)
+    reach("state copied")
+    docs.write(to, checkpoint.NAME, docs.read(source, checkpoint.NAME), fsync=True)
+
+
+def _cuts(source: str, to: str, last: int) -> list[str]:
+    """The cuts of all batches; those that have to be saved with the last."""
+    made, lines = cuts.Cuts(to, fsync=True), list[str]()
+    if not is_url(to):
+        os.makedirs(to, exist_ok=True)
+    try:
+        found = [*cuts.read(source, last)]
+    except BraidError:  # of an older version, which kept none
+        return []
+    for document in found:
+        lines = [*made.add(document)]
+        made.send()
+    return lines
+
+
+def _state(source: str, to: str, number: int, lines: Sequence[str]) -> None:
+    """The state of a batch, with its runs."""
+    documents_, packing, names = state_file.load(source, number), packing_of(to), dict[str, str]()
+    for place, document in documents_.items():
+        old, new = runs_at(source, place), runs_at(to, place, fsync=True, packing=packing)
+        for run, *_ in state_file.runs_in(document):
+            new.put(plain(run), old.check(run))
+            names[run] = plain(run)
+    if packing is not None:
+        sent = packing.send()
+        names = {run: sent[name] for run, name in names.items()}
+    state_file.save(
+        to,
+        number,
+        renamed(documents_, names),
+        state_file.tie(source, number),
+        state_file.reads(source, number),
+        state_file.buckets(source, number),
+        fsync=True,
+        cuts=lines,
+    )
