@@ -418,7 +418,8 @@ class _Ending(_Handle):
 
 def _launched(folder: Path, *handles: _Handle, note: Any = print) -> queries.RunningQuery:
     plan, output, left = lower(case("ss", 1)[0]), TopicSink("o"), list(handles)
-    job: Any = SimpleNamespace(name="Q", plan=plan, buckets=1, broker=None, output=output, durable=False)
+    known = {"name": "Q", "run": "Q-1", "plan": plan, "buckets": 1, "tasks": 1, "output": output}
+    job: Any = SimpleNamespace(**known, broker=None, durable=False, frames=frozenset())
     made = queries.RunningQuery(job, "", str(folder), lambda _: left.pop(0), lambda: None, note)
     made.launch()
     return made
