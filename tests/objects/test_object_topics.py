@@ -408,6 +408,9 @@ def test_the_cache_is_private_bounded_and_needless(
     monkeypatch.setenv("BRAID_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("BRAID_CACHE_BYTES", "20000")
     store = again(in_memory)
+    lock = Path(cache.local_folder(store.root)) / ".run.lock"
+    lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock.touch()
     store.create("t")
     for batch in range(30):
         one_batch(
@@ -421,7 +424,7 @@ def test_the_cache_is_private_bounded_and_needless(
     assert values(store, "t") == [[b for b in range(30) for _ in range(100)]]
     files = [p for p in (tmp_path / "cache").rglob("*") if p.is_file()]
     assert files and sum(p.stat().st_size for p in files) < 40_000
-    assert (tmp_path / "cache").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "cache").stat().st_mode & 0o077 == 0 and lock.exists()
     for p in files:
         if p.suffix == ".jsonl":
             p.write_bytes(p.read_bytes()[:-3])

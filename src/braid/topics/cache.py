@@ -92,7 +92,7 @@ def root() -> str:
     """The folder of all copies of this user on this machine."""
     said = os.environ.get("BRAID_CACHE")
     above = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    path = os.path.abspath(said or os.path.join(above, "braid"))
+    path = os.path.realpath(said or os.path.join(above, "braid"))
     try:
         private_folder(path)
     except OSError:  # a user without a home, such as a service's
@@ -117,7 +117,7 @@ def sweep(folder: str, size: int) -> None:
     """What was used longest ago goes, until no more than `size` bytes are left; and what was never sent."""
     found: list[tuple[float, int, str]] = []
     for parent, _, names in os.walk(folder):
-        for name in names:
+        for name in (n for n in names if not n.startswith(".")):  # a lock is no copy
             path = os.path.join(parent, name)
             with contextlib.suppress(FileNotFoundError):
                 s = os.lstat(path)
