@@ -1,7 +1,8 @@
-"""Topics, wherever they lie: in the folder of a store, or in Kafka.
+"""Topics, wherever they lie: in the folder of a store, in an object store, or in Kafka.
 
-In: a folder, and the broker that holds the topics, if one does. Out: what everybody who reads and writes topics asks.
-Rule: who asks cannot tell which of the two answers, but for `dense`.
+In: a folder or a URL, and the broker that holds the topics, if one does. Out: what everybody who reads and writes topics
+asks.
+Rule: who asks cannot tell which of them answers, but for `dense`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ COPYING = "copying"  # in an object store: a copy of a store is being made there
 
 
 class Topics(Protocol):
-    """`root`: the folder of checkpoints, drops and the catalogue; `fsync`: what is written there is forced to disk."""
+    """`root`: the folder, or the URL, of drops and the catalogue; `fsync`: what is written there is forced to disk."""
 
     root: str
     fsync: bool
