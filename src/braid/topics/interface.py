@@ -1,7 +1,7 @@
 """Topics, wherever they lie: in the folder of a store, in an object store, or in Kafka.
 
-In: a folder or a URL, and the broker that holds the topics, if one does. Out: what everybody who reads and writes topics
-asks.
+In: a folder or a URL, and the broker that holds the topics, if one does. Out: what everybody who reads and
+writes topics asks.
 Rule: who asks cannot tell which of them answers, but for `dense`.
 """
 
