@@ -280,6 +280,7 @@ def test_damaged_commits_are_named(store: RoomStore, tmp_path: Path, monkeypatch
         with pytest.raises(BraidError) as e:
             again(store).read("t", 0, 0, 1)
         assert e.value.hint and "\n" not in e.value.message
+        assert e.value.message.startswith(f"{store.root}/{name} is damaged")
 
 
 def test_a_folders_topic_takes_no_commit_of_a_room(tmp_path: Path) -> None:
@@ -428,7 +429,10 @@ def test_the_cache_is_private_bounded_and_needless(
     for p in files:
         if p.suffix == ".jsonl":
             p.write_bytes(p.read_bytes()[:-3])
+        elif p.suffix == ".json":
+            p.write_bytes(b"{")
     assert store.read("t", 0, 0, 3000).height == 3000  # what is damaged is fetched again
+    assert again(store).end_offsets("t") == [3000]
     shutil.rmtree(tmp_path / "cache")
     assert store.read("t", 0, 0, 3000).height == 3000
     store.append("t", [record(5)])

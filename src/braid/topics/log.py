@@ -330,12 +330,15 @@ class Topic:
             raise BraidError(f"{self.commits} has a commit of number {wrong[1]}", "no topic has one; take it away")
         return numbers, rollups
 
+    def _called(self, name: str) -> str:
+        """A commit or a rollup, for people."""
+        return os.path.join(self.commits, name)
+
     def _document(self, name: str) -> bytes:
         return read_small(os.path.join(self.commits, name))
 
     def _load(self, name: str) -> dict[str, Any]:
-        path = os.path.join(self.commits, name)
-        data = self._document(name)
+        path, data = self._called(name), self._document(name)
         try:
             x = members(parsed(data))
             if (found := whole(x["format"], "format")) != FORMAT:
@@ -359,7 +362,7 @@ class Topic:
             segments = [Segment.from_json(s) for s in x["segments"]]
             self.apply(view, Origin(x["query"], x["batch"], x["digest"]), segments)
         except _DAMAGED as e:
-            raise damaged(os.path.join(self.commits, f"{view.last + 1:020d}.json"), e) from e
+            raise damaged(self._called(f"{view.last + 1:020d}.json"), e) from e
 
     def apply(self, view: View, origin: Origin, segments: list[Segment]) -> None:
         """One more commit."""
@@ -384,7 +387,7 @@ class Topic:
                 made.last = to
             return made
         except _DAMAGED as e:
-            raise damaged(os.path.join(self.commits, name), e) from e
+            raise damaged(self._called(name), e) from e
 
     def anew(self) -> View:
         """The view after another look, whether or not there seems to be news."""

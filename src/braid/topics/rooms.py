@@ -192,14 +192,25 @@ class RoomTopic(Topic):
                 return read_small(path, _LARGEST)
 
     def _load(self, name: str) -> dict[str, Any]:
-        x = super()._load(name)
+        try:
+            x = self._checked(name)
+        except BraidError:  # it may be the copy
+            self._cache.drop(f"{self.commits}/{name}")
+            x = self._checked(name)
         if x.get(_GONE) is True:
             raise TopicGone
+        return x
+
+    def _checked(self, name: str) -> dict[str, Any]:
+        x = super()._load(name)
         try:
             (items(x["ids"], "ids") if "ids" in x else text(x["id"], "id"))
         except (ValueError, KeyError) as e:
-            raise damaged(f"{self.root}/{self.commits}/{name}", e) from None
+            raise damaged(self._called(name), e) from None
         return x
+
+    def _called(self, name: str) -> str:
+        return f"{self.root}/{self.commits}/{name}"
 
     # -- reading --------------------------------------------------------------------------------------------------
 

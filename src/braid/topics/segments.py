@@ -20,6 +20,7 @@ import numpy.typing as npt
 import polars as pl
 
 from braid.errors import BraidError
+from braid.store.interface import named
 from braid.topics.envelope import parse_envelope
 from braid.topics.files import LONGEST, items, open_regular, text, too_long, whole
 
@@ -118,7 +119,7 @@ class Segment:
     def from_json(x: dict[str, Any]) -> Segment:
         partition, first, extent = whole(x["partition"], "partition"), whole(x["first"], "first"), Extent.from_json(x)
         if "at" in x:
-            return Segment(partition, first, extent, text(x["file"], "file"), None, whole(x["at"], "at"))
+            return Segment(partition, first, extent, _object(text(x["file"], "file")), None, whole(x["at"], "at"))
         return Segment(partition, first, extent, plain(x.get("file")), plain(x.get("positions")))
 
 
@@ -152,6 +153,13 @@ class Staged:
         return Staged(
             x["partition"], x["file"], Extent.from_json(x["extent"]), x["positions"], x["piece"], x["at"], x["of"]
         )
+
+
+def _object(name: str) -> str:
+    try:
+        return named(name)
+    except BraidError:
+        raise ValueError(f"{name!r:.100} is no object's name") from None
 
 
 def plain(name: Any) -> str | None:
