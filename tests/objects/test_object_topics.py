@@ -366,6 +366,7 @@ def test_commits_go_with_the_objects_that_a_rollup_made_needless(
 # ---------------------------------------------------------------- the server
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("fault", [503, 500, 429, "cut", "half", "done, cut", "done, 500"])
 def test_faults_that_pass_are_not_noticed(
     in_memory: RoomStore, memory: Faulty, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fault: int | str
@@ -379,11 +380,11 @@ def test_faults_that_pass_are_not_noticed(
         do()
         memory.faults.clear()
 
-    for batch in range(9):
+    for batch in range(5):
         each_call(lambda: one_batch(store, batch, [[batch], []], False))  # noqa: B023
     monkeypatch.setenv("BRAID_CACHE", str(tmp_path / "another"))
     each_call(lambda: values(store, "t"))
-    assert values(store, "t") == [list(range(9)), []]
+    assert values(store, "t") == [list(range(5)), []]
 
 
 def test_a_server_that_is_away(in_memory: RoomStore, memory: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
