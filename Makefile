@@ -64,7 +64,7 @@ test-spark: $(STAMP) java $(QUICK)
 
 # On a Spark cluster of three workers: what is looked at before a query starts. (Four kills are in `make test`.)
 test-cluster: $(STAMP) java $(QUICK)
-	@$(BIN)/python -m pytest -m cluster $(BY_FILE) -vv -rs
+	@$(BIN)/python -m pytest -m cluster -n 0 -vv -rs
 
 # The same tests on the next Spark, in an environment of its own.
 test-spark43: java

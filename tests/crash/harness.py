@@ -28,8 +28,8 @@ if __name__ == "__main__":
 
 from braid.stage import state_file
 from cli_help import QUICK, Said, checked, started
+from cluster.nodes import CONF, WORKERS, Cluster, cluster
 from crash import processes, world
-from crash.cluster import CONF, WORKERS, Cluster, cluster
 from crash.places import InStore, OnBroker, Place, place
 from crash.plan import KINDS, ON_BROKER, ON_CLUSTER, Kill, plan
 from kafka.broker import Broker, own_broker
@@ -331,19 +331,12 @@ def environment(folder: Path) -> dict[str, str]:
     return {"TMPDIR": str(folder / "tmp"), "PYTHONPATH": path, "BRAID_LARGE_FRAME": "1"}
 
 
-def tiny_disks() -> bool:
-    """Whether this system lets us mount a small disk in a name space of our own."""
-    if shutil.which("unshare") is None:
-        return False
-    probe = ["unshare", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"]
-    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
-
-
 @contextlib.contextmanager
 def _place(on_cluster: bool, seed: int) -> Iterator[tuple[Path, Cluster | None]]:
     with tempfile.TemporaryDirectory(prefix=f"braid-crash-{seed}-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
-        on = stack.enter_context(cluster(folder / "cluster", environment(folder))) if on_cluster else None
+        (store := folder / "s").mkdir()
+        on = stack.enter_context(cluster(folder / "cluster", shared=[store])) if on_cluster else None
         yield folder, on
 
 

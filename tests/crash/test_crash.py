@@ -9,7 +9,8 @@ import pytest
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
-from crash.harness import round_of, tiny_disks  # noqa: E402
+from cluster.nodes import isolated  # noqa: E402
+from crash.harness import round_of  # noqa: E402
 from crash.plan import Kill  # noqa: E402
 
 
@@ -18,7 +19,7 @@ def test_five_kills(tmp_path: Path) -> None:
     folder = tmp_path / "in a folder"
     folder.mkdir()
     kills = [
-        Kill("files", 1, 0.0, tiny=tiny_disks()),
+        Kill("files", 1, 0.0, tiny=isolated()),
         Kill("worker", 1, 0.2),
         Kill("driver", 1, 0.3),
         Kill("interrupt", 1, 0.1),

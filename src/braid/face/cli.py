@@ -420,12 +420,18 @@ def demo(data: str | None, store: str | None) -> None:
 @click.option("--java", is_flag=True, help="Only check Java; say nothing if it is fine.")
 @click.option("--quick-start", is_flag=True, help="Make a file (170 MB) with which Spark starts a third faster.")
 @click.option(
-    "--master", default="local[*]", show_default=True, help="Spark master URL: are a cluster's channels safe?"
+    "--master",
+    default="local[*]",
+    show_default=True,
+    help="Spark master URL of a cluster: what do its workers have, are its channels safe?",
 )
 @click.option("--conf", "conf", multiple=True, metavar="K=V", help="Spark setting, as `braid run` will be given it.")
+@store_option
 @kafka_options
-def doctor(java: bool, quick_start: bool, master: str, conf: tuple[str, ...], broker: Broker | None) -> None:
-    """Say what this machine has and what is missing."""
+def doctor(
+    java: bool, quick_start: bool, master: str, conf: tuple[str, ...], store: str, broker: Broker | None
+) -> None:
+    """Say what this machine has and what is missing; with --master what the workers of a cluster have, too."""
     from braid.face import doctor as doctoring
 
     if quick_start:
@@ -433,8 +439,24 @@ def doctor(java: bool, quick_start: bool, master: str, conf: tuple[str, ...], br
             out.print(f"Spark starts quickly from now on: {doctoring.quick_start()}", markup=False)
         return
 
-    if not doctoring.examine(java, out, master, pairs(conf, "--conf"), broker):
+    if not doctoring.examine(java, out, master, pairs(conf, "--conf"), broker, store):
         raise click.exceptions.Exit(1)
+
+
+@main.command()
+@click.argument("folder", type=click.Path())
+def pack(folder: str) -> None:
+    """Write into FOLDER what the workers of a cluster need: two archives, Braid and its libraries.
+
+    They are of this Python and this system. `braid run --master` sends them by itself to workers that lack them; these
+    are for spark-submit, and for clusters that fetch them from elsewhere (docs/cluster.md).
+    """
+    from braid.spark.packing import copied, told
+
+    with err.status("Braid's libraries are packed, about a minute …"):
+        made = copied(folder)
+    for line in told(made):
+        click.echo(line)
 
 
 @main.command()

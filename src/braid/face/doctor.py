@@ -1,7 +1,8 @@
 """`braid doctor`: what this machine has, which settings are in force, and how to mend what is missing.
 
-In: nothing. Out: lines on the terminal; whether Braid can run here; an archive for a quicker start, in this Python
-environment. Rule: every problem comes with its remedy. The archive saves time and does nothing else.
+In: nothing; the address of a cluster, whose workers are looked at. Out: lines on the terminal; whether Braid can run
+here; an archive for a quicker start, in this Python environment.
+Rule: every problem comes with its remedy. The archive saves time and does nothing else.
 """
 
 from __future__ import annotations
@@ -41,8 +42,10 @@ def examine(
     master: str = "local[*]",
     conf: Mapping[str, str] = MappingProxyType({}),
     broker: Broker | None = None,
+    store: str = ".",
 ) -> bool:
-    """Prints the examination. `java_only`: nothing but an error about Java. `broker`: one that is looked at, too."""
+    """Prints the examination. `java_only`: nothing but an error about Java. `broker`: one that is looked at, too.
+    `store`: a folder that the workers of a cluster are to see."""
     from braid.spark.conf import LOCAL_SETTINGS, SETTINGS, examined_channels, on_one_node
     from braid.spark.jvm import archive, java_version
     from braid.spark.private import own_folder
@@ -66,6 +69,7 @@ def examine(
             out.print(f"miss  {name}: pip install {name}")
     out.print(f"ok    {_memory_gib():.0f} GiB of memory, {os.cpu_count()} cores")
     out.print("ok    connectors: topic store, Kafka, CSV, JSON lines, Parquet")
+    fine_here = fine
     if broker is not None:
         fine = _examined(broker, out) and fine
     out.print(_quick_start(archive()), markup=False)
@@ -73,6 +77,12 @@ def examine(
     for told, safe in examined_channels(master, conf):
         fine = fine and safe
         out.print(told, markup=False)
+    if not on_one_node(master) and fine_here:
+        from braid.spark.workers import examined
+
+        for told, well in examined(master, conf, store, lambda text: out.print(f"      {text}", markup=False)):
+            fine = fine and well
+            out.print(told, markup=False)
     out.print("\nSettings that Braid makes in every session:")
     table = Table("setting", "value", "because", box=None, header_style="bold")
     for s in (*SETTINGS, *(LOCAL_SETTINGS if on_one_node(master) else ())):

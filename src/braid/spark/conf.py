@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 
 from braid import allocator
 from braid.errors import BraidError
-from braid.spark import jvm, warm
+from braid.spark import equipment, jvm, warm
 from braid.spark.private import own_folder, socket_folder
 
 _helpers = contextlib.ExitStack()  # what lives as long as the session
@@ -201,7 +201,9 @@ def _begun(master: str, conf: Mapping[str, str], app: str, log: str | None) -> _
     os.environ["PYSPARK_DRIVER_PYTHON"] = python
     os.environ["PYSPARK_PYTHON"] = workers_python(local, conf) or python
     wanted = {s.key: s.value for s in (*SETTINGS, *(LOCAL_SETTINGS if local else ()))}
-    if local:
+    if not local:
+        equipment.named_here()
+    else:
         wanted["spark.python.unix.domain.socket.dir"] = _helpers.enter_context(socket_folder())
     wanted |= {"spark.master": master, "spark.app.name": app, **conf}
     wanted |= jvm.told(wanted, wanted.pop(jvm.TIER, "4"), log)

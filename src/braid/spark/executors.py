@@ -4,7 +4,8 @@ In: a session, what tasks need of a machine. Out: how many tasks run at once; or
 it lacks, and what to do.
 Rule: nothing of the query has been written before. Executors are looked at once a session; one that comes later, behind
 the first batch that it may have worked at, which is not made visible where it is unfit. A worker is unfit where Python
-failed on it, even if another has done the task then.
+failed on it, even if another has done the task then. Braid, its libraries and the path of Python are seen to where they
+are what is lacking (`equipment`): the workers have the driver's Braid, or get it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from braid.errors import BraidError
+from braid.spark.equipment import OTHER, Lacking, equipped, same_braid
 
 TASKS = "spark.braid.tasks"  # a setting: how many tasks a stage of a query that starts has
 PATIENCE = 300.0  # s for the first executor to come
@@ -59,11 +61,14 @@ def ready(spark: SparkSession, needs: Needs, note: Callable[[str], None]) -> int
     context = spark.sparkContext
     seen = _seen.setdefault(context.applicationId, _Seen())
     if not seen.settled:
-        _await_all(context, note)
+        await_all(context, note)
         seen.settled = True
-    there = _executors(context)
-    if not there or _unseen(seen, there, needs):
-        seen.fine |= _probed(context, needs, begun=False)
+    while not (found := there(context)) or _unseen(seen, found, needs):
+        try:
+            seen.fine |= _probed(context, needs, begun=False)
+            break
+        except Lacking as lacking:
+            equipped(context, lacking, note)
     return int(context.defaultParallelism)
 
 
@@ -71,7 +76,7 @@ def look(spark: SparkSession, needs: Needs) -> None:
     """Refuses executors that have come since and are unfit. What only fails, as machines go, is looked at again."""
     context = spark.sparkContext
     seen = _seen.setdefault(context.applicationId, _Seen())
-    if _unseen(seen, _executors(context), needs):
+    if _unseen(seen, there(context), needs):
         seen.fine |= _probed(context, needs, begun=True)
 
 
@@ -88,7 +93,7 @@ def asked(spark: SparkSession) -> int | None:
 # ------------------------------------------------------------------ who is there
 
 
-def _executors(context: Any) -> dict[str, int]:
+def there(context: Any) -> dict[str, int]:
     """Cores by executor."""
     found = context._jsc.sc().statusStore().executorList(True)
     all_of_them = [found.apply(i) for i in range(found.size())]
@@ -106,14 +111,14 @@ def _expected(context: Any) -> int:
     return int(conf.get("spark.cores.max", "0")) // each * each or int(conf.get("spark.executor.instances", "0")) * each
 
 
-def _await_all(context: Any, note: Callable[[str], None]) -> None:
-    """Until all have come that were asked for, or for a while no other."""
+def await_all(context: Any, note: Callable[[str], None], patience: float = PATIENCE) -> None:
+    """Until all have come that were asked for, or for a while no other. `patience`: s for the first."""
     if context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
         return  # they come with the work
     began = changed = time.monotonic()
     cores, expected, told = 0, _expected(context), False
     while (now := time.monotonic()) - began < PATIENCE or cores:
-        found = sum(_executors(context).values())
+        found = sum(there(context).values())
         if found != cores:
             cores, changed = found, now
         if cores and (cores >= expected > 0 or now - changed >= (LONG if expected else QUIET)):
@@ -123,7 +128,7 @@ def _await_all(context: Any, note: Callable[[str], None]) -> None:
             note(f"waits for executors of {context.master}")
         time.sleep(0.1)
     hint = "are there workers with free cores and memory? The cluster's web page tells"
-    raise BraidError(f"no executor of {context.master} has come within {PATIENCE:.0f} s", hint)
+    raise BraidError(f"no executor of {context.master} has come within {patience:.0f} s", hint)
 
 
 # ------------------------------------------------------------------- probes
@@ -134,17 +139,12 @@ def _probed(context: Any, needs: Needs, begun: bool) -> set[tuple[str, str]]:
     there is another time to look."""
     why, files = "", [path for path in needs.files if os.path.isfile(path)]
     for _ in range(1 if begun else TRIES):
-        with _written(needs.folders) as made, _grouped(context) as group:
-            try:
-                count = EACH * max(2, context.defaultParallelism)
-                seeing = _seeing({**made, **{path: (path, _head(path)) for path in files}})
-                missing = context.parallelize(range(count), count).mapPartitions(seeing).collect()
-            except Exception as e:
-                missing, why = None, str(e)
-        tasks = list(_tasks(context, group))
+        with written(needs.folders) as made:
+            seeing = _seeing({**made, **{path: (path, _head(path)) for path in files}}, same_braid())
+            missing, why, tasks = everywhere(context, seeing)
         for task in tasks:
-            if task.error is not None and (unfit := _unfit(task.host, task.error)) is not None:
-                raise unfit
+            if task.error is not None and (found := unfit(task.host, task.error)) is not None:
+                raise found
         if missing is not None:
             return _fine([task for task in tasks if task.error is None], missing, needs, begun)
     if begun:
@@ -152,7 +152,7 @@ def _probed(context: Any, needs: Needs, begun: bool) -> set[tuple[str, str]]:
     raise BraidError(f"the workers of {context.master} do not work: {why.splitlines()[0]}", "Spark's log has more")
 
 
-def _fine(tasks: Sequence[_Task], missing: Sequence[list[str]], needs: Needs, begun: bool) -> set[tuple[str, str]]:
+def _fine(tasks: Sequence[Task], missing: Sequence[list[str]], needs: Needs, begun: bool) -> set[tuple[str, str]]:
     for task in tasks:
         for path in missing[task.index]:
             what = "folder" if os.path.isdir(path) else "file"
@@ -169,6 +169,18 @@ def _head(path: str) -> bytes:
         return f.read(HEAD)
 
 
+def everywhere(context: Any, says: Callable[[Any], Iterator[Any]]) -> tuple[list[Any] | None, str, list[Task]]:
+    """What tasks on all executors say, by their number, or None and why; and how each attempt ended."""
+    found, why = None, ""
+    with _grouped(context) as group:
+        try:
+            count = EACH * max(2, context.defaultParallelism)
+            found = context.parallelize(range(count), count).mapPartitions(says).collect()
+        except Exception as e:
+            why = str(e)
+        return found, why, list(_tasks(context, group))
+
+
 @contextlib.contextmanager
 def _grouped(context: Any) -> Iterator[str]:
     """A name for the jobs of this thread."""
@@ -182,7 +194,7 @@ def _grouped(context: Any) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _written(folders: Collection[str]) -> Iterator[dict[str, tuple[str, bytes]]]:
+def written(folders: Collection[str]) -> Iterator[dict[str, tuple[str, bytes]]]:
     """A file in each folder, with what it holds."""
     made: dict[str, tuple[str, bytes]] = {}
     try:
@@ -199,10 +211,11 @@ def _written(folders: Collection[str]) -> Iterator[dict[str, tuple[str, bytes]]]
                 os.unlink(path)
 
 
-def _seeing(files: dict[str, tuple[str, bytes]]) -> Callable[[Any], Iterator[list[str]]]:
-    """For a task: the folders whose file it does not find."""
+def _seeing(files: dict[str, tuple[str, bytes]], same: Callable[[], None]) -> Callable[[Any], Iterator[list[str]]]:
+    """For a task: the folders whose file it does not find. `same`: whether it has the driver's Braid."""
 
     def sees(_: Any) -> Iterator[list[str]]:
+        same()
         import braid.spark.writer  # noqa: F401  (what its tasks will import)
 
         deadline = time.monotonic() + SHARED
@@ -223,14 +236,14 @@ def _seeing(files: dict[str, tuple[str, bytes]]) -> Callable[[Any], Iterator[lis
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class Task:
     index: int
     executor: str
     host: str
     error: str | None
 
 
-def _tasks(context: Any, group: str) -> Iterator[_Task]:
+def _tasks(context: Any, group: str) -> Iterator[Task]:
     """The attempts of the group's one stage, as Spark has noted them."""
     spark = context._jsc.sc()
     spark.listenerBus().waitUntilEmpty()
@@ -242,28 +255,37 @@ def _tasks(context: Any, group: str) -> Iterator[_Task]:
             for i in range(found.size()):
                 x = found.apply(i)
                 error = x.errorMessage()
-                yield _Task(x.index(), x.executorId(), x.host(), error.get() if error.isDefined() else None)
+                yield Task(x.index(), x.executorId(), x.host(), error.get() if error.isDefined() else None)
 
 
-def _unfit(host: str, error: str) -> BraidError | None:
+def unfit(host: str, error: str) -> BraidError | None:
     """What a worker lacks on which a task failed; None where it may only have been too busy."""
     program = re.search('Cannot run program "([^"]*)"', error)
     if program is not None:
-        return BraidError(
+        return Lacking(
+            "python",
             f"the worker {host} has no Python {program[1]}",
             "install it there, or name the one that the workers have: --conf spark.pyspark.python=PATH",
         )
-    module = re.search(r"No module named '?([\w.]+)", error)
-    if module is not None:
-        what = "Braid" if module[1].split(".")[0] == "braid" else f"the module {module[1]}, which Braid needs"
+    version = re.search(r"different version: ([\d.]+) than that in driver: ([\d.]+)", error)
+    if version is not None:
         return BraidError(
-            f"Python of the worker {host} does not have {what}",
+            f"the worker {host} has Python {version[1]}, and this machine {version[2]}",
+            f"name a Python {version[2]} that the workers have: --conf spark.pyspark.python=PATH",
+        )
+    module = re.search(r"No module named '?([\w.]+)", error)
+    if module is not None or OTHER in error:
+        own = module is None or module[1].split(".")[0] == "braid"
+        what = f"the module {module[1]}, which Braid needs" if module is not None and not own else "Braid"
+        return Lacking(
+            "braid",
+            f"Python of the worker {host} does not have {what if OTHER not in error else 'the Braid of this machine'}",
             "install there the braid that this machine has, or name a Python that has it: --conf"
             " spark.pyspark.python=PATH",
         )
     if "PythonException" not in error and "Error from python worker" not in error:
         return None
-    own = [
+    told = [
         x for line in error.splitlines() if re.match(r"(?!org\.|java\.)[\w.]*(Error|Exception): ", x := line.strip())
     ]
-    return BraidError(f"Python of the worker {host} fails: {own[-1] if own else error.splitlines()[0]}")
+    return BraidError(f"Python of the worker {host} fails: {told[-1] if told else error.splitlines()[0]}")

@@ -1,43 +1,26 @@
-"""A cluster of three workers: what they lack is said before a query starts; and kills of executors and workers."""
+"""Workers that lack something: they are named before a query starts, or before a batch is seen at which they worked."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 pytest.importorskip("pyspark")
 
 from braid.topics import TopicStore  # noqa: E402
 from cli_help import Said, ended, launch  # noqa: E402
+from cluster.conftest import UNFIT  # noqa: E402
+from cluster.nodes import CONF, Cluster, address  # noqa: E402
 from crash import world  # noqa: E402
-from crash.cluster import CONF, Cluster, address, cluster  # noqa: E402
-from crash.harness import environment, round_of, tiny_disks  # noqa: E402
+from crash.harness import environment  # noqa: E402
 from crash.places import InStore  # noqa: E402
-from crash.plan import Kill  # noqa: E402
-
-UNFIT = 1  # the worker that has less than the others
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cluster")
-
-
-@pytest.fixture(scope="module")
-def three(folder: Path) -> Iterator[Cluster]:
-    """One of the workers does not see the folder `apart`."""
-    if not tiny_disks():
-        pytest.skip("this system gives no name spaces")
-    (folder / "apart").mkdir()
-    with cluster(folder / "nodes", environment(folder), {UNFIT: [folder / "apart"]}) as made:
-        yield made
 
 
 def run(three: Cluster, folder: Path, store: Path, *words: object) -> Said:
@@ -60,10 +43,9 @@ def untouched(store: Path) -> bool:
     return not names and "WINDOWED" not in TopicStore(store).names()
 
 
-@pytest.mark.cluster
-def test_a_worker_that_does_not_share_the_store_is_named(three: Cluster, folder: Path) -> None:
-    store = folder / "apart" / "s"
-    said = run(three, folder, store)
+def test_a_worker_that_does_not_share_the_store_is_named(three: Cluster, at: Path, apart: Path) -> None:
+    store = apart / "s"
+    said = run(three, at, store)
     assert said.code == 1 and untouched(store)
     assert f"error: the worker {address(UNFIT)} does not see the folder {store}" in said.err.replace("\n", " "), (
         said.err
@@ -71,38 +53,35 @@ def test_a_worker_that_does_not_share_the_store_is_named(three: Cluster, folder:
     assert "done after" not in said.err
 
 
-@pytest.mark.cluster
 @pytest.mark.parametrize("what", ["file", "folder"])
-def test_a_worker_that_does_not_see_files_is_named(three: Cluster, folder: Path, what: str) -> None:
+def test_a_worker_that_does_not_see_files_is_named(three: Cluster, at: Path, apart: Path, what: str) -> None:
     """Those of a source, and the folder of a sink, wherever the store lies."""
-    source, sink = (folder / ("apart" if what == x else "both") for x in ("file", "folder"))
-    source.mkdir(exist_ok=True)
+    source, sink = (apart if what == x else at for x in ("file", "folder"))
     (source / "in.csv").write_text("k,v\n1,2\n", encoding="utf-8")
     sql = """CREATE STREAM f (k INT KEY, v INT) WITH (kafka_topic='f', value_format='JSON', partitions=1);
     CREATE STREAM g AS SELECT * FROM f;"""
     words = ("--source", f"f={source / 'in.csv'}", "--sink", f"g={sink / 'out' / 'g.csv'}")
-    store = folder / f"store of a {what}"
+    store = at / f"store of a {what}"
     options = ("--store", store, "--until-idle", "--master", three.url, *CONF, *words)
-    said = ended(launch("run", "-e", sql, *options, cwd=folder, env=environment(folder)))
+    said = ended(launch("run", "-e", sql, *options, cwd=at, env=environment(at)))
     unseen = source / "in.csv" if what == "file" else sink / "out"
     assert said.code == 1, said.err
     assert f"the worker {address(UNFIT)} does not see the {what} {unseen}" in " ".join(said.err.split()), said.err
     assert not (store / "checkpoints" / "G").exists() and not (sink / "out" / "g.csv").exists()
 
 
-@pytest.mark.cluster
 @pytest.mark.parametrize(
-    ("name", "where", "options", "told"),
+    ("name", "options", "told"),
     [
-        ("python", "apart", (), f"the worker {address(UNFIT)} has no Python"),
-        ("bare", "", ("-E", "-S"), "does not have Braid"),
+        ("python", (), f"the worker {address(UNFIT)} has no Python"),
+        ("bare", ("-E", "-S"), "does not have Braid"),
     ],
 )
 def test_a_worker_that_lacks_python_or_braid_is_named(
-    three: Cluster, folder: Path, name: str, where: str, options: tuple[str, ...], told: str
+    three: Cluster, at: Path, apart: Path, name: str, options: tuple[str, ...], told: str
 ) -> None:
-    python, store = wrapper(folder / where / name, *options), folder / f"s-{name}"
-    said = run(three, folder, store, "--conf", f"spark.pyspark.python={python}")
+    python, store = wrapper((apart if name == "python" else at) / name, *options), at / f"s-{name}"
+    said = run(three, at, store, "--conf", f"spark.pyspark.python={python}")
     assert said.code == 1 and untouched(store)
     assert (
         f"error: the worker {address(UNFIT)}" in said.err
@@ -111,17 +90,16 @@ def test_a_worker_that_lacks_python_or_braid_is_named(
     assert told in said.err.replace("\n", " "), said.err
 
 
-@pytest.mark.cluster
-def test_a_worker_that_comes_later_and_does_not_share_the_store_is_named(three: Cluster, folder: Path) -> None:
+def test_a_worker_that_comes_later_and_does_not_share_the_store_is_named(three: Cluster, at: Path, apart: Path) -> None:
     """The query ends before a batch is seen at which it has worked; without that worker it goes on, and is whole."""
-    place, history = folder / "apart" / "later", world.history(2, 40)
+    place, history = apart / "later", world.history(2, 40)
     place.mkdir(parents=True)
     store, some = InStore(place / "s"), {t: [p[:20] for p in ps] for t, ps in history.topics.items()}
     store.write(replace(history, topics=some))
-    (folder / "q.sql").write_text(world.sql(["WINDOWED"]), encoding="utf-8")
+    (at / "q.sql").write_text(world.sql(["WINDOWED"]), encoding="utf-8")
     words = ("run", "q.sql", "--store", place / "s", "--master", three.url, *CONF)
     three.kill_worker(UNFIT)
-    process = launch(*words, cwd=folder, env=environment(folder))
+    process = launch(*words, cwd=at, env=environment(at))
     try:
         until(lambda: any(store.written(["WINDOWED"])["WINDOWED"]) or process.poll() is not None)
     finally:
@@ -139,11 +117,11 @@ def test_a_worker_that_comes_later_and_does_not_share_the_store_is_named(three: 
     assert "this batch is not written" in told, said.err
     for side in "lr":
         TopicStore(place / "s").append_lines(side, [world.line(1, {"V": "last", "N": 1}, 2_000_000)], 0)
-    again = ended(launch(*words, "--until-idle", cwd=folder, env=environment(folder)))
+    again = ended(launch(*words, "--until-idle", cwd=at, env=environment(at)))
     assert again.code == 1 and "nothing was written" in " ".join(again.err.split()), again.err
     three.kill_worker(UNFIT)
     try:
-        again = ended(launch(*words, "--until-idle", cwd=folder, env=environment(folder)))
+        again = ended(launch(*words, "--until-idle", cwd=at, env=environment(at)))
     finally:
         three.start_worker(UNFIT)
         three.wait_for(UNFIT)
@@ -159,17 +137,3 @@ def until(what: Callable[[], bool], seconds: float = 120) -> None:
     while not what():
         assert time.monotonic() < deadline
         time.sleep(0.2)
-
-
-def test_four_kills(three: Cluster, folder: Path) -> None:
-    """Of a chain on two keys, so of plans with two exchanges: one run goes on through all of them."""
-    place = folder / "kills"
-    place.mkdir()
-    kills = [
-        Kill("executor", 1, 0.1),
-        Kill("executor", 1, 0.0, begun=True),
-        Kill("node", 1, 0.2),
-        Kill("executor", 1, 0.3),
-    ]
-    report = round_of(3, kills, place, three, names=("CHAINED",))
-    assert report.kills.total() == 4 and report.died == 0 and report.records > 100

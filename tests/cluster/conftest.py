@@ -1,0 +1,47 @@
+"""Fixtures of a cluster: three workers that share nothing, and the one folder that they do share for now.
+
+In: a test that names one. Out: workers that have registered; skipped, with the reason, where name spaces cannot be had.
+Rule: whoever kills a worker starts it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from cluster.nodes import Cluster, cluster, isolated
+
+UNFIT = 1  # the worker that does not see the folder `apart`
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of stores: what is durable lies in a folder that all see."""
+    return tmp_path_factory.mktemp("shared")
+
+
+@pytest.fixture(scope="session")
+def apart(shared: Path) -> Path:
+    """A folder that all workers see but one."""
+    (shared / "apart").mkdir()
+    return shared / "apart"
+
+
+@pytest.fixture(scope="session")
+def three(shared: Path, apart: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    if not isolated():
+        pytest.skip("this system gives no name spaces of mounts (unshare -m)")
+    with cluster(tmp_path_factory.mktemp("nodes"), shared=[shared], apart={UNFIT: [apart]}) as made:
+        yield made
+
+
+@pytest.fixture
+def at(shared: Path, request: pytest.FixtureRequest) -> Path:
+    """A folder of the test's own, which all workers see."""
+    made = shared / "".join(c if c.isalnum() else "-" for c in request.node.name)
+    made.mkdir()
+    return made
