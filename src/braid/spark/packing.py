@@ -54,7 +54,10 @@ class Archive:
 def archives() -> Sequence[Archive]:
     """Both, made where they are not there yet, in a folder for what can be made again."""
     to = own_folder("packs")
-    named = ((f"braid-{_version()}-{digest()[:8]}", BRAID, _own), (f"libraries-{_libraries()[1]}", LIBRARIES, _theirs))
+    named = (
+        (f"braid-{_version()}-{digest()[:8]}", BRAID, _told_own),
+        (f"libraries-{_libraries()[1]}", LIBRARIES, _theirs),
+    )
     made = []
     for name, place, files in named:
         path = os.path.join(to, f"{name}-{PYTHON}.zip")
@@ -110,6 +113,14 @@ def _own() -> Iterator[tuple[str, Path]]:
     for path in sorted(package.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             yield str(path.relative_to(package.parent)), path
+
+
+def _told_own() -> Iterator[tuple[str, Path]]:
+    """The same, and what says which version it is."""
+    yield from _own()
+    for file in importlib.metadata.files(OWN) or ():
+        if file.name == "METADATA":
+            yield str(file), Path(str(file.locate()))
 
 
 def _theirs() -> Iterator[tuple[str, Path]]:

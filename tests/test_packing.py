@@ -1,0 +1,136 @@
+"""Archives for workers: what is in them, that they are the same again, and what is told of workers that lack it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from braid.errors import BraidError
+from braid.spark import equipment, packing
+from braid.spark.equipment import Lacking
+from braid.spark.executors import unfit
+from braid.spark.workers import unreachable
+
+
+@pytest.fixture
+def packs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for archives; libraries are but two small ones."""
+    monkeypatch.setattr(packing, "own_folder", lambda name: str(tmp_path))
+    monkeypatch.setattr(packing, "_libraries", lambda: (["click", "protobuf"], "abcdef"))
+    return tmp_path
+
+
+def test_libraries_are_those_that_braid_needs() -> None:
+    names, _ = packing._libraries()
+    assert {"polars", "polars-runtime-32", "pandas", "numpy", "python-dateutil", "confluent-kafka"} <= set(names)
+    assert "httpx2" in names or "httpx" in names  # of confluent-kafka's registry client, an extra
+    assert not {"pyspark", "py4j", "pytest", "ruff", "mypy", "sphinx", "braid-sql"} & set(names)
+
+
+def test_an_archive_is_of_the_same_bytes_again(packs: Path) -> None:
+    first = [(a.file, Path(a.file).read_bytes()) for a in packing.archives()]
+    for file, _ in first:
+        os.unlink(file)
+    assert [(a.file, Path(a.file).read_bytes()) for a in packing.archives()] == first
+    assert sorted(os.listdir(packs)) == sorted(os.path.basename(file) for file, _ in first)  # nothing else is left
+
+
+def test_what_lies_in_a_pack_runs(packs: Path, tmp_path: Path) -> None:
+    """By a Python that has nothing else: Braid and its libraries are found, compiled, and it is the same Braid."""
+    for a in packing.archives():
+        with zipfile.ZipFile(a.file) as z:
+            z.extractall(tmp_path / "w" / a.folder)
+    code = (
+        "import braid.spark.packing as p, click, google.protobuf.message as m; "
+        "print(p.digest(), p.__file__, m.__cached__, p._version())"
+    )
+    said = subprocess.run(
+        [os.path.realpath(sys.executable), "-S", "-c", code],
+        cwd=tmp_path / "w",
+        env={"PYTHONPATH": packing.PATH},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    digest, file, cached, version = said.stdout.split()
+    assert digest == packing.digest() and version == packing._version()
+    assert file == str(tmp_path / "w" / packing.BRAID / "braid" / "spark" / "packing.py")
+    assert Path(cached).is_file()
+
+
+def test_a_copy_is_the_users(packs: Path, tmp_path: Path) -> None:
+    lines = list(packing.told(packing.copied(str(tmp_path / "out"))))
+    assert len(os.listdir(tmp_path / "out")) == 2
+    assert lines[-1].startswith(f"spark-submit --conf spark.archives={tmp_path}/out/braid-")
+    assert lines[-1].endswith("#__braid_libraries__ --conf spark.executorEnv.PYTHONPATH=__braid__:__braid_libraries__")
+
+
+@pytest.mark.parametrize(
+    ("error", "what", "told"),
+    [
+        ('Cannot run program "/x/python": error=2', "python", "the worker w has no Python /x/python"),
+        ("ModuleNotFoundError: No module named 'braid.spark'", "braid", "does not have Braid"),
+        ("ModuleNotFoundError: No module named 'polars'", "braid", "does not have the module polars, which Braid"),
+        (f"ImportError: {equipment.OTHER}", "braid", "does not have the Braid of this machine"),
+        (
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11, PySpark",
+            None,
+            "the worker w has Python 3.9, and this machine 3.11",
+        ),
+    ],
+)
+def test_what_a_worker_lacks_is_known_by_how_a_task_failed(error: str, what: str | None, told: str) -> None:
+    found = unfit("w", error)
+    assert isinstance(found, BraidError) and told in str(found)
+    assert (found.what if isinstance(found, Lacking) else None) == what
+
+
+def test_a_worker_that_was_only_busy_lacks_nothing() -> None:
+    assert unfit("w", "ExecutorLostFailure (executor 1 exited)") is None
+
+
+def test_a_master_that_does_not_answer() -> None:
+    assert unreachable("spark://127.0.0.1:9,127.0.0.1:10") == "Connection refused"
+    assert unreachable("yarn") is None
+
+
+class Context:
+    """What of a session equipping changes."""
+
+    def __init__(self, python: str) -> None:
+        self.applicationId, self.pythonExec = f"app-{id(self)}", python
+        self.environment: dict[str, str] = {"PYTHONPATH": "own"}
+        self.sent: list[str] = []
+
+    def addArchive(self, words: str) -> None:
+        self.sent.append(words)
+
+
+def test_each_is_done_once(packs: Path) -> None:
+    context, notes = Context("python3"), list[str]()
+    lacking = Lacking("braid", "no braid", "do")
+    equipment.equipped(context, lacking, notes.append)
+    assert [x.partition("#")[2] for x in context.sent] == [packing.BRAID, packing.LIBRARIES]
+    assert context.environment["PYTHONPATH"] == "__braid__:__braid_libraries__:own"
+    assert len(notes) == 2
+    with pytest.raises(Lacking, match="no braid"):
+        equipment.equipped(context, lacking, notes.append)
+
+
+def test_a_python_that_the_user_named_is_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking, context = Lacking("python", "no python", "do"), Context("/opt/python")
+    with pytest.raises(Lacking):
+        equipment.equipped(context, lacking, print)
+    assert context.pythonExec == "/opt/python"
+    monkeypatch.setenv("PATH", "/bin")
+    equipment.named_here()
+    context = Context(sys.executable)
+    equipment.equipped(context, lacking, print)
+    assert context.pythonExec == packing.PYTHON
