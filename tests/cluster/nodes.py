@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -92,11 +93,26 @@ class Cluster:
     def url(self) -> str:
         return f"spark://127.0.0.1:{self.port}"
 
+    @property
+    def up(self) -> set[int]:
+        """The workers that are there."""
+        return set(self._workers)
+
     def executors(self) -> list[int]:
         return [p for worker in self._workers.values() for p in processes.executors(worker.pid)]
 
     def python_workers(self) -> list[int]:
         return [p for worker in self._workers.values() for p in processes.python_workers(worker.pid)]
+
+    @contextlib.contextmanager
+    def stalled(self, number: int) -> Iterator[None]:
+        """The Python processes of a worker stand still."""
+        found = processes.python_workers(self._workers[number].pid)
+        _signal(found, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            _signal(found, signal.SIGCONT)
 
     def kill_worker(self, number: int) -> None:
         """kill -9 of a worker and all below it, as when a machine goes; `start_worker` brings an empty one."""
@@ -175,6 +191,12 @@ def cluster(folder: Path, **more: object) -> Iterator[Cluster]:
         yield made
     finally:
         made.end()
+
+
+def _signal(pids: Sequence[int], what: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, what)
 
 
 def _free_port() -> int:

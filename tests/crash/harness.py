@@ -96,6 +96,7 @@ def round_of(
         raise
     finally:
         round.close()
+        round.whole()
     return round.report
 
 
@@ -197,14 +198,9 @@ class _Round:
                 assert self.on is not None
                 self._kill_one(process, self.on.executors)
                 self._goes_on(process)
-            case "node":
+            case "node" | "gone" | "come" | "stall":
                 assert self.on is not None
-                number = self.rng.randrange(WORKERS)
-                self.on.kill_worker(number)
-                time.sleep(self.rng.uniform(0, 3))
-                self.on.start_worker(number)
-                self.on.wait_for(number)
-                self._goes_on(process)
+                self._disturb(self.on, process, kill.kind)
             case "broker":
                 assert isinstance(self.at, OnBroker) and self.at.own
                 self.at.broker.kill()
@@ -213,6 +209,26 @@ class _Round:
                 self._goes_on_or_dies(process)
             case _:
                 raise AssertionError(kill.kind)
+
+    def _disturb(self, on: Cluster, process: subprocess.Popen[str], kind: str) -> None:
+        """A cluster that is another one for a while: the query goes on."""
+        away = sorted(set(range(WORKERS)) - on.up)
+        if kind in ("node", "gone") and len(on.up) > 1:
+            number = self.rng.choice(sorted(on.up))
+            on.kill_worker(number)
+            away = [number] if kind == "node" else []
+            time.sleep(self.rng.uniform(0, 3))
+        if kind in ("node", "come"):
+            for number in away:
+                on.start_worker(number)
+                on.wait_for(number)
+        if kind == "stall":
+            with on.stalled(self.rng.choice(sorted(on.up))):
+                if self.at.speculates:
+                    self._goes_on(process)
+                else:
+                    time.sleep(self.rng.uniform(0, 5))
+        self._goes_on(process)
 
     def _kill_one(self, process: subprocess.Popen[str], found: Callable[[], list[int]]) -> None:
         """Kills one of those that are found: on a busy machine they may not have started yet."""
@@ -299,6 +315,13 @@ class _Round:
         if self._process is not None:
             processes.end(self._process)
             self._process.communicate()
+
+    def whole(self) -> None:
+        """The cluster has all its workers again."""
+        if self.on is not None:
+            for number in sorted(set(range(WORKERS)) - self.on.up):
+                self.on.start_worker(number)
+                self.on.wait_for(number)
 
     # ------------------------------------------------------------- looking
 

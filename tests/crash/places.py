@@ -26,14 +26,24 @@ from kafka import clients
 from kafka.broker import Broker
 from kafka.server import until
 
+SPECULATING = {
+    "spark.speculation": "true",
+    "spark.speculation.quantile": "0.3",
+    "spark.speculation.multiplier": "1.5",
+    "spark.speculation.minTaskRuntime": "500ms",
+    "spark.speculation.task.duration.threshold": "5s",  # of stages with few tasks, too
+}
+SPECULATION: Sequence[str] = [word for k, v in SPECULATING.items() for word in ("--conf", f"{k}={v}")]
 SETTLED = 20.0  # s that an orphan may take to end
 
 
 class Place(Protocol):
-    """`prefix`: what names of topics begin with; `options`: the words of `braid run` that name the place."""
+    """`prefix`: what names of topics begin with; `options`: the words of `braid run` that name the place;
+    `speculates`: a task that stands still is done elsewhere meanwhile."""
 
     prefix: str
     options: Sequence[str]
+    speculates: bool
 
     def write(self, made: History) -> None:
         """The input."""
@@ -56,10 +66,10 @@ class Place(Protocol):
 
 class InStore:
     prefix = ""
-    options: Sequence[str] = ()
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._topics = folder, TopicStore(folder)
+    def __init__(self, folder: Path, speculates: bool = False) -> None:
+        self._folder, self._topics, self.speculates = folder, TopicStore(folder), speculates
+        self.options = SPECULATION if speculates else ()
 
     def write(self, made: History) -> None:
         """In several segments each."""
@@ -95,6 +105,8 @@ class InStore:
 
 class OnBroker:
     """`own`: the broker is the round's alone, so it may be killed."""
+
+    speculates = False  # refused: two attempts would fence each other
 
     def __init__(self, broker: Broker, own: bool) -> None:
         self.broker, self.own = broker, own

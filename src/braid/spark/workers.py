@@ -87,7 +87,7 @@ def _looked_at(context: Any, folders: Sequence[str], note: Callable[[str], None]
     for task in tasks:
         if facts is not None and task.error is None:
             told.setdefault(task.executor, _told(task, facts[task.index], began, ended))
-    yield from (told[x] for x in sorted(told, key=lambda x: told[x][0][6:]))
+    yield from sorted(set(told.values()), key=lambda line: line[0][6:])
     if (silent := len(there.keys() - told.keys())) > 0:
         yield f"miss  {silent} of them did nothing in this time: look again, or at Spark's web page", False
 
