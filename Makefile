@@ -62,7 +62,7 @@ test-heavy: $(STAMP)
 test-spark: $(STAMP) java $(QUICK)
 	@$(BIN)/python -m pytest -m "(spark and not kafka and not law and not cluster) or kafka_short or objects" $(BY_FILE) -vv -rs
 
-# On a Spark cluster of three workers: what is looked at before a query starts. (Four kills are in `make test`.)
+# On a Spark cluster of three workers that share nothing but Kafka and, for now, a folder (docs/cluster.md).
 test-cluster: $(STAMP) java $(QUICK)
 	@$(BIN)/python -m pytest -m cluster -n 0 -vv -rs
 

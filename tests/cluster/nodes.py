@@ -19,7 +19,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -77,7 +77,8 @@ def isolated() -> bool:
 @dataclass(slots=True)
 class Cluster:
     """`shared`: folders that all workers see, which is to become none; `apart`: of these, folders that a worker has to
-    itself. `env`: of all workers; `software`: what they have of ours; `workers`: how many there are at first."""
+    itself. `env`: of all workers; `software`: what they have of ours; `workers`: how many there are at first, of
+    which each gives executors so much `memory`."""
 
     folder: Path
     shared: Sequence[Path] = ()
@@ -85,6 +86,7 @@ class Cluster:
     env: Mapping[str, str] = field(default_factory=dict)
     software: Sequence[str] = INSTALLED
     workers: int = WORKERS
+    memory: str = "1g"
     port: int = 0
     _master: subprocess.Popen[str] | None = None
     _workers: dict[int, subprocess.Popen[str]] = field(default_factory=dict)
@@ -97,6 +99,10 @@ class Cluster:
     def up(self) -> set[int]:
         """The workers that are there."""
         return set(self._workers)
+
+    def cpu(self, seconds: Callable[[int], float]) -> list[float]:
+        """What each worker has spent; `seconds`: of a process and all below it."""
+        return [seconds(worker.pid) for worker in self._workers.values()]
 
     def executors(self) -> list[int]:
         return [p for worker in self._workers.values() for p in processes.executors(worker.pid)]
@@ -123,7 +129,17 @@ class Cluster:
         own = self.folder / f"machine{number}"
         shutil.rmtree(own, ignore_errors=True)
         own.mkdir()
-        words = ["--host", address(number), "--cores", "2", "--memory", "1g", "--work-dir", str(own / "work"), self.url]
+        words = [
+            "--host",
+            address(number),
+            "--cores",
+            "2",
+            "--memory",
+            self.memory,
+            "--work-dir",
+            str(own / "work"),
+            self.url,
+        ]
         empty = dict.fromkeys(map(os.path.realpath, ("/tmp", tempfile.gettempdir(), "/dev/shm", Path.home())))
         hidden = (*self.apart.get(number, ()), *([] if sys.prefix in self.software else [LIBRARIES]))
         mounts = [" ".join(map(str, x)) for x in (empty, (*self.software, own, *self.shared), hidden)]

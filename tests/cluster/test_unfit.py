@@ -31,12 +31,6 @@ def run(three: Cluster, folder: Path, store: Path, *words: object) -> Said:
     return ended(launch("run", "q.sql", *options, *words, cwd=folder, env=environment(folder)))
 
 
-def wrapper(path: Path, *options: str) -> Path:
-    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" {" ".join(options)} "$@"\n', encoding="utf-8")
-    path.chmod(0o755)
-    return path
-
-
 def untouched(store: Path) -> bool:
     """Whether nothing of the query was written."""
     names = [n for _, _, files in os.walk(store / "checkpoints") for n in files]
@@ -70,24 +64,13 @@ def test_a_worker_that_does_not_see_files_is_named(three: Cluster, at: Path, apa
     assert not (store / "checkpoints" / "G").exists() and not (sink / "out" / "g.csv").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "told"),
-    [
-        ("python", (), f"the worker {address(UNFIT)} has no Python"),
-        ("bare", ("-E", "-S"), "does not have Braid"),
-    ],
-)
-def test_a_worker_that_lacks_python_or_braid_is_named(
-    three: Cluster, at: Path, apart: Path, name: str, options: tuple[str, ...], told: str
-) -> None:
-    python, store = wrapper((apart if name == "python" else at) / name, *options), at / f"s-{name}"
-    said = run(three, at, store, "--conf", f"spark.pyspark.python={python}")
-    assert said.code == 1 and untouched(store)
-    assert (
-        f"error: the worker {address(UNFIT)}" in said.err
-        or f"error: Python of the worker {address(0)[:-2]}" in said.err
-    )
-    assert told in said.err.replace("\n", " "), said.err
+def test_a_worker_that_lacks_the_python_that_was_named(three: Cluster, at: Path, apart: Path) -> None:
+    python = apart / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    said = run(three, at, at / "s", "--conf", f"spark.pyspark.python={python}")
+    assert said.code == 1 and untouched(at / "s")
+    assert f"error: the worker {address(UNFIT)} has no Python {python}" in " ".join(said.err.split()), said.err
 
 
 def test_a_worker_that_comes_later_and_does_not_share_the_store_is_named(three: Cluster, at: Path, apart: Path) -> None:
