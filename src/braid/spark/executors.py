@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -54,22 +55,24 @@ class _Seen:
 
 
 _seen: dict[str, _Seen] = {}  # by application
+_settling = threading.Lock()
 
 
 def ready(spark: SparkSession, needs: Needs, note: Callable[[str], None]) -> int:
     """How many tasks run at once, when all executors are there and see what they must."""
     context = spark.sparkContext
     seen = _seen.setdefault(context.applicationId, _Seen())
-    if not seen.settled:
-        await_all(context, note)
-        seen.settled = True
-    while not (found := there(context)) or _unseen(seen, found, needs):
-        try:
-            seen.fine |= _probed(context, needs, begun=False)
-            break
-        except Lacking as lacking:
-            equipped(context, lacking, note)
-    return int(context.defaultParallelism)
+    with _settling:  # two queries may start at once
+        if not seen.settled:
+            await_all(context, note)
+            seen.settled = True
+        while not (found := there(context)) or _unseen(seen, found, needs):
+            try:
+                seen.fine |= _probed(context, needs, begun=False)
+                break
+            except Lacking as lacking:
+                equipped(context, lacking, note)
+        return int(context.defaultParallelism)
 
 
 def look(spark: SparkSession, needs: Needs) -> None:

@@ -31,6 +31,7 @@ from braid.spark.private import own_folder
 OWN = "braid-sql"  # the distribution
 OF_WORKERS = frozenset({"pyspark", "py4j"})  # what lies there with Spark
 OF_THIS_PROJECT = frozenset({"dev", "docs"})  # extras that no query needs
+NOT_SENT = frozenset({"..", "__pycache__", "tests", "direct_url.json"})  # the last: an address may have a password
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"  # archives are of one version
 
 # The folders of an executor into which Spark unpacks them. Nothing else has such names.
@@ -130,7 +131,7 @@ def _theirs() -> Iterator[tuple[str, Path]]:
             raise BraidError(f"it is not known which files {name} has", f"install it by pip: pip install {name}")
         for file in sorted(found.files):
             path = Path(str(found.locate_file(file)))
-            if not {"..", "__pycache__", "tests"} & set(file.parts) and path.is_file():
+            if not NOT_SENT & set(file.parts) and path.is_file():
                 yield str(file), path
 
 
