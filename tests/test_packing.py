@@ -49,7 +49,7 @@ def test_what_lies_in_a_pack_runs(packs: Path, tmp_path: Path) -> None:
             z.extractall(tmp_path / "w" / a.folder)
     code = (
         "import braid.spark.packing as p, click, google.protobuf.message as m; "
-        "print(p.digest(), p.__file__, m.__cached__, p._version())"
+        "print(p.digest(), p.__file__, m.__cached__, p.version())"
     )
     said = subprocess.run(
         [os.path.realpath(sys.executable), "-S", "-c", code],
@@ -60,7 +60,7 @@ def test_what_lies_in_a_pack_runs(packs: Path, tmp_path: Path) -> None:
         check=True,
     )
     digest, file, cached, version = said.stdout.split()
-    assert digest == packing.digest() and version == packing._version()
+    assert digest == packing.digest() and version == packing.version()
     assert file == str(tmp_path / "w" / packing.BRAID / "braid" / "spark" / "packing.py")
     assert Path(cached).is_file()
 

@@ -56,7 +56,7 @@ def archives() -> Sequence[Archive]:
     """Both, made where they are not there yet, in a folder for what can be made again."""
     to = own_folder("packs")
     named = (
-        (f"braid-{_version()}-{digest()[:8]}", BRAID, _told_own),
+        (f"braid-{version()}-{digest()[:8]}", BRAID, _told_own),
         (f"libraries-{_libraries()[1]}", LIBRARIES, _theirs),
     )
     made = []
@@ -104,7 +104,7 @@ def digest() -> str:
 # ----------------------------------------------------------------- what is in it
 
 
-def _version() -> str:
+def version() -> str:
     return importlib.metadata.version(OWN)
 
 

@@ -99,7 +99,7 @@ def _told(task: Task, fact: Mapping[str, Any], began: float, ended: float) -> Li
         wrong.append(f"has PySpark {fact['pyspark']}, and this machine {pyspark.__version__}: install the same")
     has.append(f"PySpark {fact['pyspark']}")
     if fact["braid"] == packing.digest() and not fact["others"]:
-        has.append(f"Braid {fact['version']} as here")
+        has.append(f"Braid {packing.version()} as here")
     elif fact["braid"] == packing.digest():
         has.append(f"Braid as here, other libraries ({', '.join(fact['others'][:3])})")
     else:
