@@ -80,7 +80,8 @@ def test_a_worker_that_comes_later_and_does_not_share_the_store_is_named(three: 
     store, some = InStore(place / "s"), {t: [p[:20] for p in ps] for t, ps in history.topics.items()}
     store.write(replace(history, topics=some))
     (at / "q.sql").write_text(world.sql(["WINDOWED"]), encoding="utf-8")
-    words = ("run", "q.sql", "--store", place / "s", "--master", three.url, *CONF)
+    room = [w.replace("spark.cores.max=3", "spark.cores.max=6") for w in CONF]  # for executors on who comes
+    words = ("run", "q.sql", "--store", place / "s", "--master", three.url, *room)
     three.kill_worker(UNFIT)
     process = launch(*words, cwd=at, env=environment(at))
     try:
