@@ -11,16 +11,18 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(900)]
 pytest.importorskip("pyspark")
 
 from braid.topics import TopicStore  # noqa: E402
 from cli_help import Said, ended, launch  # noqa: E402
 from cluster.conftest import UNFIT  # noqa: E402
 from cluster.nodes import CONF, Cluster, address  # noqa: E402
-from crash import world  # noqa: E402
+from crash import processes, world  # noqa: E402
 from crash.harness import environment  # noqa: E402
 from crash.places import InStore  # noqa: E402
+
+PATIENCE = 300.0  # s: a busy machine
 
 
 def run(three: Cluster, folder: Path, store: Path, *words: object) -> Said:
@@ -86,10 +88,13 @@ def test_a_worker_that_comes_later_and_does_not_share_the_store_is_named(three: 
     process = launch(*words, cwd=at, env=environment(at))
     try:
         until(lambda: any(store.written(["WINDOWED"])["WINDOWED"]) or process.poll() is not None)
+    except BaseException:
+        processes.end(process)
+        raise
     finally:
         three.start_worker(UNFIT)
         three.wait_for(UNFIT)
-    deadline, rest = time.monotonic() + 120, {t: [p[20:] for p in ps] for t, ps in history.topics.items()}
+    deadline, rest = time.monotonic() + PATIENCE, {t: [p[20:] for p in ps] for t, ps in history.topics.items()}
     store.write(replace(history, topics=rest))
     while process.poll() is None and time.monotonic() < deadline:
         TopicStore(place / "s").append_lines("l", [world.line("none", None, 0)], 0)
@@ -116,7 +121,7 @@ def test_a_worker_that_comes_later_and_does_not_share_the_store_is_named(three: 
     assert world.line(1, {"LV": "last", "RV": "last"}, 2_000_000) in [row for rows in after for row in rows]
 
 
-def until(what: Callable[[], bool], seconds: float = 120) -> None:
+def until(what: Callable[[], bool], seconds: float = PATIENCE) -> None:
     deadline = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < deadline
