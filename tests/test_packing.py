@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,15 @@ from braid.spark.executors import unfit
 from braid.spark.workers import unreachable
 
 
-@pytest.fixture
-def packs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for archives; libraries are but two small ones."""
-    monkeypatch.setattr(packing, "own_folder", lambda name: str(tmp_path))
-    monkeypatch.setattr(packing, "_libraries", lambda: (["click", "protobuf"], "abcdef"))
-    return tmp_path
+@pytest.fixture(scope="module")
+def packs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with both archives, which are made once; libraries are but two small ones."""
+    folder = tmp_path_factory.mktemp("packs")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(packing, "own_folder", lambda name: str(folder))
+        patched.setattr(packing, "_libraries", lambda: (["click", "protobuf"], "abcdef"))
+        packing.archives()
+        yield folder
 
 
 def test_libraries_are_those_that_braid_needs() -> None:
@@ -34,12 +38,18 @@ def test_libraries_are_those_that_braid_needs() -> None:
     assert not {"pyspark", "py4j", "pytest", "ruff", "mypy", "sphinx", "braid-sql"} & set(names)
 
 
-def test_an_archive_is_of_the_same_bytes_again(packs: Path) -> None:
-    first = [(a.file, Path(a.file).read_bytes()) for a in packing.archives()]
-    for file, _ in first:
-        os.unlink(file)
-    assert [(a.file, Path(a.file).read_bytes()) for a in packing.archives()] == first
-    assert sorted(os.listdir(packs)) == sorted(os.path.basename(file) for file, _ in first)  # nothing else is left
+def test_an_archive_is_of_the_same_bytes_again(tmp_path: Path) -> None:
+    files = list(packing._own())[:20]
+    for name in "ab":
+        packing._write(str(tmp_path / name), files)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]  # nothing else is left
+
+
+def test_what_is_there_is_not_made_again(packs: Path) -> None:
+    before = {name: (packs / name).stat().st_mtime_ns for name in os.listdir(packs)}
+    assert sorted(os.path.basename(a.file) for a in packing.archives()) == sorted(before) and len(before) == 2
+    assert {name: (packs / name).stat().st_mtime_ns for name in os.listdir(packs)} == before
 
 
 def test_what_lies_in_a_pack_runs(packs: Path, tmp_path: Path) -> None:

@@ -85,7 +85,10 @@ def test_spark_submit_with_a_pack(bare: Cluster, at: Path) -> None:
         "PYSPARK_PYTHON": PYTHON,
         "SPARK_HOME": HOME,
     }
-    done = subprocess.run(command, cwd=at, env=env, capture_output=True, text=True, timeout=LONG, check=False)
+    for _ in range(3):
+        done = subprocess.run(command, cwd=at, env=env, capture_output=True, text=True, timeout=LONG, check=False)
+        if "timed out" not in done.stderr:  # on a busy machine Spark gives up its own sockets
+            break
     told = [x for x in done.stderr.splitlines() if " INFO " not in x and not x.startswith("\tat ")]
     assert done.returncode == 0, "\n".join(told)[-5000:]
     assert "it is packed, once, and sent" not in done.stderr
