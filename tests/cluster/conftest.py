@@ -6,7 +6,9 @@ Rule: whoever kills a worker starts it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import uuid
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,9 @@ import pytest
 pytest.importorskip("pyspark")
 
 from cluster.nodes import Cluster, cluster, isolated
+from kafka.conftest import had
+from kafka.fetch import Unavailable
+from objects.gateway import BUCKET, kept_gateway
 
 UNFIT = 1  # the worker that does not see the folder `apart`
 
@@ -35,8 +40,21 @@ def apart(shared: Path) -> Path:
 def three(shared: Path, apart: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     if not isolated():
         pytest.skip("this system gives no name spaces of mounts (unshare -m)")
-    with cluster(tmp_path_factory.mktemp("nodes"), shared=[shared], apart={UNFIT: [apart]}) as made:
-        yield made
+    with contextlib.ExitStack() as stack:
+        server: Mapping[str, str] = {}
+        with contextlib.suppress(Unavailable):  # then tests that need it are skipped
+            server = stack.enter_context(kept_gateway()).environment
+        nodes = cluster(tmp_path_factory.mktemp("nodes"), shared=[shared], apart={UNFIT: [apart]}, env=server)
+        yield stack.enter_context(nodes)
+
+
+@pytest.fixture
+def url(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A place in an object store, under which nothing is; the workers have the same credentials."""
+    with had(kept_gateway()) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        yield f"s3://{BUCKET}/{uuid.uuid4().hex}"
 
 
 @pytest.fixture

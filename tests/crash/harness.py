@@ -27,6 +27,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from braid.stage import state_file
+from braid.store import is_url
 from cli_help import QUICK, Said, checked, started
 from cluster.nodes import CONF, WORKERS, Cluster, cluster
 from crash import processes, world
@@ -104,7 +105,9 @@ class _Round:
     def __init__(
         self, seed: int, folder: Path, on: Cluster | None, at: Place, names: Sequence[str], want: list[int]
     ) -> None:
-        self.folder, self.store, self.on, self.at = folder, folder / "s", on, at
+        self.folder, self.store, self.on, self.at = folder, str(folder / "s"), on, at
+        if is_url(at.store):
+            self.store = at.store
         self.names, self.want = names, want
         self.rng = random.Random(f"moments {seed}")
         self.report = Report()
@@ -127,7 +130,17 @@ class _Round:
         wire.mkdir(parents=True, exist_ok=True)
         wire.parent.chmod(0o700)
         master = self.on.url if self.on is not None else "local[2,8]" if retries else "local[2]"
-        words = [sys.executable, "-m", "braid", "run", "q.sql", "--store", "s", "--batch-rows", str(BATCH_ROWS)]
+        words = [
+            sys.executable,
+            "-m",
+            "braid",
+            "run",
+            "q.sql",
+            "--store",
+            self.at.store,
+            "--batch-rows",
+            str(BATCH_ROWS),
+        ]
         words += self.at.options
         words += ["--master", master, *QUICK[2:]]
         words += [*CONF] if self.on is not None else []
@@ -336,8 +349,10 @@ class _Round:
         return any(_begun(self.folder, name) > _published(self.store, name) for name in self.names)
 
 
-def _published(store: Path, query: str) -> int:
-    return state_file.published(str(store / "checkpoints" / query))
+def _published(store: str, query: str) -> int:
+    if is_url(store):
+        time.sleep(0.05)  # others are served too
+    return state_file.published(f"{store}/checkpoints/{query}")
 
 
 def _begun(folder: Path, query: str) -> int:

@@ -20,6 +20,7 @@ from confluent_kafka.admin import OffsetSpec
 from braid.records.key import key_hash
 from braid.records.wire import kafka_partition
 from braid.topics import TopicStore
+from braid.topics.interface import store_of
 from crash.world import PARTITIONS, Lines, line
 from histories import History
 from kafka import clients
@@ -38,11 +39,13 @@ SETTLED = 20.0  # s that an orphan may take to end
 
 
 class Place(Protocol):
-    """`prefix`: what names of topics begin with; `options`: the words of `braid run` that name the place;
-    `speculates`: a task that stands still is done elsewhere meanwhile."""
+    """`prefix`: what names of topics begin with; `options`: the words of `braid run` that name the place; `store`:
+    where the state of queries lies, below the folder of the round or at a URL; `speculates`: a task that stands still
+    is done elsewhere meanwhile."""
 
     prefix: str
     options: Sequence[str]
+    store: str
     speculates: bool
 
     def write(self, made: History) -> None:
@@ -65,10 +68,11 @@ class Place(Protocol):
 
 
 class InStore:
-    prefix = ""
+    prefix, store = "", "s"
 
     def __init__(self, folder: Path, speculates: bool = False) -> None:
-        self._folder, self._topics, self.speculates = folder, TopicStore(folder), speculates
+        self._folder, self.speculates = folder, speculates
+        self._topics = self._anew()
         self.options = SPECULATION if speculates else ()
 
     def write(self, made: History) -> None:
@@ -84,7 +88,7 @@ class InStore:
         return [h % PARTITIONS for h in key_hash(pl.Series("k", keys, dtype=pl.String))]
 
     def written(self, names: Sequence[str]) -> dict[str, Lines]:
-        topics = TopicStore(self._folder)
+        topics = self._anew()
         return {
             name: [topics.read(name, p, 0, end)["_line"].to_list() for p, end in enumerate(topics.end_offsets(name))]
             if name in topics.names()
@@ -93,8 +97,11 @@ class InStore:
         }
 
     def counts(self, names: Sequence[str]) -> list[int]:
-        topics = TopicStore(self._folder)
-        return [sum(topics.end_offsets(name)) if name in topics.names() else 0 for name in names]
+        topics = self._anew()
+        return [sum(topics.end_offsets(name)) if topics.exists(name) else 0 for name in names]
+
+    def _anew(self) -> TopicStore:
+        return TopicStore(self._folder)
 
     def begun(self, names: Sequence[str]) -> bool:
         return any(any(self._folder.glob(f"topics/{name}/.staging/*")) for name in names)
@@ -103,13 +110,30 @@ class InStore:
         return "staged files" if any(self._folder.glob("topics/*/.staging/*")) else None
 
 
+class InObjects(InStore):
+    """All that is durable lies in an object store, at a URL under which nothing is."""
+
+    def __init__(self, url: str) -> None:
+        self.store = url
+        super().__init__(Path())
+
+    def _anew(self) -> TopicStore:
+        return store_of(self.store)
+
+    def begun(self, names: Sequence[str]) -> bool:
+        return False  # nobody sees it
+
+    def left_over(self, names: Sequence[str]) -> str | None:
+        return None  # it goes later
+
+
 class OnBroker:
-    """`own`: the broker is the round's alone, so it may be killed."""
+    """`own`: the broker is the round's alone, so it may be killed. `store`: see `Place`."""
 
     speculates = False  # refused: two attempts would fence each other
 
-    def __init__(self, broker: Broker, own: bool) -> None:
-        self.broker, self.own = broker, own
+    def __init__(self, broker: Broker, own: bool, store: str = "s") -> None:
+        self.broker, self.own, self.store = broker, own, store
         self.prefix = f"{clients.fresh('crash')}."
         self.options = ("--kafka", broker.address)
         self._admin = clients.admin(broker.address)
