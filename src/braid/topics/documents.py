@@ -2,7 +2,8 @@
 
 In: the root of a store, the name of a document. Out: its bytes as they stand; a change of it.
 Rule: of two that change a document at once the second changes what the first has left. In a folder a lock sees to that.
-In an object store each change is the *create* of the next version, and who comes second begins again.
+In an object store each change is the *create* of the next version, and who comes second begins again. Versions stay: a
+number that was free again would be taken by whoever has slept since he looked.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from braid.store import Room, is_url, opened
 from braid.topics.files import locked, private_folder, read_small, refuse_link, write_atomic
 
 MOST = 64 << 20  # bytes of a document
-KEPT = 1_000  # versions in an object store: whoever is slow finds the next of his taken, and not free again
 _FOLDER = "documents"
 _VERSION = re.compile(r"/([0-9]{20})\.json$")
 
@@ -65,13 +65,9 @@ def _path(root: str, name: str) -> str:
 
 def _newest(room: Room, name: str) -> tuple[int, bytes | None]:
     """The number of the last version, and what it says."""
-    while True:
-        found = (_VERSION.search(file) for file, _ in room.list(f"{_FOLDER}/{name}"))
-        number = max((int(m[1]) for m in found if m is not None), default=0)
-        try:
-            return number, room.get(_version(name, number), MOST) if number else None
-        except FileNotFoundError:
-            continue  # a newer one has come
+    found = (_VERSION.search(file) for file, _ in room.list(f"{_FOLDER}/{name}"))
+    number = max((int(m[1]) for m in found if m is not None), default=0)
+    return number, room.get(_version(name, number), MOST) if number else None
 
 
 def _changed_in(room: Room, name: str, change: Change) -> None:
@@ -81,8 +77,6 @@ def _changed_in(room: Room, name: str, change: Change) -> None:
         if after is None:
             return
         if room.create(_version(name, number + 1), after):
-            if number >= KEPT:
-                room.delete(_version(name, number + 1 - KEPT))
             return
 
 
