@@ -58,8 +58,8 @@ class Sink:
     `is_topic`: others may read the topic, and ask for the rows that stand. `by_bytes`: a row's partition follows from
     the bytes of its key, not from its bucket; then `partition_of` tells it. `ranged`: several tasks may write a
     partition, each a range of positions. `always`: a batch without rows is written, too. `apart`: it is no part of the
-    store's file system, so what a batch reads is forced to disk before it is written. `recalls`: it can tell its
-    `last`.
+    store's file system, so what a batch reads is forced to disk before it is published. `at_once`: so it is before the
+    batch begins, as others may see what tasks write before the driver publishes. `recalls`: it can tell its `last`.
     """
 
     target: str = ""
@@ -69,6 +69,7 @@ class Sink:
     by_bytes: ClassVar[bool] = False
     ranged: ClassVar[bool] = False
     always: ClassVar[bool] = False
+    at_once: ClassVar[bool] = False
     recalls: ClassVar[bool] = False
 
     @property

@@ -45,7 +45,7 @@ class KafkaSink(Sink):
 
     is_topic = True
     by_bytes = True
-    apart = True
+    at_once = True
     always = True  # a batch without rows is marked, too
 
     def described(self) -> str:

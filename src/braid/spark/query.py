@@ -381,7 +381,8 @@ class RunningQuery:
             with self._guard:
                 self._timed()  # of the batch before
         began, reads = time.time(), self.scratch.reads(batch)
-        if self.job.output.apart:
+        output = self.job.output
+        if output.at_once or (output.apart and not is_url(self._folder)):  # what is in a room stays there
             batches.plan(self._folder, batch, reads)
         try:
             rows = collected(manifest)
