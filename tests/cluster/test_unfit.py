@@ -110,7 +110,7 @@ def test_a_worker_that_comes_later_and_does_not_share_the_store_is_named(three: 
     assert again.code == 1 and "nothing was written" in " ".join(again.err.split()), again.err
     three.kill_worker(UNFIT)
     try:
-        again = ended(launch(*words, "--until-idle", cwd=at, env=environment(at)))
+        again = ended(launch(*words, "--until-idle", cwd=at, env=environment(at)), 2 * PATIENCE)
     finally:
         three.start_worker(UNFIT)
         three.wait_for(UNFIT)
