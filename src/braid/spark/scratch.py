@@ -49,6 +49,7 @@ class Scratch:
         last, done, begun = batches.laid_out(self._folder)
         if self._kept:
             return _check(self._folder, last)
+        os.makedirs(self.path, mode=0o700, exist_ok=True)
         for name in os.listdir(self.path):
             shutil.rmtree(os.path.join(self.path, name), ignore_errors=True)
         for name in ("offsets", "commits"):
@@ -73,8 +74,13 @@ class Scratch:
 
     def reads(self, batch: int) -> list[str]:
         """What a batch reads, as Spark has written it down before the batch began; a line a source."""
-        with open(os.path.join(self.path, "offsets", str(batch)), encoding="utf-8", newline="") as f:
-            return f.read().split("\n")[2:]
+        path = os.path.join(self.path, "offsets", str(batch))
+        try:
+            with open(path, encoding="utf-8", newline="") as f:
+                return f.read().split("\n")[2:]
+        except FileNotFoundError:
+            hint = "the folder for temporary files was emptied; start the query again, nothing is lost"
+            raise BraidError(f"{path} is gone", hint) from None
 
     def clear(self) -> None:
         if not self._kept:
