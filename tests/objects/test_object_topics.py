@@ -283,7 +283,10 @@ def test_damaged_commits_are_named(store: RoomStore, tmp_path: Path, monkeypatch
         assert e.value.message.startswith(f"{store.root}/{name} is damaged")
 
 
-def test_a_folders_topic_takes_no_commit_of_a_room(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("file", "why"), [("q-1/0/0.jsonl", "lies elsewhere"), ("../../../outside", "is no object's name")]
+)
+def test_a_folders_topic_takes_no_commit_of_a_room(tmp_path: Path, file: str, why: str) -> None:
     from braid.topics import TopicStore
 
     store = TopicStore(tmp_path)
@@ -291,9 +294,9 @@ def test_a_folders_topic_takes_no_commit_of_a_room(tmp_path: Path) -> None:
     store.append("t", [record(1)])
     commit = next((tmp_path / "topics/t/.commits").iterdir())
     x = json.loads(commit.read_text())
-    x["segments"][0] |= {"file": "../../../outside", "at": 0}
+    x["segments"][0] |= {"file": file, "at": 0}
     commit.write_text(json.dumps(x))
-    with pytest.raises(BraidError, match="lies elsewhere"):
+    with pytest.raises(BraidError, match=why):
         TopicStore(tmp_path).end_offsets("t")
 
 
