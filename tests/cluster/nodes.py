@@ -140,8 +140,10 @@ class Cluster:
             str(own / "work"),
             self.url,
         ]
-        empty = dict.fromkeys(map(os.path.realpath, ("/tmp", tempfile.gettempdir(), "/dev/shm", Path.home())))
-        hidden = (*self.apart.get(number, ()), *([] if sys.prefix in self.software else [LIBRARIES]))
+        bare = [] if sys.prefix in self.software else [sys.prefix]  # it may lie outside of all these
+        places = ("/tmp", tempfile.gettempdir(), "/dev/shm", Path.home(), *bare)
+        empty = dict.fromkeys(map(os.path.realpath, places))
+        hidden = (*self.apart.get(number, ()), *([LIBRARIES] if bare else []))
         mounts = [" ".join(map(str, x)) for x in (empty, (*self.software, own, *self.shared), hidden)]
         within = ["unshare", "--map-root-user", "--mount", "sh", "-c", ISOLATED, "sh", *mounts]
         self._workers[number] = self._start(f"worker{number}", WORKER, words, own, within)

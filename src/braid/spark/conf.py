@@ -299,10 +299,12 @@ def end(spark: SparkSession, patience: float = 20.0) -> None:
 
 
 def _stop_accumulators(context: SparkContext) -> None:
-    """PySpark would wait for this thread of its own, which looks once a second whether it is to end."""
+    """PySpark would wait for this thread of its own, which looks once a second whether it is to end. If the JVM is
+    faster, the thread shows an end of its input that is nobody's error."""
     server: Any = getattr(context, "_accumulatorServer", None)
     if server is not None:
         context._accumulatorServer = None
+        server.handle_error = lambda *_: None
         threading.Thread(target=server.shutdown, name="end of accumulators", daemon=True).start()
 
 
