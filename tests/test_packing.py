@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("pyspark")
 
 from braid.errors import BraidError
-from braid.spark import equipment, packing
+from braid.spark import equipment, executors, packing
 from braid.spark.equipment import Lacking
 from braid.spark.executors import unfit
 from braid.spark.workers import unreachable
@@ -144,3 +146,13 @@ def test_a_python_that_the_user_named_is_no_other(monkeypatch: pytest.MonkeyPatc
     context = Context(sys.executable)
     equipment.equipped(context, lacking, print)
     assert context.pythonExec == packing.PYTHON
+
+
+def test_executors_are_waited_for_as_long_as_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """doctor says within how many seconds none came."""
+    monkeypatch.setattr(executors, "there", lambda _: {})
+    context = SimpleNamespace(master="spark://h:1", getConf=lambda: {})
+    began, told = time.monotonic(), list[str]()
+    with pytest.raises(BraidError, match="no executor of spark://h:1 has come within 1 s"):
+        executors.await_all(context, told.append, 1.0)
+    assert 1.0 <= time.monotonic() - began < 60.0 and told == []

@@ -37,19 +37,28 @@ def apart(shared: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def three(shared: Path, apart: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    if not isolated():
-        pytest.skip("this system gives no name spaces of mounts (unshare -m)")
+def credentials() -> Iterator[Mapping[str, str]]:
+    """Of the object store, in the workers' environment; none where there is none, then tests that need it are
+    skipped."""
     with contextlib.ExitStack() as stack:
         server: Mapping[str, str] = {}
-        with contextlib.suppress(Unavailable):  # then tests that need it are skipped
+        with contextlib.suppress(Unavailable):
             server = stack.enter_context(kept_gateway()).environment
-        nodes = cluster(tmp_path_factory.mktemp("nodes"), shared=[shared], apart={UNFIT: [apart]}, env=server)
-        yield stack.enter_context(nodes)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def three(
+    shared: Path, apart: Path, credentials: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    if not isolated():
+        pytest.skip("this system gives no name spaces of mounts (unshare -m)")
+    with cluster(tmp_path_factory.mktemp("nodes"), shared=[shared], apart={UNFIT: [apart]}, env=credentials) as made:
+        yield made
 
 
 @pytest.fixture
-def url(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A place in an object store, under which nothing is; the workers have the same credentials."""
     with had(kept_gateway()) as server:
         for name, value in server.environment.items():

@@ -13,7 +13,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -27,6 +26,7 @@ import pyspark
 
 import braid
 from crash import processes
+from kafka.server import free_ports
 
 WORKERS = 3
 LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a JVM that starts with little work
@@ -153,7 +153,7 @@ class Cluster:
 
     def begin(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.port = _free_port()
+        (self.port,) = free_ports(1)
         self._master = self._start("master", MASTER, ["--host", "127.0.0.1", "--port", str(self.port)], self.folder)
         self._await("master", self._master, "New state: ALIVE")
         for number in range(self.workers):
@@ -215,9 +215,3 @@ def _signal(pids: Sequence[int], what: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, what)
-
-
-def _free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])

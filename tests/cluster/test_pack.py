@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from braid.spark.packing import PYTHON  # noqa: E402
 from cli_help import ended, launch, spawned  # noqa: E402
 from cluster.nodes import BARE, CONF, HOME, Cluster, address, cluster, isolated  # noqa: E402
 from crash import world  # noqa: E402
-from crash.places import InStore  # noqa: E402
+from crash.places import InObjects, InStore  # noqa: E402
 
 LONG = 1200  # s: libraries are packed once
 SCRIPT = """
@@ -36,16 +36,16 @@ session.stop()
 
 
 @pytest.fixture(scope="module")
-def bare(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def bare(shared: Path, credentials: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     if not isolated():
         pytest.skip("this system gives no name spaces of mounts (unshare -m)")
-    with cluster(tmp_path_factory.mktemp("bare"), shared=[shared], software=BARE, workers=2) as made:
+    with cluster(tmp_path_factory.mktemp("bare"), shared=[shared], software=BARE, workers=2, env=credentials) as made:
         yield made
 
 
-def prepared(at: Path) -> tuple[InStore, dict[str, world.Lines]]:
-    """A chain of two stages: its store, and what is to come out."""
-    store, made = InStore(at / "s"), world.history(4, 40)
+def prepared(at: Path, url: str | None = None) -> tuple[InStore, dict[str, world.Lines]]:
+    """A chain of two stages: its store, in a folder or at a URL, and what is to come out."""
+    store, made = InStore(at / "s") if url is None else InObjects(url), world.history(4, 40)
     store.write(made)
     (at / "q.sql").write_text(world.sql(["CHAINED"]), encoding="utf-8")
     return store, world.expected(made, ["CHAINED"], store.partitions)
@@ -57,6 +57,14 @@ def test_a_run_sends_what_workers_lack(bare: Cluster, at: Path) -> None:
     said = ended(launch("run", "q.sql", "--store", "s", "--until-idle", "--master", bare.url, *CONF, cwd=at), LONG)
     assert said.code == 0, said.err
     assert "workers do not have this Braid: it is packed, once, and sent to them" in said.err, said.err
+    assert (found := world.difference(store.written(["CHAINED"]), want)) is None, found
+
+
+def test_workers_that_share_no_folder_are_sent_it_too(bare: Cluster, at: Path, url: str) -> None:
+    """There is nothing else that they are asked for."""
+    store, want = prepared(at, url)
+    said = ended(launch("run", "q.sql", "--store", url, "--until-idle", "--master", bare.url, *CONF, cwd=at), LONG)
+    assert said.code == 0 and "workers do not have this Braid" in said.err, said.err
     assert (found := world.difference(store.written(["CHAINED"]), want)) is None, found
 
 

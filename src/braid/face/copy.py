@@ -23,7 +23,7 @@ from braid.face.show import open_store
 from braid.face.verify import verify
 from braid.stage import batches, checkpoint, cuts, docs, spark_log, state_file
 from braid.stage.checkpoint import Document
-from braid.stage.room_runs import packing_of, plain, renamed, runs_at
+from braid.stage.room_runs import packing_of, renamed, runs_at
 from braid.store import is_url, opened
 from braid.topics import TopicStore, commit, documents, drops, registries, whereabouts
 from braid.topics.files import force, reach
@@ -193,8 +193,8 @@ def _state(source: str, to: str, number: int, lines: Sequence[str]) -> None:
     for place, document in documents_.items():
         old, new = runs_at(source, place), runs_at(to, place, fsync=True, packing=packing)
         for run, *_ in state_file.runs_in(document):
-            new.put(plain(run), old.check(run))
-            names[run] = plain(run)
+            names[run] = state_file.put_as(run)
+            new.put(names[run], old.check(run))
     if packing is not None:
         sent = packing.send()
         names = {run: sent[name] for run, name in names.items()}

@@ -32,6 +32,7 @@ SHARED = 10.0  # s until what one machine has written is seen by another
 EACH = 2  # probes for each task that runs at once
 TRIES = 3
 HEAD = 64  # bytes of a file by which it is known
+BRAID = ""  # stands for the driver's Braid, among folders and files
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,13 @@ class Needs:
 
     @property
     def all(self) -> tuple[str, ...]:
-        return *self.folders, *self.files
+        """The driver's Braid first, which is always needed."""
+        return BRAID, *self.folders, *self.files
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What is known of a session's executors. `fine`: (executor, folder or file)."""
+    """What is known of a session's executors. `fine`: (executor, `BRAID` or a folder or a file)."""
 
     settled: bool = False
     fine: set[tuple[str, str]] = field(default_factory=set)
@@ -120,7 +122,7 @@ def await_all(context: Any, note: Callable[[str], None], patience: float = PATIE
         return  # they come with the work
     began = changed = time.monotonic()
     cores, expected, told = 0, _expected(context), False
-    while (now := time.monotonic()) - began < PATIENCE or cores:
+    while (now := time.monotonic()) - began < patience or cores:
         found = sum(there(context).values())
         if found != cores:
             cores, changed = found, now
@@ -138,7 +140,7 @@ def await_all(context: Any, note: Callable[[str], None], patience: float = PATIE
 
 
 def _probed(context: Any, needs: Needs, begun: bool) -> set[tuple[str, str]]:
-    """(executor, folder or file) that were found fine; refuses the first that was not. `begun`: the query runs, so
+    """(executor, one of the needs) that were found fine; refuses the first that was not. `begun`: the query runs, so
     there is another time to look."""
     why, files = "", [path for path in needs.files if os.path.isfile(path)]
     for _ in range(1 if begun else TRIES):

@@ -9,7 +9,6 @@ Spark's keeps Spark's checkpoint in its own, since the sources of those have the
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -22,6 +21,7 @@ from braid.errors import BraidError
 from braid.spark.job import Job
 from braid.spark.private import own_folder
 from braid.stage import batches, spark_log
+from braid.topics.lock import Process
 
 
 class Scratch:
@@ -98,14 +98,5 @@ def _sweep(root: str) -> None:
     """Those of processes that were killed go."""
     for name in os.listdir(root):
         pid = name.split("~")[1] if name.count("~") == 2 else ""
-        if pid.isdecimal() and not _lives(int(pid)):
+        if pid.isdecimal() and not Process.of(int(pid), "").alive():
             shutil.rmtree(os.path.join(root, name), ignore_errors=True)
-
-
-def _lives(pid: int) -> bool:
-    with contextlib.suppress(PermissionError):
-        try:
-            os.kill(pid, 0)
-        except (ProcessLookupError, OverflowError):
-            return False
-    return True

@@ -21,6 +21,7 @@ from braid.spark import conf, executors, packing
 from braid.spark.equipment import Lacking, equipped
 from braid.spark.executors import Task
 from braid.spark.jvm import CARRIER
+from braid.store import is_url
 
 ANSWER = 5.0  # s in which a master answers
 COMES = 60.0  # s in which a first executor does
@@ -48,7 +49,9 @@ def examined(master: str, given: Mapping[str, str], store: str, note: Callable[[
         yield f"miss  {e}; {e.hint}" if e.hint else f"miss  {e}", False
     finally:
         conf.end(spark)
-    if not seen:
+    if is_url(store):
+        yield f"ok    whether workers see {store} was not looked at: each needs credentials of its own", True
+    elif not seen:
         yield f"ok    the store {store} is not there yet: whether workers see it was not looked at (--store)", True
 
 

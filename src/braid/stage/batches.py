@@ -110,7 +110,7 @@ def _reads_or_none(folder: str, batch: int) -> Sequence[str] | None:
     planned = _planned(folder)
     if planned is not None and planned[0] == batch:
         return planned[1]
-    found = state_file.reads(folder, batch) if batch in state_file.batches(folder) else None
+    found = state_file.reads(folder, batch)
     return spark_log.reads(folder, batch) if found is None else found
 
 

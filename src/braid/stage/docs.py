@@ -8,18 +8,18 @@ decides between two writers; in a folder one run holds the store's lock.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import tempfile
 
-from braid.store import Room, is_url, opened
+from braid.store import is_url
+from braid.topics.documents import room_of
 from braid.topics.files import LARGEST, force, read_small, write_atomic
 
 
 def read(checkpoint: str, name: str, most: int = LARGEST) -> bytes:
     """A `FileNotFoundError` where it is not there."""
     if is_url(checkpoint):
-        return room(checkpoint).get(name, most)
+        return room_of(checkpoint).get(name, most)
     return read_small(os.path.join(checkpoint, name), most)
 
 
@@ -32,17 +32,17 @@ def write(checkpoint: str, name: str, data: bytes, fsync: bool = False) -> None:
     with tempfile.NamedTemporaryFile(prefix="braid-") as f:
         f.write(data)
         f.flush()
-        room(checkpoint).put(name, f.name)
+        room_of(checkpoint).put(name, f.name)
 
 
 def create(checkpoint: str, name: str, data: bytes) -> bool:
     """In a room: False where it was there."""
-    return room(checkpoint).create(name, data)
+    return room_of(checkpoint).create(name, data)
 
 
 def remove(checkpoint: str, *names: str) -> None:
     if is_url(checkpoint):
-        return room(checkpoint).delete(*names)
+        return room_of(checkpoint).delete(*names)
     for name in names:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(os.path.join(checkpoint, name))
@@ -57,14 +57,14 @@ def forced_away(checkpoint: str, name: str) -> None:
 
 def has(checkpoint: str, name: str) -> bool:
     if is_url(checkpoint):
-        return room(checkpoint).size(name) is not None
+        return room_of(checkpoint).size(name) is not None
     return os.path.exists(os.path.join(checkpoint, name))
 
 
 def names(checkpoint: str, folder: str) -> list[str]:
     """What lies in a folder of it."""
     if is_url(checkpoint):
-        return [name.removeprefix(f"{folder}/") for name, _ in room(checkpoint).list(folder)]
+        return [name.removeprefix(f"{folder}/") for name, _ in room_of(checkpoint).list(folder)]
     try:
         return os.listdir(os.path.join(checkpoint, folder))
     except (FileNotFoundError, NotADirectoryError):
@@ -73,10 +73,5 @@ def names(checkpoint: str, folder: str) -> list[str]:
 
 def clear(checkpoint: str, last: str) -> None:
     """In a room: all of it goes, and `last` after all else."""
-    remove(checkpoint, *(name for name, _ in room(checkpoint).list("") if name != last))
+    remove(checkpoint, *(name for name, _ in room_of(checkpoint).list("") if name != last))
     remove(checkpoint, last)
-
-
-@functools.lru_cache(maxsize=64)
-def room(checkpoint: str) -> Room:
-    return opened(checkpoint)

@@ -23,11 +23,12 @@ import polars as pl
 import pyarrow as pa
 
 from braid.errors import BraidError
-from braid.stage import docs, frame_file, state_file
-from braid.stage.run_files import DAMAGED, LARGE, SUM, FileRuns, forgotten, mapped, remember, remembered, write
+from braid.stage import docs, state_file
+from braid.stage.run_files import DAMAGED, FileRuns, Runs, forgotten, mapped, remember, remembered, write
 from braid.store import is_url
-from braid.timing import spent, tally
+from braid.timing import spent
 from braid.topics.cache import Cache
+from braid.topics.documents import room_of
 from braid.topics.files import remove
 
 _PIECE = 8 << 20  # bytes fetched at once
@@ -35,28 +36,27 @@ _TRIES = 3  # copies go where they are the oldest, and may be torn
 _CODEC = "zstd"
 
 
-class RoomRuns:
-    """The runs of one bucket; a `RunStore`. What is put goes with the task's object."""
+class RoomRuns(Runs):
+    """As parts of the objects that tasks make. `packing`: of the task that puts runs."""
 
     def __init__(self, checkpoint: str, packing: Packing | None = None) -> None:
         self._checkpoint, self._packing = checkpoint, packing
 
-    def get(self, run: str) -> pl.DataFrame:
-        frame = remembered(run)
-        if frame is not None:
-            return frame
-        with spent("state_read"):
-            tally("cache_files")
-            frame = self._held(run)
-        remember(run, frame)
-        return frame
-
     def check(self, run: str) -> pl.DataFrame:
-        """The run as it lies in the room, whatever this machine has a copy of."""
         cache_of(self._checkpoint).drop(_copy(run))
-        return self._held(run)
+        return self._read(run)
 
-    def _held(self, run: str) -> pl.DataFrame:
+    def remove(self, run: str) -> None:
+        """Its object stays for the case that this batch is done again; see `Objects`. What this task has put itself
+        is not sent."""
+        forgotten(run)
+        if self._packing is not None:
+            self._packing.drop(run)
+
+    def tidy(self, batch: int, named: Collection[str]) -> None:
+        """There is nothing: objects have runs of several buckets."""
+
+    def _read(self, run: str) -> pl.DataFrame:
         cache, name = cache_of(self._checkpoint), _copy(run)
         for _ in range(_TRIES):
             frame = mapped(cache.held(name, partial(_fetch, self._checkpoint, run)))
@@ -65,26 +65,18 @@ class RoomRuns:
             cache.drop(name)
         raise BraidError(f"a run of the state is torn: {self._checkpoint}, {run}", DAMAGED)
 
-    def put(self, run: str, frame: pl.DataFrame) -> int:
+    def _path(self, run: str) -> str:
+        return os.path.join(cache_of(self._checkpoint).scratch, f"{uuid4().hex}.arrow")
+
+    def _write(self, run: str, path: str, frame: pl.DataFrame) -> int:
         assert self._packing is not None, "who asks writes nothing"
-        path = os.path.join(cache_of(self._checkpoint).scratch, f"{uuid4().hex}.arrow")
-        with spent("state_write"):
-            try:
-                size = write(path, frame)
-            except (OSError, pl.exceptions.PolarsError) as e:
-                remove(path)
-                hint = "nothing is lost: make room there, and start the query again"
-                raise BraidError(f"a run of the state cannot be written to {path}: {e}", hint) from e
+        try:
+            size = write(path, frame)
+        except BaseException:
+            remove(path)
+            raise
         self._packing.add(run, path)
-        remember(run, frame_file.mapped(path, size - SUM) if size >= LARGE else frame)
         return size
-
-    def remove(self, run: str) -> None:
-        """Its object stays for the case that this batch is done again; see `Objects`."""
-        forgotten(run)
-
-    def tidy(self, batch: int, named: Collection[str]) -> None:
-        """There is nothing: objects have runs of several buckets."""
 
 
 class Packing:
@@ -96,6 +88,10 @@ class Packing:
 
     def add(self, run: str, path: str) -> None:
         self._files[run] = path
+
+    def drop(self, run: str) -> None:
+        if (path := self._files.pop(run, None)) is not None:
+            remove(path)
 
     def send(self) -> dict[str, str]:
         """The object is there; the names of its runs that say where they lie, by those that were put."""
@@ -111,7 +107,7 @@ class Packing:
                     _compress(self._files[run], path)
                     names[run] = f"{run}-p{called}-{end}-{os.path.getsize(path) - end}"
                     end = os.path.getsize(path)
-                docs.room(self._checkpoint).put(f"{state_file.RUNS}/{called}", path)
+                room_of(self._checkpoint).put(f"{state_file.RUNS}/{called}", path)
         finally:
             remove(path)
         for run, name in names.items():
@@ -156,7 +152,7 @@ def packing_of(checkpoint: str) -> Packing | None:
     return Packing(checkpoint) if is_url(checkpoint) else None
 
 
-def runs_at(checkpoint: str, place: str, fsync: bool = False, packing: Packing | None = None) -> FileRuns | RoomRuns:
+def runs_at(checkpoint: str, place: str, fsync: bool = False, packing: Packing | None = None) -> Runs:
     """The runs of a bucket, wherever the checkpoint lies."""
     if is_url(checkpoint):
         return RoomRuns(checkpoint, packing)
@@ -170,11 +166,6 @@ def cache_of(checkpoint: str) -> Cache:
 
 def _copy(run: str) -> str:
     return f"{state_file.RUNS}/{run}.arrow"
-
-
-def plain(run: str) -> str:
-    """The name that a run was put by, without where it lies."""
-    return state_file.put_as(run)
 
 
 def renamed(manifest: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -202,7 +193,7 @@ def _fetch(checkpoint: str, run: str, path: str) -> None:
     try:
         with open(packed, "xb") as f:
             for at in range(0, length, _PIECE):
-                f.write(docs.room(checkpoint).range(name, offset + at, min(_PIECE, length - at)))
+                f.write(room_of(checkpoint).range(name, offset + at, min(_PIECE, length - at)))
         with pa.CompressedInputStream(pa.OSFile(packed), _CODEC) as source, open(path, "xb") as out:
             shutil.copyfileobj(source, out, _PIECE)
     except FileNotFoundError:

@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import os
 import zlib
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from typing import BinaryIO
@@ -30,16 +31,13 @@ from braid.topics.files import force, open_regular
 KEPT_FRAMES = 256  # mapped frames that a process holds
 LARGE = 1 << 18  # bytes of a run from which on what was written is mapped, not kept in memory
 DAMAGED = f"the checkpoint is damaged: put it back from a copy; or {anew()}"
-SUM = 4  # bytes of checksum behind the Arrow file
+_SUM = 4  # bytes of checksum behind the Arrow file
 
 _frames: OrderedDict[str, pl.DataFrame] = OrderedDict()
 
 
-class FileRuns:
-    """The runs of one bucket, as files of a folder of its own; a `RunStore`. `fsync`: they are forced to disk."""
-
-    def __init__(self, folder: str, fsync: bool = False) -> None:
-        self._folder, self._fsync = folder, fsync
+class Runs(ABC):
+    """The runs of one bucket, as mapped files; a `RunStore`. What was read or written lately is in memory."""
 
     def get(self, run: str) -> pl.DataFrame:
         frame = remembered(run)
@@ -47,12 +45,51 @@ class FileRuns:
             return frame
         with spent("state_read"):
             tally("cache_files")
-            frame = self.check(run)
+            frame = self._read(run)
         remember(run, frame)
         return frame
 
+    def put(self, run: str, frame: pl.DataFrame) -> int:
+        path = self._path(run)
+        with spent("state_write"):
+            try:
+                size = self._write(run, path, frame)
+            except (OSError, pl.exceptions.PolarsError) as e:
+                hint = "nothing is lost: make room there, and start the query again"
+                raise BraidError(f"a run of the state cannot be written to {path}: {e}", hint) from e
+        remember(run, frame_file.mapped(path, size - _SUM) if size >= LARGE else frame)
+        return size
+
+    @abstractmethod
     def check(self, run: str) -> pl.DataFrame:
-        """The run as it lies on the disk."""
+        """The run as it is kept, whatever is in memory, or is a copy."""
+
+    @abstractmethod
+    def remove(self, run: str) -> None: ...
+
+    @abstractmethod
+    def tidy(self, batch: int, named: Collection[str]) -> None:
+        """Removes what earlier batches made and the state that this batch has found does not name: it was removed, or
+        is of an attempt that was given up."""
+
+    @abstractmethod
+    def _read(self, run: str) -> pl.DataFrame: ...
+
+    @abstractmethod
+    def _path(self, run: str) -> str:
+        """Where a new run is written."""
+
+    @abstractmethod
+    def _write(self, run: str, path: str, frame: pl.DataFrame) -> int: ...
+
+
+class FileRuns(Runs):
+    """As files of a folder of the bucket's own. `fsync`: they are forced to disk."""
+
+    def __init__(self, folder: str, fsync: bool = False) -> None:
+        self._folder, self._fsync = folder, fsync
+
+    def check(self, run: str) -> pl.DataFrame:
         path = path_of(self._folder, run)
         frame = mapped(path)
         if frame is None:
@@ -60,23 +97,17 @@ class FileRuns:
             raise BraidError(f"a run of the state {why}: {path}", DAMAGED)
         return frame
 
-    def put(self, run: str, frame: pl.DataFrame) -> int:
-        path = path_of(self._folder, run)
-        with spent("state_write"):
-            try:
-                if not os.path.isdir(self._folder):
-                    os.makedirs(self._folder, exist_ok=True)
-                    if self._fsync:
-                        force(os.path.dirname(self._folder))
-                size = self._write(path, frame)
-            except (OSError, pl.exceptions.PolarsError) as e:
-                hint = "nothing is lost: make room there, and start the query again"
-                raise BraidError(f"a run of the state cannot be written to {path}: {e}", hint) from e
-        remember(run, frame_file.mapped(path, size - SUM) if size >= LARGE else frame)
-        return size
+    _read = check
 
-    def _write(self, path: str, frame: pl.DataFrame) -> int:
+    def _path(self, run: str) -> str:
+        return path_of(self._folder, run)
+
+    def _write(self, run: str, path: str, frame: pl.DataFrame) -> int:
         """Another attempt's file, which may be read meanwhile, is replaced by the same."""
+        if not os.path.isdir(self._folder):
+            os.makedirs(self._folder, exist_ok=True)
+            if self._fsync:
+                force(os.path.dirname(self._folder))
         unfinished = f"{path.removesuffix(SUFFIX)}~{uuid4().hex[:8]}{SUFFIX}"
         try:
             size = write(unfinished, frame)
@@ -96,8 +127,6 @@ class FileRuns:
         forgotten(run)
 
     def tidy(self, batch: int, named: Collection[str]) -> None:
-        """Removes what earlier batches made and the state that this batch has found does not name: it was removed, or
-        is of an attempt that was given up."""
         with spent("state_write"), contextlib.suppress(FileNotFoundError):
             for name in os.listdir(self._folder):
                 run, suffix = os.path.splitext(name)
@@ -150,14 +179,14 @@ def write(path: str, frame: pl.DataFrame) -> int:
     size = frame_file.write_file(path, frame)
     with open(path, "r+b") as f:
         f.write(_checksum(f, size))
-    return size + SUM
+    return size + _SUM
 
 
 def mapped(path: str) -> pl.DataFrame | None:
     """The file's frame; None where there is no file, or not what was written."""
     try:
         with os.fdopen(open_regular(path), "rb") as f:
-            size = os.fstat(f.fileno()).st_size - SUM
+            size = os.fstat(f.fileno()).st_size - _SUM
             if size < 0:
                 return None
             if _checksum(f, size) != f.read():
@@ -173,4 +202,4 @@ def _checksum(file: BinaryIO, size: int) -> bytes:
     while size > 0 and (block := file.read(min(size, 1 << 20))):
         crc = zlib.crc32(block, crc)
         size -= len(block)
-    return crc.to_bytes(SUM, "big")
+    return crc.to_bytes(_SUM, "big")

@@ -136,7 +136,7 @@ def open_topics(
     """The topics of a broker, or else those of the store. `known`: identities of topics on the broker; `durable`: what
     is written into the store is forced to disk."""
     if broker is None:
-        made = _store(root, durable)
+        made = store_at(root, durable)
         if is_url(made.root) and room_of(made.root).size(COPYING) is not None:
             what = f"a copy to {made.root} was begun, and did not come to its end"
             raise BraidError(what, "braid copy FROM TO again")
@@ -149,15 +149,11 @@ def open_topics(
 @lru_cache(maxsize=64)
 def store_of(root: str, fsync: bool = False) -> TopicStore:
     """A store as this process sees it, with its view of the commits."""
-    return _store(root, fsync)
+    return store_at(root, fsync)
 
 
-def store_at(root: str) -> TopicStore:
-    """A store that is being made."""
-    return _store(root, False)
-
-
-def _store(root: str, durable: bool) -> TopicStore:
+def store_at(root: str, durable: bool = False) -> TopicStore:
+    """A store, be it one that is being made."""
     root = store_root(root)
     if not is_url(root):
         return TopicStore(root, durable)
