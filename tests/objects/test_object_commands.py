@@ -76,6 +76,17 @@ def test_what_is_for_folders_is_refused(url: str, folder: Path) -> None:
         said = braid(*words, "--store", url)
         assert said.code == 1 and said.err.startswith(f"error: {url} is no folder"), said
     (folder / "q.sql").unlink()
+    (folder / "f.csv").write_text("k,v\n1,2\n")
+    declared = "CREATE STREAM f (k INT, v INT) WITH (kafka_topic='f', value_format='JSON', partitions=1);"
+    sql = f"{declared} CREATE STREAM g AS SELECT * FROM f; INSERT INTO h (k) VALUES (1);"
+    sql = sql.replace(
+        "CREATE STREAM g", "CREATE STREAM h (k INT) WITH (kafka_topic='h', format='JSON'); CREATE STREAM g"
+    )
+    for words in (("check",), ("run", "--until-idle")):
+        said = braid(words[0], "-e", sql, *words[1:], "--source", "f=f.csv", "--store", url)
+        assert said.code == 1 and "error: G reads files, and its checkpoint is" in said.err, said
+        assert "starting Spark" not in said.err and "h" not in braid("topics", "--store", url).out.split(), said
+    (folder / "f.csv").unlink()
     said = braid("verify", "--store", url)
     assert said.code == 0 and said.out.endswith(f"{url} is whole\n"), said
     assert braid("rm", "t", "--store", url).out == "removed topic t\n"

@@ -29,6 +29,7 @@ from braid.operators.changes import NEVER
 from braid.plan.logical import Source
 from braid.stage.batches import reached as reached_in
 from braid.stage.cut import behind_an_end
+from braid.store import is_url
 from braid.topics.files import write_atomic
 
 EVERY = 0.5  # s between two looks
@@ -373,12 +374,15 @@ def watched(
 ) -> list[FileWatch]:
     """The files of each source of a plan that is read from some, as its checkpoint knows them; leaves over one source
     share them. `files`: by the source's name."""
-    reached = reached_in(checkpoint)
-    made: dict[str, FileWatch] = {}
-    for leaf in plan.leaves:
+    read = [leaf for leaf in plan.leaves if leaf.source.name in files]
+    if not read:
+        return []
+    if is_url(checkpoint):
+        what = f"{plan.query.name} reads files, and its checkpoint is {checkpoint}"
+        raise BraidError(what, "their copies lie beside it: give it a folder, --checkpoint DIR")
+    reached, made = reached_in(checkpoint), dict[str, FileWatch]()
+    for leaf in read:
         name = leaf.source.name
-        if name not in files:
-            continue
         if leaf.clocked:
             needs_time(leaf.source)
         if name not in made:

@@ -57,9 +57,9 @@ def prepared(
     plan = there.lowered(plan)
     last = None if there.known is None else batches.last_batch(there.folder, there.known)
     goes_on = last is not None
-    if is_url(there.folder) and (wishes.files or wishes.frames):
-        what = f"{there.name} reads {'files' if wishes.files else 'DataFrames'}, and its checkpoint is {there.folder}"
-        raise BraidError(what, "give it a folder: --checkpoint DIR")
+    if is_url(there.folder) and wishes.frames:
+        what = f"{there.name} reads DataFrames, and its checkpoint is {there.folder}"
+        raise BraidError(what, "give it a folder")
     watches = {x.source.name: x for x in watched(plan, wishes.files, there.folder, wishes.up, wishes.note)}
     for watch in watches.values():
         watch.check()
