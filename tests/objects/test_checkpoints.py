@@ -65,8 +65,9 @@ def feed(root: str, step: int) -> None:
         )
 
 
-def run(root: str, number: int = 0, **more: Any) -> Any:
-    wishes = Wishes(tasks=2, limit=30, trigger={"availableNow": True}, note=lambda _: None, **more)
+def run(root: str, number: int = 0, tasks: int | None = 2) -> Any:
+    """`tasks` None: as many as it has."""
+    wishes = Wishes(tasks=tasks, limit=30, trigger={"availableNow": True}, note=lambda _: None)
     running = queries.start(shared_session(), lower(QUERIES[number]), root, wishes)
     running.await_termination()
     return running

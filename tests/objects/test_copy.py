@@ -45,23 +45,12 @@ def test_a_query_moves_while_it_lives(
         elif step == 2:
             copied(room, at)
         feed(at, step)
-        run(at, number) if step == 0 else again(at, number)
+        run(at, number, tasks=None if step else 2)
     assert lines(at, number) == want
     folder = checkpoint(at, number)
     last = state_file.published(folder)
     assert [x["batch"] for x in cuts.read(folder, last)] == [*range(last + 1)]
     assert state_file.buckets(folder, last) == 12
-
-
-def again(root: str, number: int) -> None:
-    """In as many tasks as it has now."""
-    from braid.lower.lower import lower
-    from braid.spark import query as queries
-    from braid.spark.wishes import Wishes
-    from braid.testing.on_spark import shared_session
-
-    wishes = Wishes(limit=30, trigger={"availableNow": True}, note=lambda _: None)
-    queries.start(shared_session(), lower(QUERIES[number]), root, wishes).await_termination()
 
 
 @pytest.mark.parametrize("point", ["topic copied", "committed", "state copied", "query copied"])
