@@ -47,7 +47,8 @@ def test_it_goes_with_the_query_and_is_laid_out_anew(root: Path) -> None:
     for n in range(3):
         put(TopicStore(root / "s"), n)
         running = ended(root)
-        assert Path(running.scratch.path).is_dir()
+        assert Path(running.scratch.path, "offsets", str(n)).is_file()
+        assert not [*Path(running.scratch.path).rglob("*.crc")], "each is a process more"
         running.stop()
         assert not Path(running.scratch.path).exists()
     last, reads, begun = batches.laid_out(folder(root))

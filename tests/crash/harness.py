@@ -4,6 +4,8 @@ In: a seed, a plan. Out: what happened, or an `AssertionError` with the seed and
 Rule: every line of every output partition is compared, byte for byte and offset by offset; nothing is lost, nothing is
 there twice. Whatever was killed, the same command goes on, and says nothing of Python's or the JVM's to the user.
 
+On a cluster, whose machines share nothing, all that is durable lies in an object store.
+
     python -m crash.harness N [SEED] [--kafka | --cluster]     N kills, in rounds of some; `make crash N=200`
 """
 
@@ -18,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -31,9 +34,10 @@ from braid.store import is_url
 from cli_help import QUICK, Said, checked, started
 from cluster.nodes import CONF, WORKERS, Cluster, cluster
 from crash import processes, world
-from crash.places import InStore, OnBroker, Place, place
+from crash.places import InObjects, InStore, OnBroker, Place, place
 from crash.plan import KINDS, ON_BROKER, ON_CLUSTER, Kill, plan
 from kafka.broker import Broker, own_broker
+from objects.gateway import BUCKET, kept_gateway
 
 ROWS = 60  # records a partition
 BATCH_ROWS = 20
@@ -363,19 +367,29 @@ def _begun(folder: Path, query: str) -> int:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Of all processes of a round: Python's path, a place of their own for temporary files, and every frame is one."""
+    """Of all processes of a round: Python's path, a place of their own for temporary files and for copies of what lies in
+    an object store, and every frame is one."""
     (folder / "tmp").mkdir(exist_ok=True)
     path = os.pathsep.join(p for p in sys.path if p)
-    return {"TMPDIR": str(folder / "tmp"), "PYTHONPATH": path, "BRAID_LARGE_FRAME": "1"}
+    places = {"TMPDIR": str(folder / "tmp"), "XDG_CACHE_HOME": str(folder / "cache")}
+    return {**places, "PYTHONPATH": path, "BRAID_LARGE_FRAME": "1"}
 
 
 @contextlib.contextmanager
-def _place(on_cluster: bool, seed: int) -> Iterator[tuple[Path, Cluster | None]]:
+def _place(on_cluster: bool, seed: int, broker: Broker | None) -> Iterator[tuple[Path, Cluster | None, Place]]:
     with tempfile.TemporaryDirectory(prefix=f"braid-crash-{seed}-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
-        (store := folder / "s").mkdir()
-        on = stack.enter_context(cluster(folder / "cluster", shared=[store])) if on_cluster else None
-        yield folder, on
+        if not on_cluster:
+            yield folder, None, stack.enter_context(place(folder / "s", broker, own=True))
+            return
+        server = stack.enter_context(kept_gateway()).environment
+        os.environ.update(server)
+        on = stack.enter_context(cluster(folder / "cluster", env=server))
+        url = f"s3://{BUCKET}/{uuid.uuid4().hex}"
+        if broker is None:
+            yield folder, on, InObjects(url)
+        else:
+            yield folder, on, stack.enter_context(contextlib.closing(OnBroker(broker, own=True, store=url)))
 
 
 def main(count: int, seed: int, broker: Broker | None = None, each: int = 6, clusters: bool = False) -> None:
@@ -386,7 +400,7 @@ def main(count: int, seed: int, broker: Broker | None = None, each: int = 6, clu
     while done < count:
         on_cluster = seed % 4 == 3
         kills = plan(seed, each, ON_CLUSTER if on_cluster else ON_BROKER if broker is not None else KINDS)
-        with _place(on_cluster, seed) as (folder, on), place(folder / "s", broker, own=True) as at:
+        with _place(on_cluster, seed, broker) as (folder, on, at):
             made = round_of(seed, kills, folder, on, at=at)
         total.add(made)
         done = sum(total.kills.values())

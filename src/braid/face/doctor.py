@@ -46,7 +46,7 @@ def examine(
 ) -> bool:
     """Prints the examination. `java_only`: nothing but an error about Java. `broker`: one that is looked at, too.
     `store`: a folder that the workers of a cluster are to see."""
-    from braid.spark.conf import LOCAL_SETTINGS, SETTINGS, examined_channels, on_one_node
+    from braid.spark.conf import LOCAL_SETTINGS, SCRATCH_SETTINGS, SETTINGS, examined_channels, on_one_node
     from braid.spark.jvm import archive, java_version
     from braid.spark.private import own_folder
 
@@ -83,9 +83,9 @@ def examine(
         for told, well in examined(master, conf, store, lambda text: out.print(f"      {text}", markup=False)):
             fine = fine and well
             out.print(told, markup=False)
-    out.print("\nSettings that Braid makes in every session:")
+    out.print("\nSettings that Braid makes in every session, or for each query:")
     table = Table("setting", "value", "because", box=None, header_style="bold")
-    for s in (*SETTINGS, *(LOCAL_SETTINGS if on_one_node(master) else ())):
+    for s in (*SETTINGS, *SCRATCH_SETTINGS, *(LOCAL_SETTINGS if on_one_node(master) else ())):
         table.add_row(s.key, s.value, s.reason)
     width = None if out.is_terminal else 240
     Console(file=out.file, highlight=False, markup=False, emoji=False, width=width).print(table)

@@ -104,6 +104,16 @@ SETTINGS: tuple[Setting, ...] = (
     ),
 )
 
+# Beside these, of a query whose checkpoint of Spark's is scratch (`scratch.py`).
+SCRATCH_SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        "fs.file.impl",
+        "org.apache.hadoop.fs.RawLocalFileSystem",
+        "no file of checksums beside each of Spark's logs: a batch starts two processes (chmod), not four",
+    ),
+    Setting("fs.file.impl.disable.cache", "true", "the same, for this query only: state stores need the usual one"),
+)
+
 # Beside these, where all tasks run on one node: nothing of Spark's is to be reached from another machine.
 LOOPBACK = "127.0.0.1"
 LOCAL_SETTINGS: tuple[Setting, ...] = (
@@ -350,9 +360,11 @@ _starting = threading.Lock()
 
 
 @contextlib.contextmanager
-def settings_of_a_query(spark: SparkSession, tasks: int) -> Iterator[None]:
-    """A query takes a copy of the session's settings when it starts; within this block they are Braid's."""
-    wanted = {s.key: s.value for s in SETTINGS if not s.early} | {"spark.sql.shuffle.partitions": str(tasks)}
+def settings_of_a_query(spark: SparkSession, tasks: int, scratch: bool) -> Iterator[None]:
+    """A query takes a copy of the session's settings when it starts; within this block they are Braid's. `scratch`: its
+    checkpoint is."""
+    made = [s for s in SETTINGS if not s.early] + list(SCRATCH_SETTINGS) * scratch
+    wanted = {s.key: s.value for s in made} | {"spark.sql.shuffle.partitions": str(tasks)}
     with _starting, changed(spark, wanted):
         yield
 

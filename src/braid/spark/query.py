@@ -487,7 +487,7 @@ def start(spark: SparkSession, plan: Plan, store: str, wishes: Wishes = NOTHING)
         job.output.claim(job.plan.query.sink, job.run)
         clean_drops(job.store, job.name)
         columns.clear_abandoned(job.wire)
-        with settings_of_a_query(spark, job.tasks):
+        with settings_of_a_query(spark, job.tasks, not job.frames):
             frame = written(through(read(spark, job, text, wishes.frames), job, text), job, text)
             stream = frame.writeStream.foreachBatch(running.publish)
             stream = stream.option("checkpointLocation", running.scratch.url).queryName(job.run)
