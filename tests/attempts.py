@@ -75,7 +75,7 @@ def main(name: str, seed: int, durable: bool = False) -> Iterator[str]:
         manifest = list(written(text, batch, blobs, rng))
         said = figures.taken(folder, [x for kind, doc in manifest if kind == "counts" for x in json.loads(doc)])
         assert all("spent" in x for x in said) and not os.listdir(os.path.join(folder, figures.FOLDER))
-        kept = state_file.load(folder, batch - 1) | {p: d for x in said for p, d in x.get("state", {}).items()}
+        kept = state_file.changed(state_file.load(folder, batch - 1), said)
         state_file.save(folder, batch, kept, reads=[json.dumps(until)])
         yield f"{batch} state {hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()}"
         writer.publish_batch(job, batch, manifest, batches.digest_of([json.dumps(until)]))

@@ -367,8 +367,8 @@ def _begun(folder: Path, query: str) -> int:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Of all processes of a round: Python's path, a place of their own for temporary files and for copies of what lies in
-    an object store, and every frame is one."""
+    """Of all processes of a round: Python's path, places of their own for temporary files and for copies of what lies
+    in an object store, and every frame is one."""
     (folder / "tmp").mkdir(exist_ok=True)
     path = os.pathsep.join(p for p in sys.path if p)
     places = {"TMPDIR": str(folder / "tmp"), "XDG_CACHE_HOME": str(folder / "cache")}

@@ -107,8 +107,10 @@ def test_the_output_is_that_of_a_folder(room: str, expected: tuple[int, list[lis
     last = state_file.published(folder)
     assert state_file.buckets(folder, last) == 6
     assert [x["batch"] for x in cuts.read(folder, last)] == [*range(last + 1)]
-    named = {x for n in state_file.batches(folder) for x in state_file.objects_in(state_file.load(folder, n).values())}
-    assert {name for name, _ in opened(f"{folder}/runs").list("")} == named and len(state_file.batches(folder)) == 2
+    there = state_file.batches(folder)
+    named = {x for n in there[-2:] for x in state_file.objects_in(state_file.load(folder, n).values())}
+    assert {name for name, _ in opened(f"{folder}/runs").list("")} == named
+    assert {*there} == {n for last in there[-2:] for n in state_file.links_of(folder, last)}
 
 
 @pytest.mark.parametrize("point", ["staged", "committed"])

@@ -88,6 +88,8 @@ class _Seen:
     totals: Totals = field(default_factory=Totals)
     upto: int = -1
     state: state_file.Documents = field(default_factory=dict)
+    links: Sequence[int] = ()  # the files that hold it
+    before: Sequence[int] = ()  # those of the batch before
     tie: state_file.Tie | None = None
     recent: deque[tuple[float, int, int]] = field(default_factory=deque)
     done: deque[Measured] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
@@ -121,7 +123,8 @@ class RunningQuery:
         self._ready = threading.Event()  # all files that were there at the start
         self._ready.set()
         upto, state = state_file.latest(folder)
-        self._seen = _Seen(upto=upto, state=state, tie=state_file.tie(folder, upto))
+        links = state_file.links_of(folder, upto)
+        self._seen = _Seen(upto=upto, state=state, links=links, tie=state_file.tie(folder, upto))
         self._cuts = Cuts(folder, job.durable)
         self._objects = Objects(folder) if is_url(folder) else None
         self._group = Group(job)
@@ -400,7 +403,7 @@ class RunningQuery:
         self._keep(reads, said, Written(batch, digest), wrote, self._cuts.add(cut))
         writer.publish_batch(self.job, batch, rows, digest)
         state_file.tell_published(self._folder, batch, self.job.durable)
-        state_file.forget(self._folder, batch - 1)
+        state_file.forget(self._folder, batch - 1, self._seen.before)
         if self._objects is not None:
             self._objects.keep(self._seen.state)
             self._cuts.send()
@@ -416,16 +419,19 @@ class RunningQuery:
     ) -> None:
         """The state after the batch, for the next one, what it reads, and what it belongs to."""
         seen, batch = self._seen, now.batch
-        state, tie = seen.state, seen.tie
+        state, tie, links = seen.state, seen.tie, seen.links
         if seen.upto != batch - 1:
             state, tie = state_file.load(self._folder, batch - 1), state_file.tie(self._folder, batch - 1)
-        changed = {place: document for x in said for place, document in x.get("state", {}).items()}
+            links = state_file.links_of(self._folder, batch - 1)
         written = now if wrote else self._written() if tie is None else tie.written
-        state, tie = state | changed, state_file.Tie(now.digest, written)
-        if not state_file.save(self._folder, batch, state, tie, reads, self.job.buckets, self.job.durable, cuts):
+        before, job = state_file.Before(state, links), self.job
+        state, tie = state_file.changed(state, said), state_file.Tie(now.digest, written)
+        links = [*before.chain(), batch]
+        if not state_file.save(self._folder, batch, state, tie, reads, job.buckets, job.durable, cuts, before):
             state = state_file.load(self._folder, batch)  # of the attempt before this one
+            links = state_file.links_of(self._folder, batch)
         with self._guard:
-            seen.upto, seen.state, seen.tie = batch, state, tie
+            seen.upto, seen.state, seen.tie, seen.links, seen.before = batch, state, tie, links, before.links
 
     def _written(self) -> Written | None:
         """The last batch that the output holds, of a query whose checkpoint does not say it yet."""

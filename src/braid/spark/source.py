@@ -556,11 +556,12 @@ def _of_chunk(job: Job, leaf: int, made: Ingested) -> Iterator[Blob]:
 
 
 def _to_all_buckets(job: Job, steps: pl.DataFrame) -> list[Blob]:
-    """Every bucket of a stage with clocks gets every step."""
+    """Every bucket of a stage with clocks gets every step: from its task, where that knows its buckets."""
     text = columns.dumps(slim_steps(steps), 0, job.wire)
-    return [
-        Blob(stage.number, 0, key, columns.STEPS, text)
-        for stage in job.plan.stages
-        if clocked(stage)
-        for key in (job.ids[stage.number][:1] if stage.single else job.ids[stage.number])
-    ]
+    made = []
+    for stage in job.plan.stages:
+        keys = job.ids[stage.number][:1] if stage.single else job.ids[stage.number]
+        if job.checkpoint is not None:
+            keys = tuple({columns.spark_partition(key, job.tasks): key for key in keys}.values())
+        made += [Blob(stage.number, 0, key, columns.STEPS, text) for key in keys if clocked(stage)]
+    return made

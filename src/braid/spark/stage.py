@@ -14,7 +14,7 @@ import functools
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import IO, Any
 
@@ -260,23 +260,47 @@ def through(job: Job, number: int, blobs: Iterable[Blob]) -> Iterator[Blob]:
     passing = stateless(stage)
     packing = packing_of(job.checkpoint or "")
     told: list[tuple[int, dict[str, Any]]] = []
+    kept, steps = Kept(), list[Blob]()
     for blob in blobs:
-        if blob.stage == number:
+        if blob.stage == number and blob.kind == columns.STEPS and not passing:
+            steps.append(blob)
+        elif blob.stage == number:
             mine.setdefault(0 if passing else job.ids[number].index(blob.bucket), []).append(blob)
         else:
             yield blob
+    for blob in steps:
+        for bucket in _of_task(job.ids[number][: 1 if stage.single else None], job.tasks, blob.bucket):
+            mine.setdefault(bucket, []).append(blob)
     for bucket in sorted(mine):
         piece, given = Piece(number, None if passing else bucket), in_any_order(mine.pop(bucket))
         with piece.watch:
             if passing:
                 out, said = run(job, stage, 0, BucketState(Keepless()), given, "", piece)
             else:
-                out, said = _with_files(job, stage, bucket, given, piece, packing)
+                out, said = _with_files(job, stage, bucket, given, piece, packing, kept)
         yield from out
         told.append((bucket, said | figures.told(job, piece, number == fused(job))))
     names = packing.send() if packing is not None else {}
+    if kept.documents:  # the first bucket says it of all
+        state = state_file.said_of(kept.documents, kept.same)
+        told[0] = told[0][0], told[0][1] | (renamed(state, names) if names else state)
     for bucket, said in told:
-        yield columns.counts(job.last, job.after(stage, bucket), renamed(said, names) if names else said)
+        yield columns.counts(job.last, job.after(stage, bucket), said)
+
+
+@functools.lru_cache(maxsize=16)
+def _of_task(ids: tuple[int, ...], tasks: int, key: int) -> Sequence[int]:
+    """The buckets of the task that works for the one with this key."""
+    mine = columns.spark_partition(key, tasks)
+    return [bucket for bucket, other in enumerate(ids) if columns.spark_partition(other, tasks) == mine]
+
+
+@dataclass(slots=True)
+class Kept:
+    """What a task's buckets keep, by place; `same`: those that keep what they have kept before."""
+
+    documents: dict[str, dict[str, Any]] = field(default_factory=dict)
+    same: set[str] = field(default_factory=set)
 
 
 def in_any_order(blobs: Iterable[Blob]) -> list[Blob]:
@@ -285,19 +309,22 @@ def in_any_order(blobs: Iterable[Blob]) -> list[Blob]:
 
 
 def _with_files(
-    job: Job, stage: Stage, bucket: int, blobs: Sequence[Blob], piece: Piece, packing: Packing | None
+    job: Job, stage: Stage, bucket: int, blobs: Sequence[Blob], piece: Piece, packing: Packing | None, kept: Kept
 ) -> tuple[list[Blob], dict[str, Any]]:
     """One bucket's batch, with its state in files of the checkpoint."""
     assert job.checkpoint is not None
     batch, place = batch_id(), state_file.place(stage.number, bucket)
     with spent("state_read"):
-        text = state_file.texts(job.checkpoint, batch - 1, job.buckets).get(place)
+        before = state_file.texts(job.checkpoint, batch - 1, job.buckets)
         runs = runs_at(job.checkpoint, place, job.durable, packing)
-        state = BucketState.loads(text, runs)
+        state = BucketState.loads(before.get(place), runs)
         runs.tidy(batch, {run for run, *_ in state_file.runs_in(state.manifests)})
     prefix = run_prefix(checkpoint_id(), batch, stage.number, bucket, (b.blob for b in blobs))
     out, said = run(job, stage, bucket, state, blobs, prefix, piece)
-    return out, said | {"state": {place: state.document()}}
+    kept.documents[place] = document = state.document()
+    if before.keeps(place, document):
+        kept.same.add(place)
+    return out, said
 
 
 def handle(text: str, number: int, key: int, rows: Iterable[Any], kept: MapState) -> Iterator[Row]:

@@ -134,7 +134,8 @@ class Objects:
         named = set[str]().union(*self._held)
         gone = [name for name in docs.names(self._checkpoint, state_file.RUNS) if name not in named]
         self._remove(gone)
-        docs.remove(self._checkpoint, *map(state_file.name_of, numbers[:-2]))
+        needed = {n for last in numbers[-2:] for n in state_file.links_of(self._checkpoint, last)}
+        docs.remove(self._checkpoint, *(state_file.name_of(n) for n in numbers[:-2] if n not in needed))
 
     def keep(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
         """The state behind a batch that is published: what only the one before its last named goes."""

@@ -3,7 +3,9 @@
 In: the document of each bucket's state, by "stage/bucket" (`BucketState.document`). Out: the same, for the next batch.
 Rule: the file of a batch is there, whole, before the batch is published, and names all that the next batch may read. It
 goes, with the runs that only it names, when the batch after that is published: any batch that Spark does again finds
-what it found the first time.
+what it found the first time. A file holds what differs from the batch before, by which it names the files that have the
+rest (`links`); after so many of them one holds all. Clocks, which are the same in nearly all buckets of a stage, stand
+there once. So what a batch writes follows what has changed, not how many buckets there are.
 
   state/BATCH.json          a line of JSON, and a line with its CRC-32; beside the state, what the batch reads, and what
                             it belongs to (`Tie`)
@@ -21,7 +23,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +33,8 @@ from braid.store import is_url
 from braid.topics.files import items, members, parsed, text, whole, why
 from braid.topics.log import Written
 
-FORMAT = 1
+FORMAT, BEFORE = 2, 1  # BEFORE: each file held all of its batch's
+LINKS = 32  # files that hold a state together, at most
 FOLDER, RUNS, SUFFIX, PUBLISHED = "state", "runs", ".arrow", "published"
 MOST = 1 << 30  # bytes of the file of a batch
 _PLACE, _NUMBER = re.compile("[0-9]{1,9}/[0-9]{1,9}"), re.compile("[0-9]{1,9}")
@@ -74,6 +77,18 @@ def batches(checkpoint: str) -> list[int]:
     return sorted(int(name) for name in names if name.isdecimal() and name.isascii())
 
 
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The state that a batch has found: the documents, and the files that hold them together, the last its own."""
+
+    documents: Documents
+    links: Sequence[int]
+
+    def chain(self) -> Sequence[int]:
+        """What the file of the next batch may build on; empty: it holds all."""
+        return self.links if len(self.links) < LINKS else ()
+
+
 def save(
     checkpoint: str,
     batch: int,
@@ -83,22 +98,24 @@ def save(
     buckets: int | None = None,
     fsync: bool = False,
     cuts: Sequence[str] = (),
+    before: Before | None = None,
 ) -> bool:
     """`reads`: the offsets of the batch, a line a source; `buckets`: so many has each stage; `fsync`: it stays on the
-    disk; `cuts`: those that lie nowhere else (`cuts.py`). False where it is there from an attempt before, and stays;
-    refused where that was made of other records."""
+    disk; `cuts`: those that lie nowhere else (`cuts.py`); `before`: of the batch before, whose files need not be
+    written again. False where it is there from an attempt before, and stays; refused where that was made of other
+    records."""
     there = None if tie is None else _whole_or_none(checkpoint, batch)
     if tie is not None and there is not None and there.tie is not None and there.tie.digest != tie.digest:
         what = f"batch {batch} was worked out in {checkpoint} by somebody else"
         raise BraidError(what, "two runs go on from one checkpoint: end one of them")
-    data = _sealed(batch, documents, tie, reads, buckets, cuts)
+    data = _sealed(batch, documents, tie, reads, buckets, cuts, before)
     if not is_url(checkpoint):
         docs.write(checkpoint, name_of(batch), data, fsync)
         return True
     made = there is None and docs.create(checkpoint, name_of(batch), data)
     if made or there is not None:
         return made
-    return save(checkpoint, batch, documents, tie, reads, buckets, fsync, cuts)  # somebody was faster: who?
+    return save(checkpoint, batch, documents, tie, reads, buckets, fsync, cuts, before)  # somebody was faster: who?
 
 
 def replace(
@@ -110,9 +127,8 @@ def replace(
     buckets: int,
 ) -> None:
     """The same state in other buckets takes the place of what there is, and stays on the disk."""
-    docs.write(
-        checkpoint, name_of(batch), _sealed(batch, documents, tie, reads, buckets, cuts(checkpoint, batch)), fsync=True
-    )
+    data = _sealed(batch, documents, tie, reads, buckets, cuts(checkpoint, batch), None)
+    docs.write(checkpoint, name_of(batch), data, fsync=True)
     _read.cache_clear()
 
 
@@ -123,13 +139,67 @@ def _sealed(
     reads: Sequence[str] | None,
     buckets: int | None,
     cuts: Sequence[str],
+    before: Before | None,
 ) -> bytes:
     more: dict[str, Any] = {} if tie is None else {"digest": tie.digest, "written": tie.written}
     more |= {} if reads is None else {"reads": reads}
     more |= {} if buckets is None else {"buckets": buckets}
     more |= {"cuts": cuts} if cuts else {}
-    x = {"format": FORMAT, "batch": batch, **more, "state": documents}
+    links = () if before is None else before.chain()
+    clocks = clocks_of(documents)
+    found = _apart(documents, clocks)
+    if before is not None and links:
+        more["links"] = links
+        known = _apart(before.documents, clocks_of(before.documents))
+        found = {where: x for where, x in found.items() if known.get(where) != x}
+    x = {"format": FORMAT, "batch": batch, **more, "clocks": clocks, "state": found}
     return sealed(json.dumps(x, separators=(",", ":")).encode())
+
+
+def clocks_of(documents: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The clocks of each stage, as its first bucket has them."""
+    found: dict[str, Any] = {}
+    for where, document in documents.items():
+        stage = where.partition("/")[0]
+        if stage not in found and "clocks" in document:
+            found[stage] = document["clocks"]
+    return found
+
+
+def _apart(documents: Mapping[str, Mapping[str, Any]], clocks: Mapping[str, Any]) -> Documents:
+    """The documents without the clocks that their stages have."""
+    return {where: without_clocks(x, clocks.get(where.partition("/")[0])) for where, x in documents.items()}
+
+
+def said_of(documents: Mapping[str, Mapping[str, Any]], same: Collection[str]) -> dict[str, Any]:
+    """What a task says of its buckets' state: the clocks of its stage once; of buckets that keep the `same` as before,
+    but for their clocks, nothing else."""
+    clocks = clocks_of(documents)
+    told = _apart(documents, clocks)
+    return {"state": {w: None if w in same and "clocks" not in x else x for w, x in told.items()}, "clocks": clocks}
+
+
+def changed(before: Documents, said: Iterable[Mapping[str, Any]]) -> Documents:
+    """The state behind a batch, by the one before and what tasks say (`said_of`)."""
+    made = dict(before)
+    for x in said:
+        clocks = x.get("clocks", {})
+        for where, document in x.get("state", {}).items():
+            known = without_clocks(before[where], before[where].get("clocks")) if document is None else document
+            made[where] = with_clocks(known, clocks.get(where.partition("/")[0]))
+    return made
+
+
+def without_clocks(document: Mapping[str, Any], clocks: Any) -> dict[str, Any]:
+    """A document without its clocks, if they are these."""
+    own = document.get("clocks")
+    same = own is clocks or own == clocks
+    return {name: x for name, x in document.items() if not (same and name == "clocks")}
+
+
+def with_clocks(document: Mapping[str, Any], clocks: Any) -> dict[str, Any]:
+    """The whole document again."""
+    return dict(document) if "clocks" in document or clocks is None else {**document, "clocks": clocks}
 
 
 def sealed(line: bytes) -> bytes:
@@ -145,10 +215,20 @@ def unsealed(checkpoint: str, name: str) -> bytes:
     return line
 
 
-def forget(checkpoint: str, batch: int) -> None:
-    """Removes the files of earlier batches than this one; of a room only the last of these, since none is listed."""
-    numbers = [batch - 1] if is_url(checkpoint) else batches(checkpoint)
-    _forget(checkpoint, [number for number in numbers if 0 <= number < batch])
+def forget(checkpoint: str, batch: int, links: Sequence[int] = ()) -> None:
+    """Removes the files of earlier batches than this one, but for those that hold its state with it (`links`). A room
+    is not listed: there those go that the batch before has needed, when this one needs none."""
+    if not is_url(checkpoint):
+        numbers: Sequence[int] = batches(checkpoint)
+    else:
+        numbers = () if len(links) > 1 else links_of(checkpoint, batch - 1)
+    _forget(checkpoint, [number for number in numbers if 0 <= number < batch and number not in links])
+
+
+def links_of(checkpoint: str, batch: int) -> Sequence[int]:
+    """The files that hold the state of a batch together, the last its own; none where there is none that is whole."""
+    found = _whole_or_none(checkpoint, batch) if batch >= 0 else None
+    return () if found is None else (*found.links, batch)
 
 
 def forget_later(checkpoint: str, batch: int) -> None:
@@ -177,7 +257,7 @@ def published(checkpoint: str) -> int:
 
 def load(checkpoint: str, batch: int) -> Documents:
     """The documents after a batch; those after -1, before the first, are none."""
-    return {where: json.loads(document) for where, document in texts(checkpoint, batch).items()}
+    return _whole(checkpoint, batch).documents() if batch >= 0 else {}
 
 
 def latest(checkpoint: str) -> tuple[int, Documents]:
@@ -193,10 +273,10 @@ def latest(checkpoint: str) -> tuple[int, Documents]:
     return -1, {}
 
 
-def texts(checkpoint: str, batch: int, spread: int | None = None) -> Mapping[str, str]:
-    """The same, each as JSON; read once a process. `spread`: the buckets of the query, for whoever may have read the
-    state before it was spread anew."""
-    return {} if batch < 0 else _whole(checkpoint, batch, spread).texts
+def texts(checkpoint: str, batch: int, spread: int | None = None) -> State:
+    """The same, each as JSON; what has changed is read once a process. `spread`: the buckets of the query, for whoever
+    may have read the state before it was spread anew."""
+    return NOTHING if batch < 0 else _whole(checkpoint, batch, spread)
 
 
 def tie(checkpoint: str, batch: int) -> Tie | None:
@@ -222,7 +302,7 @@ def buckets(checkpoint: str, batch: int) -> int | None:
     return _whole(checkpoint, batch).buckets
 
 
-def _whole_or_none(checkpoint: str, batch: int) -> _Whole | None:
+def _whole_or_none(checkpoint: str, batch: int) -> State | None:
     """None where there is none that can be read."""
     try:
         return _whole(checkpoint, batch)
@@ -230,18 +310,50 @@ def _whole_or_none(checkpoint: str, batch: int) -> _Whole | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Whole:
-    """What the file of a batch holds."""
+@dataclass(frozen=True, slots=True, eq=False)
+class State(Mapping[str, str]):
+    """The state behind a batch, and what the file of that holds besides. `texts`: of buckets, but for those that have
+    `own` clocks without the clocks, which are of their stages. `links`: the files that hold the rest of it."""
 
     tie: Tie | None
     reads: Sequence[str] | None
     buckets: int | None
     cuts: Sequence[str]
+    links: Sequence[int]
+    clocks: Mapping[str, str]
     texts: Mapping[str, str]
+    own: frozenset[str]
+
+    def __getitem__(self, where: str) -> str:
+        text, clocks = self.texts[where], self.clocks.get(where.partition("/")[0])
+        if clocks is None or where in self.own:
+            return text
+        return f'{text[:-1]}{"," * (len(text) > 2)}"clocks":{clocks}}}'
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.texts)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def keeps(self, where: str, document: Mapping[str, Any]) -> bool:
+        """Whether a bucket keeps what this document says, its clocks apart, which are those of its stage."""
+        bare = {name: x for name, x in document.items() if name != "clocks"}
+        return json.dumps(bare, separators=(",", ":")) == self.texts.get(where)
+
+    def documents(self) -> Documents:
+        """Buckets of a stage have their clocks in common: nobody changes them."""
+        clocks = {stage: json.loads(text) for stage, text in self.clocks.items()}
+        return {
+            where: with_clocks(json.loads(text), clocks.get(where.partition("/")[0]))
+            for where, text in self.texts.items()
+        }
 
 
-def _whole(checkpoint: str, batch: int, spread: int | None = None) -> _Whole:
+NOTHING = State(None, None, None, (), (), {}, {}, frozenset())  # before the first batch
+
+
+def _whole(checkpoint: str, batch: int, spread: int | None = None) -> State:
     if is_url(checkpoint):
         return _read(checkpoint, name_of(batch), spread)
     try:
@@ -252,7 +364,7 @@ def _whole(checkpoint: str, batch: int, spread: int | None = None) -> _Whole:
 
 
 @functools.lru_cache(maxsize=16)
-def _read(checkpoint: str, name: str, _: tuple[int, int, int] | int | None) -> _Whole:
+def _read(checkpoint: str, name: str, spread: tuple[int, int, int] | int | None) -> State:
     """The last tells versions of a file apart. In a room the state of a batch only changes when it is spread anew."""
     path = os.path.join(checkpoint, name)
     try:
@@ -261,17 +373,27 @@ def _read(checkpoint: str, name: str, _: tuple[int, int, int] | int | None) -> _
         raise _damaged(path, "it is missing") from None
     try:
         x = members(parsed(line))
-        if (found := whole(x["format"], "format")) != FORMAT:
+        if (found := whole(x["format"], "format")) not in (BEFORE, FORMAT):
             hint = f"use the version of braid that wrote it; or {anew()}"
             raise BraidError(f"{path} is of format {found}; this version of braid reads {FORMAT}", hint)
-        made = {}
+        batch, links = whole(x["batch"], "batch"), [whole(n, "a link") for n in items(x.get("links", []), "links")]
+        if [*links, batch] != sorted({*links, batch}) or len(links) > LINKS:
+            raise ValueError("its links do not lead back")
+        rest = _whole(checkpoint, links[-1], spread if isinstance(spread, int) else None) if links else None
+        if rest is not None and [*rest.links] != links[:-1]:
+            raise ValueError(f"batch {links[-1]} is another one than it builds on")
+        made, own = ({}, set[str]()) if rest is None else ({**rest.texts}, {*rest.own})
         for where, document in members(x["state"], "state").items():
             _checked(where, members(document, "the state of a bucket"))
             made[where] = json.dumps(document, separators=(",", ":"))
+            own = own | {where} if "clocks" in document else own - {where}
+        clocks = {} if rest is None else {**rest.clocks}
+        for stage, clock in members(x.get("clocks", {}), "clocks").items():
+            clocks[stage] = json.dumps(members(clock, "clocks"), separators=(",", ":"))
         read = [text(line, "what is read") for line in items(x["reads"], "reads")] if "reads" in x else None
-        spread = whole(x["buckets"], "buckets", 1) if "buckets" in x else None
+        buckets = whole(x["buckets"], "buckets", 1) if "buckets" in x else None
         lines = [text(line, "a cut") for line in items(x.get("cuts", []), "cuts")]
-        return _Whole(_tie_of(x), read, spread, lines, made)
+        return State(_tie_of(x), read, buckets, lines, links, clocks, made, frozenset(own))
     except (ValueError, KeyError) as e:
         raise _damaged(path, why(e)) from e
 
