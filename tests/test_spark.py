@@ -35,6 +35,7 @@ from braid.spark import columns, conf, died, jvm, runs, stage  # noqa: E402
 from braid.spark import query as queries  # noqa: E402
 from braid.spark.columns import bucket_ids, spark_partition  # noqa: E402
 from braid.spark.private import own_folder  # noqa: E402
+from braid.spark.turns import Turns  # noqa: E402
 from braid.spark.wishes import Wishes  # noqa: E402
 from braid.stage import run_files  # noqa: E402
 from braid.stage.call_order import Moment, Placed  # noqa: E402
@@ -420,7 +421,7 @@ def _launched(folder: Path, *handles: _Handle, note: Any = print) -> queries.Run
     plan, output, left = lower(case("ss", 1)[0]), TopicSink("o"), list(handles)
     known = {"name": "Q", "run": "Q-1", "plan": plan, "buckets": 1, "tasks": 1, "output": output}
     job: Any = SimpleNamespace(**known, broker=None, durable=False, frames=frozenset())
-    made = queries.RunningQuery(job, "", str(folder), lambda _: left.pop(0), lambda: None, note)
+    made = queries.RunningQuery(job, "", str(folder), lambda _: left.pop(0), lambda: None, Turns(1), note)
     made.launch()
     return made
 

@@ -393,12 +393,12 @@ def test_delete_and_create_again(anywhere: TopicStore) -> None:
     assert other.end_offsets("t") == [2]
     store.delete("t")
     assert not store.exists("t")
-    time.sleep(2 * rooms.EVERY)
+    time.sleep(2 * rooms.SELDOM)
     with pytest.raises(BraidError, match="no topic"):
         other.end_offsets("t")
     store.create("t", 2)
     store.append("t", [record(5)])
-    time.sleep(2 * rooms.EVERY)
+    time.sleep(2 * rooms.SELDOM)
     assert other.end_offsets("t") == [1, 0]
     assert read_records(other.topic("t"))[0]["value"] == {"V": "v5"}
     assert pickle.loads(pickle.dumps(store)).end_offsets("t") == [1, 0]
@@ -848,7 +848,7 @@ def test_writers_and_readers_at_once(anywhere: TopicStore, monkeypatch: pytest.M
             assert found.height == ends[p] - seen[p] and found["error"].is_null().all()
         seen = ends
     assert [p.wait() for p in processes] == [0, 0]
-    time.sleep(2 * rooms.EVERY)
+    time.sleep(2 * rooms.SELDOM)
     assert reader.end_offsets("t") == [800, 800]
     assert all(sorted(part) == sorted(list(range(40)) * 20) for part in values(store, "t"))
 

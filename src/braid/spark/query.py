@@ -34,6 +34,7 @@ from braid.spark.job import Job, exchanges, inputs_of
 from braid.spark.pipeline import collected, read, through, written
 from braid.spark.preparing import prepared
 from braid.spark.scratch import Scratch
+from braid.spark.turns import Turns, turns
 from braid.spark.wishes import NOTHING, Wishes
 from braid.stage import batches, state_file
 from braid.stage.cuts import Cuts
@@ -97,7 +98,7 @@ class _Seen:
 
 class RunningQuery:
     """One started query. `begin` starts it on Spark and gives Spark's handle; see `launch`. `look`: at the machines a
-    batch has run on, before it is made visible."""
+    batch has run on, before it is made visible; `turns`: the tasks of a batch run in one."""
 
     def __init__(
         self,
@@ -106,9 +107,10 @@ class RunningQuery:
         folder: str,
         begin: Callable[[RunningQuery], Any],
         look: Callable[[], None],
+        turns: Turns,
         note: Note = print,
     ) -> None:
-        self.job, self._note, self._look = job, note, look
+        self.job, self._note, self._look, self._turns = job, note, look, turns
         self._text, self._folder, self._begin = text, folder, begin
         self.scratch = Scratch(job, folder)
         self._handle: Any = None
@@ -383,14 +385,15 @@ class RunningQuery:
         if self._told:
             with self._guard:
                 self._timed()  # of the batch before
-        began, reads = time.time(), self.scratch.reads(batch)
-        output = self.job.output
-        if output.at_once or (output.apart and not is_url(self._folder)):  # what is in a room stays there
-            batches.plan(self._folder, batch, reads)
-        try:
-            rows = collected(manifest)
-        finally:
-            self._look()
+        output, reads = self.job.output, self.scratch.reads(batch)
+        with self._turns.taken(self._over.is_set):
+            began = time.time()
+            if output.at_once or (output.apart and not is_url(self._folder)):  # what is in a room stays there
+                batches.plan(self._folder, batch, reads)
+            try:
+                rows = collected(manifest)
+            finally:
+                self._look()
         columns.clear(self.job.wire)
         ran = time.time()
         told = [(kind, json.loads(doc)) for kind, doc in rows]
@@ -503,7 +506,7 @@ def start(spark: SparkSession, plan: Plan, store: str, wishes: Wishes = NOTHING)
         if not alone:
             executors.look(spark, needs)
 
-    running = RunningQuery(job, text, folder, begin, look, wishes.note)
+    running = RunningQuery(job, text, folder, begin, look, turns(context.defaultParallelism), wishes.note)
     running.launch()
     if watches:
         running.follow(watches, wishes.up)

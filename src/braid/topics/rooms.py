@@ -46,7 +46,8 @@ T = TypeVar("T")
 
 KEPT = 10_000  # commits that stay behind their rollup
 BESIDE = True  # commits are folded while others are made
-EVERY = 0.05  # s between two looks for news
+EVERY, SELDOM = 0.05, 0.25  # s between two looks for news; where there is none for a while
+AWAY = 10.0  # s without a look: commits may have gone meanwhile, and a rollup stands for them
 _AT_ONCE = 16  # segments
 _LARGEST = 1 << 30  # bytes of a commit or a rollup
 _WIDE = 64 << 20  # bytes of a rollup of rollups, at most: who finds none takes its parts
@@ -73,7 +74,7 @@ class RoomTopic(Topic):
         super().__init__(room.url, name)
         self.room, self._cache = room, cache
         self.identity = ""
-        self._looked = 0.0
+        self._looked, self._every = 0.0, EVERY
         self._folded = 0  # as many commits are known to have their rollups
         self._forgotten = 0  # the last commit that was taken away here
         self._keeping: Future[None] | None = None  # folds, beside what goes on
@@ -94,8 +95,11 @@ class RoomTopic(Topic):
     def view(self) -> View:
         """The commits up to now, or to a moment ago."""
         with self._guard:
-            if self._view is None or time.monotonic() - self._looked > EVERY:
-                return self.anew()
+            if self._view is None or time.monotonic() - self._looked > self._every:
+                before = -1 if self._view is None else self._view.last
+                news = self.anew().last > before
+                self._every = EVERY if news else min(1.5 * self._every, SELDOM)
+            assert self._view is not None
             return self._view
 
     def anew(self) -> View:
@@ -120,7 +124,8 @@ class RoomTopic(Topic):
         try:
             if self._missed:
                 view, self._missed = self._caught_up(view), False
-            while (more := self._next(view, fresh)) is not None:
+            away = time.monotonic() - self._looked > AWAY
+            while (more := self._next(view, fresh, away)) is not None:
                 view = more
             return view
         except TopicGone:
@@ -150,9 +155,9 @@ class RoomTopic(Topic):
             hint = "put it back from a copy; it holds the number of partitions"
             raise BraidError(f"{self.root}/{name} is damaged: {why(e)}", hint) from None
 
-    def _next(self, view: View, fresh: bool) -> View | None:
+    def _next(self, view: View, fresh: bool, away: bool) -> View | None:
         """One step on: by a commit, or by the rollup that leads farthest; None at the end. `fresh`: there is much to
-        read, so rollups are asked for first."""
+        read, so rollups are asked for first; `away`: the next commit may have gone."""
         at, start = view.last, _start(view.last)
         wide = [(at, at + width) for width in (log.FOLD**3, log.FOLD**2, log.FOLD) if at % width == 0]
         for step in wide if fresh else ():
@@ -161,8 +166,9 @@ class RoomTopic(Topic):
         with contextlib.suppress(FileNotFoundError):
             self._apply(view, self._load(f"{at + 1:020d}.json"))
             return view
-        with contextlib.suppress(FileNotFoundError):
-            return self._rolled(view, start, start + log.FOLD)
+        if away:
+            with contextlib.suppress(FileNotFoundError):
+                return self._rolled(view, start, start + log.FOLD)
         return None
 
     def _rolled(self, view: View, start: int, to: int) -> View:
