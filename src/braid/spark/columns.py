@@ -14,12 +14,14 @@ where: Spark would copy it six times. Such files live as long as their batch; a 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
 import shutil
 import threading
 import time
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -198,8 +200,12 @@ def bucket_ids(buckets: int, outputs: int, tasks: int) -> tuple[int, ...]:
     """Spark's key of each bucket: buckets of one output partition meet in one task, and tasks get equally many."""
     if buckets % outputs:
         raise BraidError(f"{buckets} buckets for {outputs} output partitions", f"give a multiple of {outputs}")
-    ids: list[int] = []
-    for b in range(buckets):
-        wanted = b % outputs % tasks
-        ids.append(next(i for i in range(1 << 31) if i not in ids and spark_partition(i, tasks) == wanted))
-    return tuple(ids)
+    wanted = [b % outputs % tasks for b in range(buckets)]
+    keys: dict[int, deque[int]] = {task: deque() for task in wanted}
+    key = itertools.count()
+    for task, count in Counter(wanted).items():
+        while len(keys[task]) < count:
+            i = next(key)
+            if (found := spark_partition(i, tasks)) in keys:
+                keys[found].append(i)
+    return tuple(keys[task].popleft() for task in wanted)
