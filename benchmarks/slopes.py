@@ -1,11 +1,11 @@
-"""What a batch costs beside few and many buckets, and few and many partitions of a source: time, CPU, bytes.
+"""What a batch costs beside few and many buckets, partitions of a source, and tasks: time, CPU, bytes.
 
-In: numbers of buckets, and of partitions. Out: for each the time of a batch, the CPU of the driver (Python and JVM) and
-of its workers, the bytes that the driver keeps of it, as a slope from the least to the most.
+In: numbers of buckets, of partitions, of tasks. Out: for each the time of a batch, the CPU of the driver (Python and
+JVM) and of its workers, the bytes that the driver keeps of it, as a slope from the least to the most.
 Rule: a batch has the same few rows of the same few keys in all of them, so what grows is what nobody asked for. The
 first batches, which touch all partitions, are left out.
 
-    PYTHONPATH=src python -m benchmarks.slopes [buckets | partitions]
+    PYTHONPATH=src python -m benchmarks.slopes [buckets | partitions | tasks]
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def put(store: TopicStore, batch: int, partitions: int) -> None:
             store.append_lines(topic, mine, partition)
 
 
-def cost(spark: Any, buckets: int, partitions: int, sizes: Sizes) -> Cost:
+def cost(spark: Any, buckets: int, partitions: int, tasks: int) -> Cost:
     """Of the steady batches of a run, which are put and done one after the other."""
     from braid.sinks.topic import TopicSink
     from braid.spark.query import start
@@ -82,7 +82,7 @@ def cost(spark: Any, buckets: int, partitions: int, sizes: Sizes) -> Cost:
         for topic in "lr":
             store.create(topic, partitions)
         checkpoint = f"{folder}/checkpoint"
-        wishes = Wishes(output=TopicSink("O", 2), checkpoint=checkpoint, tasks=sizes.cores, buckets=buckets)
+        wishes = Wishes(output=TopicSink("O", 2), checkpoint=checkpoint, tasks=tasks, buckets=buckets)
         put(store, 0, partitions)
         running = start(spark, plan_of(SQL.format(partitions=partitions)), store.root, wishes)
         taken, files, before = list[float](), list[tuple[int, int]](), (0.0, 0.0)
@@ -106,16 +106,15 @@ def cost(spark: Any, buckets: int, partitions: int, sizes: Sizes) -> Cost:
 
 
 def main(what: str) -> None:
-    sizes = Sizes(rows=1, cores=2)
-    spark = session(sizes)
-    print("buckets partitions  batch ms  CPU ms driver, workers  state B  offsets B", flush=True)
-    for many in (FEW, 100, MANY):
-        for buckets, partitions in ((many, FEW), (FEW, many)):
-            if {"buckets": buckets, "partitions": partitions}.get(what, many) != many:
-                continue
-            x = cost(spark, buckets, partitions, sizes)
+    spark = session(Sizes(rows=1, cores=2))
+    print("buckets partitions tasks  batch ms  CPU ms driver, workers  state B  offsets B", flush=True)
+    runs = [(n, FEW, 2, "buckets") for n in (FEW, 100, MANY)] + [(FEW, n, 2, "partitions") for n in (FEW, 100, MANY)]
+    runs += [(64, FEW, n, "tasks") for n in (2, 16, 64)]
+    for buckets, partitions, tasks, kind in runs:
+        if what in ("", kind):
+            x = cost(spark, buckets, partitions, tasks)
             print(
-                f"{buckets:7} {partitions:10} {x.ms:9.0f} {x.driver:14.0f} {x.workers:8.0f}"
+                f"{buckets:7} {partitions:10} {tasks:5} {x.ms:9.0f} {x.driver:14.0f} {x.workers:8.0f}"
                 f" {x.state:12,.0f} {x.offsets:10,.0f}",
                 flush=True,
             )
