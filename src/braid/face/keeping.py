@@ -1,4 +1,4 @@
-"""Commands that keep a store in order: upgrade, reset, rescale, rm, verify, backup, restore, copy.
+"""Commands that keep a store in order: upgrade, reset, rescale, rm, usage, sweep, verify, backup, restore, copy.
 
 In: arguments. Out: lines of what was done or is wrong; exit 1 if something is.
 Rule: as in `cli.py`, which has them: a command reads arguments, calls one function, prints.
@@ -101,6 +101,35 @@ def rm(topic: str, checkpoint: str | None, store: str, broker: Broker | None) ->
     from braid.face.reset import remove_topic
 
     for line in remove_topic(store, topic, checkpoint, broker):
+        click.echo(line)
+
+
+@command
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables; bytes and times as numbers.")
+@click.option("--checkpoint", type=click.Path(), help="One more folder of checkpoints than the store knows.")
+@store_option
+def usage(store: str, checkpoint: str | None, as_json: bool) -> None:
+    """Show what a store holds, who needs it, and what may be deleted.
+
+    A row for each topic: its records, their times, who reads it and how far; for each query: its state and its
+    checkpoint; for each thing that nobody needs: the command that deletes it. Also while queries run.
+    """
+    from braid.face.usage import print_usage
+
+    print_usage(store, checkpoint, as_json)
+
+
+@command
+@click.option("--checkpoint", type=click.Path(), help="One more folder of checkpoints than the store knows.")
+@store_option
+def sweep(store: str, checkpoint: str | None) -> None:
+    """Delete what killed commands and runs have left, and nobody needs.
+
+    `braid usage` lists it. No record, state or setting goes; no run may be on.
+    """
+    from braid.face.remains import sweep as swept
+
+    for line in swept(store, checkpoint):
         click.echo(line)
 
 

@@ -93,7 +93,7 @@ def _of(query: Query, folder: str, known: Document, request: Request, store: Top
     upto = last + (held is not None and ties.behind(last, held))  # it was published, and Spark does not know it
     if any(name in x or x["ended"] for x in cuts.read(folder, upto) for name in _LATER):
         raise refused("a source of it was closed, or is read before the others")
-    there = _topics(old)
+    there = known.leaves()
     leaves = dict[int, int]()
     for leaf, source in enumerate(sources(query.root)):
         same = [n for n, topic in enumerate(there) if topic == source.topic]
@@ -105,15 +105,6 @@ def _of(query: Query, folder: str, known: Document, request: Request, store: Top
 
 def _batches(n: int) -> str:
     return f"{n:,} batch{'es' * (n != 1)}"
-
-
-def _topics(x: object) -> list[str]:
-    """The topics of the sources of a canonical text, from left to right."""
-    if isinstance(x, list):
-        if len(x) == 2 and x[0] == "Source" and isinstance(x[1], dict):
-            return [str(x[1]["topic"])]
-        return [topic for part in x for topic in _topics(part)]
-    return [topic for part in x.values() for topic in _topics(part)] if isinstance(x, dict) else []
 
 
 def _worked_out(x: _Changed, request: Request, store: TopicStore, spark: SparkSession) -> None:

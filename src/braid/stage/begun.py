@@ -22,7 +22,7 @@ from braid.store import is_url
 from braid.topics import whereabouts
 from braid.topics.files import items, members, parsed, reach, scratch_name, text, whole, write_atomic
 
-_GONE = re.compile("~[0-9a-f]{8}$")  # of `scratch_name`
+GONE = re.compile("~[0-9a-f]{8}$")  # of `scratch_name`
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,5 +142,5 @@ def remove(folder: str) -> None:
 def sweep(parent: str) -> None:
     """What is left of checkpoints that are gone, also by who was stopped there."""
     for name in os.listdir(parent) if not is_url(parent) and os.path.isdir(parent) else ():
-        if _GONE.search(name):
+        if GONE.search(name):
             shutil.rmtree(os.path.join(parent, name), ignore_errors=True)

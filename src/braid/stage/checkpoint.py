@@ -120,10 +120,23 @@ class Document:
             return str(query["sink"][1]["topic"]), None
         return None, sink.partition(" files in ")[2] or None
 
+    def leaves(self) -> list[str]:
+        """The topics of the sources, by the number of their leaf."""
+        return topics_in(json.loads(self.plan)[1])
+
     @property
     def fingerprint(self) -> str:
         """Of the plan, for offset documents."""
         return self.origin or self.hash[:16]
+
+
+def topics_in(x: object) -> list[str]:
+    """The topics of the sources of a canonical text, from left to right."""
+    if isinstance(x, list):
+        if len(x) == 2 and x[0] == "Source" and isinstance(x[1], dict):
+            return [str(x[1]["topic"])]
+        return [topic for part in x for topic in topics_in(part)]
+    return [topic for part in x.values() for topic in topics_in(part)] if isinstance(x, dict) else []
 
 
 def open_or_create(directory: str | Path, document: Document, asked: Collection[str] = ()) -> Document:

@@ -421,10 +421,15 @@ def clean_staging(topic: Topic, query: str) -> int:
         removed = _remove_staged(topic, f"{query}~")
         for name in os.listdir(topic.staging):
             path = os.path.join(topic.staging, name)
-            if name.startswith(ANONYMOUS) and time.time() - os.path.getmtime(path) > _ABANDONED:
+            if is_put(name) and time.time() - os.path.getmtime(path) > _ABANDONED:
                 remove(path)
                 removed += 1
         return removed
+
+
+def is_put(name: str) -> bool:
+    """Whether a staged file is of a `put` that may still be under way."""
+    return name.startswith(ANONYMOUS)
 
 
 def _remove_staged(topic: Topic, prefix: str) -> int:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 from braid.store import Room, is_url, opened
@@ -18,6 +20,7 @@ from braid.topics.files import locked, private_folder, read_small, refuse_link, 
 
 MOST = 64 << 20  # bytes of a document
 _FOLDER = "documents"
+_RECENT = 10  # versions of a document that stay as they are: somebody may just have listed them
 _VERSION = re.compile(r"/([0-9]{20})\.json$")
 
 Change = Callable[[bytes | None], bytes | None]
@@ -46,6 +49,22 @@ def changed(root: str, name: str, change: Change) -> None:
         after = change(document(root, name))
         if after is not None:
             write_atomic(path, after, folder)
+
+
+def old_versions(sizes: Mapping[str, int]) -> dict[str, int]:
+    """Of all that lies in an object store the versions of documents that nobody reads any more, and their bytes."""
+    found = defaultdict[str, list[str]](list)
+    for file in sorted(sizes):
+        if file.startswith(f"{_FOLDER}/") and _VERSION.search(file):
+            found[_VERSION.sub("", file)].append(file)
+    return {file: sizes[file] for files in found.values() for file in files[:-_RECENT] if sizes[file]}
+
+
+def emptied(root: str, files: Iterable[str]) -> None:
+    """Old versions lose what is in them. Their numbers stay taken."""
+    with tempfile.NamedTemporaryFile(prefix="braid-") as nothing:
+        for file in files:
+            room_of(root).put(file, nothing.name)
 
 
 def called(root: str, name: str) -> str:

@@ -1,0 +1,183 @@
+"""`braid sweep`: what killed commands and runs have left in a store, and nobody needs.
+
+In: a store. Out: what lies there, why nobody needs it, its bytes, and what takes it away.
+Rule: each goes by itself, and nothing refers to it before and after. What a run works with is left alone while one is
+on. In an object store, where runs of other machines are not seen, only what no run can ever ask for is taken.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from braid.errors import BraidError
+from braid.face.backup import LINKS
+from braid.face.reset import queries
+from braid.face.show import open_store
+from braid.face.verify import amount
+from braid.stage import begun, checkpoint, state_file
+from braid.stage.begun import Known
+from braid.store import is_url
+from braid.topics import commit, whereabouts
+from braid.topics.documents import emptied, old_versions, room_of
+from braid.topics.files import locked, reach, remove
+from braid.topics.lock import StoreLock, holder
+from braid.topics.store import TopicStore
+
+Sizes = Mapping[str, int]  # bytes of files, by their names below a folder or a URL
+SWEEP = "braid sweep"
+
+
+@dataclass(frozen=True, slots=True)
+class Remain:
+    """`delete` is None where another command takes it away."""
+
+    what: str
+    bytes: int
+    why: str
+    command: str = SWEEP
+    delete: Callable[[], None] | None = None
+
+
+def sweep(store: str, parent: str | None = None) -> Iterator[str]:
+    """All of it goes. `parent`: one more folder of checkpoints than the store knows."""
+    opened = open_store(store)
+    with StoreLock(opened.root):
+        freed = 0
+        for found in remains(opened, queries(opened, parent), listed(opened.root), parent):
+            if found.delete is not None:
+                found.delete()
+                reach("swept")
+                freed += found.bytes
+                yield f"removed {found.what}: {amount(found.bytes)}"
+    yield f"{amount(freed)} freed" if freed else f"{store} has nothing that nobody needs"
+
+
+def listed(place: str) -> dict[str, int]:
+    """The bytes of all files below a folder, or under a URL, by their names there: one look, one listing."""
+    if is_url(place):
+        return dict(room_of(place).list(""))
+    found = dict[str, int]()
+    for folder, _, names in os.walk(place):
+        for name in names:
+            path = os.path.join(folder, name)
+            try:
+                found[os.path.relpath(path, place)] = os.lstat(path).st_size
+            except FileNotFoundError:
+                continue  # it went meanwhile
+    return found
+
+
+def below(sizes: Sizes, folder: str) -> dict[str, int]:
+    """What lies below a folder, by the names there."""
+    return {name.removeprefix(f"{folder}/"): size for name, size in sizes.items() if name.startswith(f"{folder}/")}
+
+
+def remains(store: TopicStore, known: list[Known], sizes: Sizes, parent: str | None = None) -> Iterator[Remain]:
+    yield from _broken(known)
+    if is_url(store.root):
+        yield from _in_room(store, sizes)
+        return
+    for place in dict.fromkeys([*whereabouts.parents(store.root), *([whereabouts.place(parent)] if parent else [])]):
+        yield from _of_folder(place, begun.GONE.search, "a checkpoint that was removed")
+    scratch = _of_folder(store.root, lambda name: name == ".scratch", "topics that were removed")
+    yield from _under(os.path.join(store.root, ".topics.lock"), scratch)
+    links = _of_folder(store.root, lambda name: name.startswith(LINKS), "links of a backup that was stopped")
+    yield from _under(os.path.join(store.root, ".backup.lock"), links)
+    if holder(store.root) in (None, os.getpid()):
+        for q in known:
+            yield from _unnamed(q)
+        for name in store.names():
+            yield from _staged(store, name)
+
+
+def _broken(known: list[Known]) -> Iterator[Remain]:
+    for q in known:
+        mine = sum(listed(q.folder).values()) if q.marked or q.torn is not None else 0
+        if q.marked:
+            yield Remain(f"query {q.name}", mine, "a reset of it did not come to its end", f"braid reset {q.name}")
+        elif q.torn is not None:
+            yield Remain(f"query {q.name}", mine, "its checkpoint cannot be read", f"braid reset {q.name}")
+        if not is_url(q.folder) and os.path.exists(beside := checkpoint.beside(q.folder)):
+            size = sum(listed(beside).values())
+            yield Remain(f"query {q.name}", size, "an upgrade of it did not come to its end", "braid upgrade FILE")
+
+
+def _of_folder(place: str, which: Callable[[str], object], why: str) -> Iterator[Remain]:
+    for name in sorted(os.listdir(place)) if os.path.isdir(place) else ():
+        path = os.path.join(place, name)
+        if which(name) and os.path.isdir(path) and not os.path.islink(path) and os.listdir(path):
+            delete = partial(shutil.rmtree, path, ignore_errors=True)
+            yield Remain(path, sum(listed(path).values()), why, delete=delete)
+
+
+def _under(lock: str, found: Iterable[Remain]) -> Iterator[Remain]:
+    """They go while nobody makes such."""
+
+    def delete(path: str) -> None:
+        with locked(lock):
+            shutil.rmtree(path, ignore_errors=True)
+
+    yield from (replace(x, delete=partial(delete, x.what)) for x in found)
+
+
+def _unnamed(q: Known) -> Iterator[Remain]:
+    """Runs of a state that no batch names."""
+    if q.torn is not None or is_url(q.folder) or q.marked:
+        return
+    try:
+        states = [state_file.load(q.folder, n) for n in state_file.batches(q.folder)]
+    except BraidError:
+        return
+    named = {
+        (os.path.basename(state_file.runs_of(q.folder, place)), run + state_file.SUFFIX)
+        for documents in states
+        for place, document in documents.items()
+        for run, *_ in state_file.runs_in(document)
+    }
+    there = listed(os.path.join(q.folder, state_file.RUNS))
+    left = {name: size for name, size in there.items() if tuple(os.path.split(name)) not in named}
+    if left:
+        paths = [os.path.join(q.folder, state_file.RUNS, name) for name in left]
+        what = f"{len(left)} run{'s' * (len(left) != 1)} of {q.name}"
+        yield Remain(what, sum(left.values()), "no state names them", delete=partial(_unlink, paths))
+
+
+def _unlink(paths: list[str]) -> None:
+    for path in paths:
+        remove(path)
+
+
+def _staged(store: TopicStore, name: str) -> Iterator[Remain]:
+    """What was staged for a topic and never published."""
+    topic = store.topic(name)
+    needed = {s for x in topic.view().newest for s in (x.staged, x.positions)}
+    left = {
+        file: size for file, size in listed(topic.staging).items() if file not in needed and not commit.is_put(file)
+    }
+    if left:
+        what = f"{len(left)} staged file{'s' * (len(left) != 1)} of {name}"
+        paths = [os.path.join(topic.staging, file) for file in left]
+        yield Remain(what, sum(left.values()), "they were never published", delete=partial(_unlink, paths))
+
+
+def _in_room(store: TopicStore, sizes: Sizes) -> Iterator[Remain]:
+    old = old_versions(sizes)
+    if old:
+        what = f"{len(old)} old version{'s' * (len(old) != 1)} of documents"
+        delete = partial(emptied, store.root, list(old))
+        yield Remain(what, sum(old.values()), "nobody reads them again", delete=delete)
+    ids = {name: json.loads(room_of(store.root).get(f"names/{name}", 1 << 16))["id"] for name in store.names()}
+    gone = {
+        file: size
+        for file, size in sizes.items()
+        if file.startswith("topics/") and "/data/" in file and ids.get(file.split("/")[1]) != file.split("/")[2]
+    }
+    if gone:
+        what = f"{len(gone)} object{'s' * (len(gone) != 1)} of topics that are gone"
+        delete = partial(room_of(store.root).delete, *gone)
+        yield Remain(what, sum(gone.values()), "a removal did not come to its end", delete=delete)

@@ -1,0 +1,184 @@
+"""`braid usage`: what a store holds, who needs it, and what may be deleted.
+
+In: a store, also while queries run on it. Out: a row for each topic, each query, and each thing that nobody needs, with
+the command that deletes it.
+Rule: nothing is changed. Records, times and rows are those that commits and states tell; bytes are those of the files,
+by one look through the store's folder, or one listing of an object store.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import click
+
+from braid.errors import BraidError
+from braid.face.remains import Sizes, below, listed, remains
+from braid.face.reset import queries
+from braid.face.show import open_store
+from braid.face.tabular import json_line, print_table, time_text
+from braid.face.verify import amount
+from braid.stage import cuts, state_file
+from braid.stage.begun import Known
+from braid.stage.readers import Reader, holding, readers
+from braid.topics import whereabouts
+from braid.topics.store import TopicStore
+
+
+@dataclass(frozen=True, slots=True)
+class TopicUsed:
+    """`bytes`: of all its files; `first`, `last`: the lowest and the highest time of its records (ms); `needed`: by
+    the queries that read it, how many of its records each has behind it."""
+
+    topic: str
+    records: int
+    bytes: int
+    first: int | None
+    last: int | None
+    written_by: Sequence[str]
+    read_by: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryUsed:
+    """`rows`, `state`, `runs`: of its state, in memory's format, and how many files or parts hold it; `files`,
+    `bytes`: of its checkpoint; `cuts`, `drops`: bytes of these."""
+
+    query: str
+    rows: int
+    state: int
+    runs: int
+    files: int
+    bytes: int
+    cuts: int
+    drops: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """What may be deleted: why, and by which command."""
+
+    what: str
+    bytes: int
+    why: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    topics: Sequence[TopicUsed]
+    queries: Sequence[QueryUsed]
+    spare: Sequence[Spare]
+
+
+def usage(store: str, parent: str | None = None) -> Usage:
+    """`parent`: one more folder of checkpoints than the store knows."""
+    opened = open_store(store)
+    sizes, known = listed(opened.root), queries(opened, parent)
+    found = readers(known)
+    topics = [t for name in opened.names() if (t := _topic(opened, name, known, found, sizes)) is not None]
+    own = whereabouts.own(opened.root)
+    mine = {q.folder: _of_checkpoint(q, own, sizes) for q in known}
+    made = [_query(q, mine[q.folder], sizes) for q in known]
+    left = [Spare(r.what, r.bytes, r.why, r.command) for r in remains(opened, known, sizes, parent)]
+    return Usage(topics, made, [*_idle(topics), *left])
+
+
+def _topic(
+    store: TopicStore, name: str, known: Iterable[Known], found: Iterable[Reader], sizes: Sizes
+) -> TopicUsed | None:
+    try:
+        view = store.topic(name).view()
+    except BraidError:
+        if store.exists(name):
+            raise
+        return None  # it was removed meanwhile
+    extents = [s.extent for part in view.parts for s in part]
+    lows, highs = [e.low for e in extents if e.low is not None], [e.high for e in extents if e.high is not None]
+    return TopicUsed(
+        topic=name,
+        records=sum(e.count for e in extents),
+        bytes=sum(below(sizes, f"topics/{name}").values()),
+        first=min(lows, default=None),
+        last=max(highs, default=None),
+        written_by=sorted(q.name for q in known if q.writes == name and not q.on_broker),
+        read_by={r.query: r.has_read(name, len(view.parts)) for r in holding(found, name)},
+    )
+
+
+def _of_checkpoint(q: Known, own: str, sizes: Sizes) -> dict[str, int]:
+    """The files of a checkpoint, wherever it lies."""
+    if os.path.dirname(q.folder) == own:
+        return below(sizes, f"{os.path.basename(own)}/{q.name}")
+    return listed(q.folder)
+
+
+def _query(q: Known, mine: Sizes, sizes: Sizes) -> QueryUsed:
+    runs = [run for _, text in _state(q) for run in state_file.runs_in(text)]
+    return QueryUsed(
+        query=q.name,
+        rows=sum(rows for _, rows, _ in runs),
+        state=sum(size for *_, size in runs),
+        runs=len(runs),
+        files=len(mine),
+        bytes=sum(mine.values()),
+        cuts=sum(size for name, size in mine.items() if name == cuts.NAME or name.startswith(f"{cuts.FOLDER}/")),
+        drops=sum(below(sizes, f"drops/{q.name}").values()),
+    )
+
+
+def _state(q: Known) -> list[tuple[str, dict[str, object]]]:
+    """The state behind the newest batch, by bucket."""
+    try:
+        return list(state_file.latest(q.folder)[1].items())
+    except (BraidError, OSError):
+        return []
+
+
+# ------------------------------------------------------------ what nobody needs
+
+
+def _idle(topics: Iterable[TopicUsed]) -> Iterator[Spare]:
+    for t in topics:
+        if not t.read_by and not t.written_by:
+            yield Spare(f"topic {t.topic}", t.bytes, "no query has read or written it", f"braid rm {t.topic}")
+
+
+# ------------------------------------------------------------------------ shown
+
+
+def print_usage(store: str, parent: str | None, as_json: bool) -> None:
+    found = usage(store, parent)
+    if as_json:
+        click.echo(json_line(asdict(found)))
+        return
+    if not (found.topics or found.queries or found.spare):
+        click.echo(f"{store} holds nothing")
+    if found.topics:
+        print_table(TOPICS, map(_topic_row, found.topics))
+    if found.queries:
+        click.echo()
+        print_table(QUERIES, map(_query_row, found.queries))
+    if found.spare:
+        click.echo()
+        print_table(("may be deleted", "bytes", "why", "by"), map(_spare_row, found.spare))
+
+
+TOPICS = ("topic", "records", "bytes", "from", "to", "written by", "read by")
+QUERIES = ("query", "state rows", "state", "runs", "checkpoint", "cuts", "drops")
+
+
+def _topic_row(t: TopicUsed) -> Sequence[object]:
+    read = ", ".join(f"{query} up to {n:,}" for query, n in sorted(t.read_by.items()))
+    times = ["" if at is None else time_text(at) for at in (t.first, t.last)]
+    return t.topic, f"{t.records:,}", amount(t.bytes), *times, ", ".join(t.written_by), read
+
+
+def _query_row(q: QueryUsed) -> Sequence[object]:
+    return q.query, f"{q.rows:,}", amount(q.state), q.runs, amount(q.bytes), amount(q.cuts), amount(q.drops)
+
+
+def _spare_row(s: Spare) -> Sequence[object]:
+    return s.what, amount(s.bytes), s.why, s.command

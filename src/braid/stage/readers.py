@@ -1,0 +1,99 @@
+"""Up to where the queries of a store have read its topics: from where on they may still ask for records.
+
+In: the checkpoint of a query. Out: for each partition that it reads, the first offset that it needs.
+Rule: what cannot be told is needed from the beginning on. A batch whose state is there may be done again, so it is the
+one before the last that counts; and while a changed query is worked out beside it, all is read again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from braid.errors import BraidError
+from braid.stage import batches, checkpoint, spark_log, state_file
+from braid.stage.begun import Known
+from braid.stage.checkpoint import Document
+from braid.store import is_url
+
+_TRIES = 5  # a run that goes on replaces the files of a batch while they are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A query that reads topics of the store. `at`: by "topic/partition" what it needs first, where that is known;
+    `reached`: what it has read."""
+
+    query: str
+    reads: frozenset[str]
+    at: Mapping[str, int] = field(default_factory=dict)
+    reached: Mapping[str, int] = field(default_factory=dict)
+
+    def needs(self, topic: str, partition: int) -> int:
+        return self.at.get(f"{topic}/{partition}", 0)
+
+    def has_read(self, topic: str, partitions: int) -> int:
+        """How many records of a topic lie behind it."""
+        return sum(self.reached.get(f"{topic}/{p}", 0) for p in range(partitions))
+
+
+def readers(known: Iterable[Known]) -> list[Reader]:
+    """Those among the queries of a store that read its topics. One whose checkpoint cannot be read needs all of every
+    topic."""
+    return [_reader(q) for q in known if not q.on_broker]
+
+
+def first_needed(found: Collection[Reader], topic: str, partition: int, end: int) -> int:
+    """The offset before which nobody needs a record."""
+    return min((r.needs(topic, partition) for r in holding(found, topic)), default=end)
+
+
+def holding(found: Iterable[Reader], topic: str) -> Iterator[Reader]:
+    """Those who may still ask for records of a topic."""
+    return (r for r in found if topic in r.reads or not r.reads)
+
+
+def _reader(q: Known) -> Reader:
+    for left in reversed(range(_TRIES)):
+        try:
+            document = checkpoint.load(q.folder)
+            if document is None:
+                return Reader(q.name, q.reads)
+            return _of(q, document)
+        except (BraidError, OSError):
+            if not left:
+                break
+    return Reader(q.name, q.reads)  # of which nothing more can be told
+
+
+def _of(q: Known, document: Document) -> Reader:
+    if spark_log.tells(q.folder):  # of an older version
+        return Reader(q.name, q.reads)
+    states, begin = state_file.batches(q.folder), document.settings.get("begin", {})
+    newest = states[-1] if states else -1
+    done = newest if newest == state_file.published(q.folder) else newest - 1
+    reached = _ends(q.folder, done, begin) if done in states or done < 0 else {}
+    if not is_url(q.folder) and os.path.exists(checkpoint.beside(q.folder)):
+        needed: Mapping[str, int] = {}
+    else:
+        needed = _ends(q.folder, newest - 1, begin) if newest - 1 in states or newest < 1 else reached
+    return Reader(q.name, q.reads, _by_topic(document, needed), _by_topic(document, reached))
+
+
+def _ends(folder: str, batch: int, begin: Mapping[str, int]) -> Mapping[str, int]:
+    """Where a batch ended; before the first, where the query began."""
+    if batch < 0:
+        return begin
+    found: Mapping[str, int] = batches.document_in(state_file.reads(folder, batch) or ())["next"]
+    return found
+
+
+def _by_topic(document: Document, offsets: Mapping[str, int]) -> dict[str, int]:
+    """Of leaves over one topic the one that has read least."""
+    found, leaves = dict[str, int](), document.leaves()
+    for place, offset in offsets.items():
+        leaf, _, partition = place.partition("/")
+        at = f"{leaves[int(leaf)]}/{partition}"
+        found[at] = min(offset, found.get(at, offset))
+    return found
