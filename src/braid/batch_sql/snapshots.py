@@ -74,7 +74,7 @@ class _Standing:
 class Snapshots:
     """The tables of a store. `records(declared, start)`: a table's records from the `start`-th on; `files`: the rows of
     a table that is read from files, in their order (columns of `declared`, `_diff`, and `_t`: their epochs); None for
-    others.
+    others; `gone`: how many of the records that a topic once had are not there any more.
     `unread`: how many records of a table could not be read as it is declared, the last time it was asked; `late`: how
     many were."""
 
@@ -82,9 +82,11 @@ class Snapshots:
         self,
         records: Callable[[Declared, int], list[Placed]],
         files: Callable[[Declared], pl.DataFrame | None] = lambda declared: None,
+        gone: Callable[[Declared], int] = lambda declared: 0,
     ) -> None:
-        self._records, self._files = records, files
+        self._records, self._files, self._gone = records, files, gone
         self._standing: dict[str, _Standing] = {}
+        self._without: dict[str, int] = {}  # so many records were gone when the rows that stand were read
         self.unread: dict[str, int] = {}
         self.late: dict[str, int] = {}
 
@@ -114,7 +116,10 @@ class Snapshots:
         return rows.filter(~late)
 
     def _now(self, declared: Declared) -> _Standing:
-        known = self._standing.get(declared.topic)
+        known, gone = self._standing.get(declared.topic), self._gone(declared)
+        if self._without.get(declared.topic, gone) != gone:
+            known = None  # all is read again
+        self._without[declared.topic] = gone
         standing = known if known is not None and known.declared == declared else _Standing.empty(declared)
         self._standing[declared.topic] = standing
         standing.add(self._records(declared, standing.count))

@@ -25,12 +25,14 @@ from braid.stage import batches, checkpoint, cuts, docs, spark_log, state_file
 from braid.stage.checkpoint import Document
 from braid.stage.room_runs import packing_of, renamed, runs_at
 from braid.store import is_url, opened
-from braid.topics import TopicStore, commit, documents, drops, registries, whereabouts
+from braid.topics import TopicStore, commit, documents, drops, registries, retention, whereabouts
 from braid.topics.files import force, reach
 from braid.topics.interface import COPYING, store_at
 from braid.topics.lock import StoreLock
 from braid.topics.log import Topic
 from braid.topics.segments import Segment, Staged
+from braid.topics.taking import ready, taken
+from braid.topics.view import Keep
 
 Told = Iterator[str | BraidError]
 
@@ -106,6 +108,8 @@ def _copied(store: TopicStore, target: str, queries: list[tuple[str, Document, i
     for dialect in DIALECTS:
         if (data := documents.document(store.root, f"catalogue/{dialect}")) is not None:
             _document(to.root, f"catalogue/{dialect}", data)
+    for name, wanted in retention.all_of(store.root).items():
+        retention.want(to.root, name, wanted)
     registries.copied(store.root, to.root)
     for query in drops.with_drops(store.root):
         drops.copied(store.root, to.root, query)
@@ -127,12 +131,15 @@ def _document(root: str, name: str, data: bytes) -> None:
 def _topic(source: Topic, to: Topic) -> int:
     """All records at the same offsets, and who wrote last."""
     view, records, some, size = source.view(), 0, list[Segment](), 0
+    if keep := Keep({p: b for p, b in enumerate(view.begins) if b.first}, marks=view.marks):
+        with ready(to) as there:
+            taken(to, there, keep)
     for segment in (s for part in view.parts for s in part):
         if segment.positions is not None:
             raise BraidError(f"the topic {source.name} was written by the test driver", "it cannot be copied")
         some.append(segment)
         size += segment.extent.size
-        records += segment.extent.count
+        records += segment.extent.records
         if size >= MANY or len(some) == _TOGETHER:
             _segments(source, to, some)
             some, size = [], 0

@@ -77,7 +77,7 @@ class StoreTables:
         self._store = store
         self._files, self._read = files or {}, dict[str, pl.DataFrame]()
         self._torn: dict[str, int] = {}  # lines that are no records, by topic
-        self._snapshots = Snapshots(self._records, self._rows_of_files)
+        self._snapshots = Snapshots(self._records, self._rows_of_files, self._gone)
 
     def rows(self, query: BatchQuery) -> tuple[list[str], list[tuple[Any, ...]]]:
         """The names of a query's columns, and its rows."""
@@ -179,6 +179,13 @@ class StoreTables:
             found += [Placed(e, 0, 0, partition, n, key, value, t, None) for n, t, e, key, value in columns]
         found.sort(key=lambda r: (r.seq, r.partition, r.offset))
         return found[start:]
+
+    def _gone(self, declared: Declared) -> int:
+        """How many records of a topic were taken away: by their time, or since later ones have their keys."""
+        topic = declared.topic
+        if not self._store.dense or topic not in self._store.names():
+            return 0
+        return sum(self._store.end_offsets(topic)) - self._store.count(topic)
 
     def _last(self, names: Sequence[str]) -> int:
         """The last epoch of topics: of the whole store, but not of all that lies on a broker."""

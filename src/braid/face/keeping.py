@@ -1,4 +1,4 @@
-"""Commands that keep a store in order: upgrade, reset, rescale, rm, usage, sweep, verify, backup, restore, copy.
+"""Commands that keep a store in order, from upgrade to copy.
 
 In: arguments. Out: lines of what was done or is wrong; exit 1 if something is.
 Rule: as in `cli.py`, which has them: a command reads arguments, calls one function, prints.
@@ -117,6 +117,43 @@ def usage(store: str, checkpoint: str | None, as_json: bool) -> None:
     from braid.face.usage import print_usage
 
     print_usage(store, checkpoint, as_json)
+
+
+@command
+@click.argument("topic", required=False)
+@click.option("--for", "span", metavar="SPAN", help="Records go that are older: 7d, 12h, 30m.")
+@click.option("--bytes", "size", metavar="N", help="Of each partition the oldest go above that: 10GB.")
+@click.option("--compact/--no-compact", default=None, help="Of each key only the last record stays.")
+@click.option("--tombstones", metavar="SPAN", help="Compacted, a record without a value stays so long. [default: 1d]")
+@click.option("--all", "all_", is_flag=True, help="All records stay, but for what else is said.")
+@click.option("--checkpoint", type=click.Path(), help="One more folder of checkpoints than the store knows.")
+@store_option
+def retain(
+    topic: str | None,
+    span: str | None,
+    size: str | None,
+    compact: bool | None,
+    tombstones: str | None,
+    all_: bool,
+    checkpoint: str | None,
+    store: str,
+) -> None:
+    """Set what a topic keeps, and let the rest go.
+
+    Runs do it from then on; this does it now, also beside a run. Without options it shows what is set; without TOPIC it
+    does it for all topics. No record goes that a query may still read. Topics in Kafka are kept as Kafka is told.
+    """
+    from braid.face import retain as retaining
+
+    ms = None if span is None else retaining.milliseconds_of("--for", span)
+    most = None if size is None else retaining.bytes_of("--bytes", size)
+    dead = None if tombstones is None else retaining.milliseconds_of("--tombstones", tombstones)
+    asked = all_ or any(x is not None for x in (ms, most, compact, dead))
+    if asked and topic is None:
+        raise BraidError("what is to be kept is said of one topic", "braid retain TOPIC …")
+    change = functools.partial(retaining.changed, ms=ms, size=most, compact=compact, tombstones=dead, all_=all_)
+    for line in retaining.retain(store, topic, change if asked else None, checkpoint):
+        click.echo(line)
 
 
 @command

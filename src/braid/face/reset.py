@@ -22,13 +22,14 @@ from braid.face.show import folders, open_store
 from braid.files import results as result_files
 from braid.stage import begun
 from braid.stage.begun import Known
-from braid.topics import traces, whereabouts
+from braid.topics import retention, traces, whereabouts
 from braid.topics.broker import Broker
 from braid.topics.drops import forget_drops
 from braid.topics.files import reach
 from braid.topics.interface import open_topics
 from braid.topics.kafka import KafkaTopics
 from braid.topics.lock import StoreLock
+from braid.topics.retention import Retention
 from braid.topics.store import TopicStore
 
 
@@ -109,6 +110,8 @@ def remove_topic(store: str, topic: str, parent: str | None = None, broker: Brok
             hint = f"braid reset {users[0].name}" + (" --cascade" if len(users) > 1 else "")
             raise BraidError(f"{found} is in use: {', '.join(told)}", hint)
         topics.delete(found)
+        if broker is None:
+            retention.want(opened.root, found, Retention())
         yield f"removed topic {found}"
         for dialect in DIALECTS:
             catalogue = Catalogue(topics, dialect)

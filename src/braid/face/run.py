@@ -45,6 +45,7 @@ from braid.face.request import (
     prepare,
     source_files,
 )
+from braid.face.retain import Keeper
 from braid.face.tabular import print_table
 from braid.plan.logical import Query
 from braid.sinks.console import ConsoleSink
@@ -55,6 +56,7 @@ from braid.topics.broker import delivery
 from braid.topics.drops import forget_drops
 from braid.topics.interface import open_topics
 from braid.topics.lock import StoreLock
+from braid.topics.store import TopicStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,6 +130,10 @@ def run_program(request: Request, err: Console) -> Outcome:
         if request.asked.broker is not None and not request.quiet:
             err.print(f"results go to Kafka {delivery(request.asked.broker)}", markup=False)
         spark()
+        if isinstance(store, TopicStore):
+            keeper = Keeper(store, request.checkpoint, _notes(request, err))
+            keeper.begin()
+            stack.callback(keeper.end)
         stack.callback(looks.end)
         if not request.until_idle:
             looks.go_on(request.every)

@@ -79,8 +79,7 @@ def sizes(topics: Topics) -> Iterator[tuple[str, int, int]]:
     dropped meanwhile is left out."""
     for name in topics.names():
         try:
-            ends = topics.end_offsets(name)
-            yield name, len(ends), sum(ends) - sum(topics.start_offsets(name))
+            yield name, topics.partitions(name), topics.count(name)
         except BraidError:
             if topics.exists(name):
                 raise
@@ -373,6 +372,7 @@ def _pages(
     store: Topics, topic: str, partition: int, first: int, end: int, wanted: Wanted, how: Wires
 ) -> Iterator[pl.DataFrame]:
     narrow = wanted.key is None and wanted.since is None and not wanted.latest
+    narrow = narrow and store.count(topic) == sum(store.end_offsets(topic)) - sum(store.start_offsets(topic))
     first = max(end - wanted.tail, first) if narrow and wanted.tail is not None and store.dense else first
     while first < end:
         last = store.page_end(topic, partition, first, min(first + PAGE, end))

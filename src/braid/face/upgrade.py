@@ -93,6 +93,9 @@ def _of(query: Query, folder: str, known: Document, request: Request, store: Top
     upto = last + (held is not None and ties.behind(last, held))  # it was published, and Spark does not know it
     if any(name in x or x["ended"] for x in cuts.read(folder, upto) for name in _LATER):
         raise refused("a source of it was closed, or is read before the others")
+    gone = [t for t in sorted(set(known.leaves())) if store.exists(t) and any(store.start_offsets(t))]
+    if gone:
+        raise refused(f"the first records of {', '.join(gone)} are not kept any more")
     there = known.leaves()
     leaves = dict[int, int]()
     for leaf, source in enumerate(sources(query.root)):

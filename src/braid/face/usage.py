@@ -17,13 +17,15 @@ import click
 from braid.errors import BraidError
 from braid.face.remains import Sizes, below, listed, remains
 from braid.face.reset import queries
+from braid.face.retain import kept
 from braid.face.show import open_store
 from braid.face.tabular import json_line, print_table, time_text
 from braid.face.verify import amount
 from braid.stage import cuts, state_file
 from braid.stage.begun import Known
 from braid.stage.readers import Reader, holding, readers
-from braid.topics import whereabouts
+from braid.topics import retention, whereabouts
+from braid.topics.retention import Retention
 from braid.topics.store import TopicStore
 
 
@@ -37,6 +39,7 @@ class TopicUsed:
     bytes: int
     first: int | None
     last: int | None
+    keeps: Retention
     written_by: Sequence[str]
     read_by: Mapping[str, int]
 
@@ -78,7 +81,12 @@ def usage(store: str, parent: str | None = None) -> Usage:
     opened = open_store(store)
     sizes, known = listed(opened.root), queries(opened, parent)
     found = readers(known)
-    topics = [t for name in opened.names() if (t := _topic(opened, name, known, found, sizes)) is not None]
+    keeps = retention.all_of(opened.root)
+    topics = [
+        t
+        for name in opened.names()
+        if (t := _topic(opened, name, known, found, sizes, keeps.get(name, Retention()))) is not None
+    ]
     own = whereabouts.own(opened.root)
     mine = {q.folder: _of_checkpoint(q, own, sizes) for q in known}
     made = [_query(q, mine[q.folder], sizes) for q in known]
@@ -87,7 +95,7 @@ def usage(store: str, parent: str | None = None) -> Usage:
 
 
 def _topic(
-    store: TopicStore, name: str, known: Iterable[Known], found: Iterable[Reader], sizes: Sizes
+    store: TopicStore, name: str, known: Iterable[Known], found: Iterable[Reader], sizes: Sizes, keeps: Retention
 ) -> TopicUsed | None:
     try:
         view = store.topic(name).view()
@@ -99,10 +107,11 @@ def _topic(
     lows, highs = [e.low for e in extents if e.low is not None], [e.high for e in extents if e.high is not None]
     return TopicUsed(
         topic=name,
-        records=sum(e.count for e in extents),
+        records=sum(e.records for e in extents),
         bytes=sum(below(sizes, f"topics/{name}").values()),
         first=min(lows, default=None),
         last=max(highs, default=None),
+        keeps=keeps,
         written_by=sorted(q.name for q in known if q.writes == name and not q.on_broker),
         read_by={r.query: r.has_read(name, len(view.parts)) for r in holding(found, name)},
     )
@@ -166,14 +175,14 @@ def print_usage(store: str, parent: str | None, as_json: bool) -> None:
         print_table(("may be deleted", "bytes", "why", "by"), map(_spare_row, found.spare))
 
 
-TOPICS = ("topic", "records", "bytes", "from", "to", "written by", "read by")
+TOPICS = ("topic", "records", "bytes", "from", "to", "keeps", "written by", "read by")
 QUERIES = ("query", "state rows", "state", "runs", "checkpoint", "cuts", "drops")
 
 
 def _topic_row(t: TopicUsed) -> Sequence[object]:
     read = ", ".join(f"{query} up to {n:,}" for query, n in sorted(t.read_by.items()))
     times = ["" if at is None else time_text(at) for at in (t.first, t.last)]
-    return t.topic, f"{t.records:,}", amount(t.bytes), *times, ", ".join(t.written_by), read
+    return t.topic, f"{t.records:,}", amount(t.bytes), *times, kept(t.keeps), ", ".join(t.written_by), read
 
 
 def _query_row(q: QueryUsed) -> Sequence[object]:

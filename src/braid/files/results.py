@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from braid.errors import BraidError, anew
 from braid.topics.files import force, items, members, parsed, reach, read_small, text, whole, why, write_atomic
-from braid.topics.log import Written
+from braid.topics.view import Written
 
 KINDS = {".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}  # by the end of the folder's name
 OWNER, COMMITS, STAGING = ".owner.json", ".commits", ".staging"

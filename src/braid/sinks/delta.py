@@ -24,7 +24,7 @@ from braid.sinks.interface import Batch
 from braid.sinks.staged import Shape, StagedSink, check_owner, commit, is_written
 from braid.topics.files import reach, remove
 from braid.topics.interface import Topics
-from braid.topics.log import Written
+from braid.topics.view import Written
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

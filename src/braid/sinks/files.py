@@ -25,7 +25,7 @@ from braid.sinks.rows import named
 from braid.stage.wire import bucket_of
 from braid.topics.files import force
 from braid.topics.interface import Topics
-from braid.topics.log import Written
+from braid.topics.view import Written
 from braid.types import Column, Scalar
 
 

@@ -22,7 +22,7 @@ from braid.sinks.interface import Batch
 from braid.sinks.staged import Shape, StagedSink, check_owner, commit, is_written, line_of
 from braid.topics.files import remove
 from braid.topics.interface import Topics
-from braid.topics.log import Written
+from braid.topics.view import Written
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -16,7 +16,7 @@ import polars as pl
 
 from braid.plan import logical
 from braid.topics.interface import Topics
-from braid.topics.log import Written
+from braid.topics.view import Written
 
 
 @dataclass(frozen=True, slots=True)

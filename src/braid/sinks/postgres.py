@@ -27,7 +27,7 @@ from braid.sinks.interface import Batch
 from braid.sinks.staged import Shape, StagedSink, check_owner, is_written, line_of
 from braid.topics.files import remove
 from braid.topics.interface import Topics
-from braid.topics.log import Written
+from braid.topics.view import Written
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
 if TYPE_CHECKING:

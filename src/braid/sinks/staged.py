@@ -26,7 +26,7 @@ from braid.stage.drops import DROPS, drops_of
 from braid.store import is_url
 from braid.topics.files import remove
 from braid.topics.interface import Topics
-from braid.topics.log import Written
+from braid.topics.view import Written
 from braid.types import Column, Type
 
 UNSTORABLE = "value"  # the reason of a drop

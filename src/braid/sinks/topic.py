@@ -21,7 +21,8 @@ from braid.timing import spent
 from braid.topics import Staged, StageWriters, clean_staging, format_envelope, publish
 from braid.topics.files import LONGEST
 from braid.topics.interface import Topics, store_of
-from braid.topics.log import Topic, Written
+from braid.topics.log import Topic
+from braid.topics.view import Written
 
 
 @dataclass(frozen=True)

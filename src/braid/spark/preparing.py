@@ -249,7 +249,7 @@ def _settings(plan: Plan, there: _There, run: str, watches: Mapping[str, FileWat
     if known is not None:
         _check_where(there.name, known, where, wishes.begins)
         settings |= {x: known.settings[x] for x in ("begin", "from") if x in known.settings}
-    elif wishes.broker is not None or where:
+    elif wishes.broker is not None or where or _shortened(plan, topics, others):
         settings |= {"begin": _begin(plan, topics, others, where)} | ({"from": where} if where else {})
     if wishes.broker is not None:
         settings |= {"topics": _topics(plan, topics, others, known)}
@@ -369,6 +369,12 @@ def _check_where(name: str, known: Document, where: Mapping[str, Where], begins:
     asked = begins.streams is not None or begins.topics
     if asked and json.loads(json.dumps(where)) != known.settings.get("from", {}):
         raise BraidError(f"the query {name} has begun elsewhere", f"leave --from out, or braid reset {name} before it")
+
+
+def _shortened(plan: Plan, topics: Topics, files: Collection[str]) -> bool:
+    """Whether a topic does not begin at 0 any more."""
+    read = {x.source.topic for x in plan.leaves if x.source.name not in files}
+    return any(any(topics.start_offsets(topic)) for topic in sorted(read))
 
 
 def _begin(plan: Plan, topics: Topics, files: Collection[str], where: Mapping[str, Where]) -> dict[str, int]:

@@ -47,7 +47,7 @@ from braid.topics import access
 from braid.topics.broker import PATIENCE, BrokerAway, patiently
 from braid.topics.drops import clean_drops, read_drops
 from braid.topics.interface import open_topics
-from braid.topics.log import Written
+from braid.topics.view import Written
 
 Status = Literal["running", "stopped", "failed"]
 

@@ -28,6 +28,7 @@ from braid.plan.logical import Source
 from braid.stage.decode import Decoded, decode, timed, wires_of
 from braid.timing import spent
 from braid.topics.interface import Topics
+from braid.topics.reading import taken_away
 from braid.topics.segments import CHUNK
 
 
@@ -264,15 +265,23 @@ class TopicInput:
         with spent("read"):
             raw = self._raw(partition, first, last)
         if raw.height != last - first and self.store.dense:
-            raise BraidError(
-                f"the topic {self.source.topic!r} has no records {first} to {last - 1} in partition {partition}",
-                f"it was deleted or replaced since they were planned to be read; {anew()}",
-            )
+            self._check_there(partition, first, last)
         with spent("decode"):
             decoded = decode(self.source, raw, partition, self.store.registry)
         if not decoded.rows[TIME].null_count():
             return decoded
         return Decoded(filled(decoded.rows), decoded.error)
+
+    def _check_there(self, partition: int, first: int, last: int) -> None:
+        """Refuses a range of which not all is in the topic. (What was compacted is.)"""
+        topic, start = self.source.topic, self.store.known_start(self.source.topic, partition)
+        if first < start:
+            raise taken_away(topic, partition, first, start)
+        if self.store.known_end(topic, partition) < last:
+            raise BraidError(
+                f"the topic {topic!r} has no records {first} to {last - 1} in partition {partition}",
+                f"it was deleted or replaced since they were planned to be read; {anew()}",
+            )
 
     def _raw(self, partition: int, first: int, last: int) -> pl.DataFrame:
         return self.store.raw(self.source.topic, partition, first, last, self._how)

@@ -31,7 +31,7 @@ from braid.errors import BraidError, anew
 from braid.stage import docs
 from braid.store import is_url
 from braid.topics.files import items, members, parsed, text, whole, why
-from braid.topics.log import Written
+from braid.topics.view import Written
 
 FORMAT, BEFORE = 2, 1  # BEFORE: each file held all of its batch's
 LINKS = 32  # files that hold a state together, at most

@@ -18,7 +18,7 @@ from braid.errors import BraidError, anew
 from braid.stage import batches, state_file
 from braid.stage.begun import is_life
 from braid.topics.interface import Topics
-from braid.topics.log import Written
+from braid.topics.view import Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +86,15 @@ def check_seen(seen: Mapping[str, Sequence[int]], query: str, topics: Topics, hi
             continue
         at = f"partition {partition} of the topic {name}"
         ends = topics.end_offsets(name) if there else []
+        starts = topics.start_offsets(name) if there else []
         if partition >= len(ends):
             what = f"{at} is not there, and {query} has read up to {end}"
         elif ends[partition] < end:
             what = f"{at} ends at {ends[partition]}, and {query} has read up to {end}"
+        elif starts[partition] > end:
+            what = f"{at} begins at {starts[partition]}, and {query} has read up to {end}: those between are gone"
+        elif topics.checksum(name, partition, end) is None:
+            what = f"{at} was compacted, and {query} has read up to {end}: those behind that are not what they were"
         else:
             what = f"{at} holds other records than those that {query} has read: the first {end} were changed"
         raise BraidError(f"{what}; it was made anew, or put back from another copy", hint)

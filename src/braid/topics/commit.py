@@ -35,8 +35,9 @@ from braid.topics.files import (
     remove,
     scratch_name,
 )
-from braid.topics.log import Origin, Topic, View, folders
-from braid.topics.segments import Meter, Segment, Staged, measure, positions_name, segment_name
+from braid.topics.log import Topic, folders
+from braid.topics.segments import COMPACTED, Meter, Segment, Staged, measure, positions_name, segment_name
+from braid.topics.view import Origin, View
 
 POSITIONS = {"seq": pl.Int64, "hops": pl.Int16, "n": pl.Int64}
 ANONYMOUS = "put-"  # staged names of records that belong to no query
@@ -200,7 +201,7 @@ def _publish(topic: Topic, view: View, origin: Origin, staged: Sequence[Staged],
             view = topic.anew()  # somebody else came first
             continue
         if segments or empty:
-            _finish(topic, view)
+            finish(topic, view)
             topic.fold(view)
         reach("published")
         return True
@@ -284,12 +285,12 @@ def recover(topic: Topic, view: View) -> None:
     """What a dead publisher left undone, and what a hand dropped in. Under the lock."""
     if not topic.in_folder:
         return
-    _finish(topic, view)
+    finish(topic, view)
     topic.finish_fold()
     adopt_locked(topic, view)
 
 
-def _finish(topic: Topic, view: View) -> None:
+def finish(topic: Topic, view: View) -> None:
     """The staged files of the last commit get their names. Earlier ones have them: each commit begins with this."""
     if topic.finished == view.last or not topic.in_folder:
         return
@@ -306,6 +307,13 @@ def _finish(topic: Topic, view: View) -> None:
             reach("renamed")
         if topic.fsync:
             force(folder)
+    there = {(p, first) for p, firsts in enumerate(view.firsts) for first in firsts} if view.gone else set()
+    for segment in view.gone:
+        if (segment.partition, segment.first) not in there:
+            folder = topic.partition_path(segment.partition)
+            remove(os.path.join(folder, ".positions", positions_name(segment.first)))
+            remove(topic.segment_path(segment.partition, segment.first))
+            reach("taken away")
     topic.finished = view.last
 
 
@@ -313,7 +321,9 @@ def _rename(topic: Topic, staged: str, path: str, size: int | None) -> None:
     source = os.path.join(topic.staging, staged)
     if not os.path.exists(source):
         return  # done before
-    if os.path.exists(path) and os.path.getsize(path):
+    if staged.startswith(COMPACTED):  # what it stands for has its name
+        os.replace(source, path)
+    elif os.path.exists(path) and os.path.getsize(path):
         if size is not None and os.path.getsize(path) != size:
             raise BraidError(
                 f"{path} stands where a committed segment belongs", f"move it away; the segment is still in {source}"
@@ -336,7 +346,7 @@ def adopt(topic: Topic) -> int:
     if stray is True and not any(_candidate(topic, view, p) for p in range(len(view.parts))):
         return 0
     with topic.locked() as view:
-        _finish(topic, view)
+        finish(topic, view)
         topic.finish_fold()
         found = adopt_locked(topic, view, patient=False)
         _sweep(topic, view, refuse=True)
@@ -421,7 +431,7 @@ def clean_staging(topic: Topic, query: str) -> int:
         removed = _remove_staged(topic, f"{query}~")
         for name in os.listdir(topic.staging):
             path = os.path.join(topic.staging, name)
-            if is_put(name) and time.time() - os.path.getmtime(path) > _ABANDONED:
+            if (is_put(name) or name.startswith(COMPACTED)) and time.time() - os.path.getmtime(path) > _ABANDONED:
                 remove(path)
                 removed += 1
         return removed
@@ -433,7 +443,7 @@ def is_put(name: str) -> bool:
 
 
 def _remove_staged(topic: Topic, prefix: str) -> int:
-    """After `_finish` no commit needs a staged file any more."""
+    """After `finish` no commit needs a staged file any more."""
     names = [name for name in os.listdir(topic.staging) if name.startswith(prefix)]
     for name in names:
         remove(os.path.join(topic.staging, name))

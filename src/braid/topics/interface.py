@@ -33,7 +33,7 @@ class Topics(Protocol):
 
     @property
     def dense(self) -> bool:
-        """Whether each offset before the end has a record."""
+        """Whether each offset from the start to the end has a record, or had one before the topic was compacted."""
         ...
 
     @property
@@ -63,6 +63,10 @@ class Topics(Protocol):
 
     def start_offsets(self, name: str) -> list[int]: ...
 
+    def count(self, name: str) -> int:
+        """How many records there are; in Kafka, where offsets have gaps, at most so many."""
+        ...
+
     def end_offsets(self, name: str) -> list[int]: ...
 
     def offsets_at(self, name: str, time: int) -> list[int]:
@@ -75,6 +79,10 @@ class Topics(Protocol):
 
     def known_end(self, name: str, partition: int) -> int:
         """The end of a partition as of the last look."""
+        ...
+
+    def known_start(self, name: str, partition: int) -> int:
+        """Where a partition begins as of the last look; 0 where nobody knows without asking."""
         ...
 
     def raw(self, name: str, partition: int, first: int, last: int, how: Wires) -> pl.DataFrame:

@@ -23,11 +23,8 @@ import os
 import re
 import threading
 import time
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from itertools import groupby
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar, TypeVar
 from uuid import uuid4
 
 from braid.errors import BraidError
@@ -46,12 +43,14 @@ from braid.topics.files import (
     write_atomic,
 )
 from braid.topics.rolling import clear, rolled, settle
-from braid.topics.segments import ROLLED, Segment, Staged, segment_name, torn
+from braid.topics.segments import COMPACTED, ROLLED, Segment, Staged, segment_name, torn
+from braid.topics.view import Keep, Origin, View, merged
 
 T = TypeVar("T")
 
 FOLD = 100
 FORMAT = 1
+_KEEPS = 2  # the format of a commit that takes records away, and of a rollup that stands for one
 MAX_PARTITIONS = 10_000
 _LAST = 1 << 53  # of a commit's number
 _DESCRIPTION = 1 << 16  # bytes of topic.json
@@ -60,104 +59,6 @@ _DAMAGED = (ValueError, KeyError, TypeError, IndexError, OverflowError)
 _COMMIT = re.compile(r"([0-9]{20})\.json")
 _ROLLUP = re.compile(r"([0-9]{20})-([0-9]{20})\.rollup\.json")
 _FRESH = 100_000_000  # ns; a directory changed so lately may change again without another time stamp
-
-
-class Origin(NamedTuple):
-    """Where a commit comes from: a batch of a life of a query, with the digest of what that batch reads, empty where
-    nobody told it; or from no query."""
-
-    query: str = ""
-    batch: int = 0
-    digest: str = ""
-
-
-class Written(NamedTuple):
-    """The last batch of a life of a query that wrote something, and the digest of what that batch reads, empty where it
-    is not known."""
-
-    batch: int
-    digest: str
-
-    def is_there(self, batch: int, digest: str, query: str, where: str) -> bool:
-        """Whether a batch was written, once: one before the last, and another of its number, are refused."""
-        if self.batch < batch:
-            return False
-        if self.batch == batch and (self.digest == digest or not self.digest):
-            return True
-        raise BraidError(
-            f"batch {batch} of {query} was written into {where} by somebody else",
-            "two runs go on from one checkpoint, or from an older copy of it",
-        )
-
-
-@dataclass(slots=True)
-class View:
-    """What the commits so far say. It only grows; a reader in another thread sees a prefix. Where segments were rolled
-    up there is a new view. `rollups`: those that it knows, as (from, to). `queries`: the last batch of each, `digests`:
-    of what that one reads."""
-
-    identity: str
-    parts: list[list[Segment]]
-    firsts: list[list[int]]
-    last: int = 0
-    rollups: tuple[tuple[int, int], ...] = ()
-    queries: dict[str, int] = field(default_factory=dict)
-    digests: dict[str, str] = field(default_factory=dict)
-    newest: list[Segment] = field(default_factory=list)  # of the last commit: their renames may be undone
-
-    def end(self, partition: int) -> int:
-        segments = self.parts[partition]
-        return segments[-1].end if segments else 0
-
-    def ends(self) -> list[int]:
-        return [self.end(p) for p in range(len(self.parts))]
-
-    def published(self, query: str, batch: int) -> bool:
-        return self.queries.get(query, -1) >= batch
-
-    def written(self, query: str) -> Written | None:
-        return Written(self.queries[query], self.digests[query]) if query in self.queries else None
-
-    def has(self, origin: Origin, topic: str) -> bool:
-        """Whether the batch is in the topic; another one of its number, and one before the last, are refused."""
-        if not origin.query or not self.published(origin.query, origin.batch):
-            return False
-        if origin.digest and (last := self.written(origin.query)) is not None:
-            last.is_there(origin.batch, origin.digest, origin.query, topic)
-        return True
-
-    def note(self, origin: Origin) -> None:
-        """What a commit came from."""
-        if origin.query and origin.batch >= self.queries.get(origin.query, -1):
-            self.queries[origin.query] = origin.batch
-            self.digests[origin.query] = origin.digest
-
-    def overlapping(self, partition: int, first: int, last: int) -> Iterator[Segment]:
-        """The segments with offsets of [first, last), in order."""
-        firsts, segments = self.firsts[partition], self.parts[partition]
-        at = max(bisect_right(firsts, first) - 1, 0)
-        while at < len(firsts) and firsts[at] < last:
-            if segments[at].end > first:
-                yield segments[at]
-            at += 1
-
-    def with_segments(self, segments: list[Segment]) -> View:
-        """Another view, in which these segments stand for those of the same offsets, and come after the others."""
-        made = replace(self, parts=[list(x) for x in self.parts], firsts=[list(x) for x in self.firsts])
-        for p, mine in groupby(sorted(segments, key=lambda s: (s.partition, s.first)), lambda s: s.partition):
-            new = list(mine)
-            at, after = bisect_left(self.firsts[p], new[0].first), bisect_left(self.firsts[p], new[-1].end)
-            made.parts[p], made.firsts[p] = self.parts[p][:at], self.firsts[p][:at]
-            for segment in (*new, *self.parts[p][after:]):
-                made.add(segment)
-        made.queries, made.digests = dict(self.queries), dict(self.digests)
-        return made
-
-    def add(self, segment: Segment) -> None:
-        if segment.first != self.end(segment.partition):
-            raise ValueError(f"partition {segment.partition} ends at {self.end(segment.partition)} before it")
-        self.parts[segment.partition].append(segment)  # before `firsts`, which readers search
-        self.firsts[segment.partition].append(segment.first)
 
 
 class Topic:
@@ -204,8 +105,8 @@ class Topic:
         """What `read` makes of the file, under its final name or, while the publisher has not got there, its staged
         one."""
         names = [path] if staged is None else [path, os.path.join(self.staging, staged), path]
-        if staged is not None and staged.startswith(ROLLED):
-            names = names[1:]  # until it is renamed, one of its parts has its name
+        if staged is not None and staged.startswith((ROLLED, COMPACTED)):
+            names = names[1:]  # until it is renamed, what it stands for has its name
         for name in names:
             try:
                 return read(name)
@@ -273,7 +174,7 @@ class Topic:
         for _ in range(50):  # files are folded away between listing and reading; the next listing has the rollup
             identity, partitions = self._describe()
             if view is None or view.identity != identity or len(view.parts) != partitions:
-                view = View(identity, [[] for _ in range(partitions)], [[] for _ in range(partitions)])
+                view = View.empty(identity, partitions)
                 self.verified, self.prefixes, self.finished, self.swept = set(), {}, 0, False
                 for folder in (self.path, self.commits, self.staging, *map(self.partition_path, range(partitions))):
                     refuse_link(folder)
@@ -313,7 +214,7 @@ class Topic:
             if usable:  # the widest of those that lead farthest: what it stands for may be about to go
                 view = self._apply_rollup(view, *max(usable, key=lambda r: (r[1], -r[0])))
             elif view.last + 1 in numbers:
-                self._apply(view, self._load(f"{view.last + 1:020d}.json"))
+                view = self._apply(view, self._load(f"{view.last + 1:020d}.json"))
             else:
                 return None
         return view
@@ -341,9 +242,9 @@ class Topic:
         path, data = self._called(name), self._document(name)
         try:
             x = members(parsed(data))
-            if (found := whole(x["format"], "format")) != FORMAT:
+            if (found := whole(x["format"], "format")) not in (FORMAT, _KEEPS):
                 raise BraidError(f"{path} is of format {found}; this version of braid reads {FORMAT}")
-            for s in items(x["segments"], "segments"):
+            for s in (*items(x["segments"], "segments"), *items(x.get("instead", []), "instead")):
                 if (Segment.from_json(members(s, "a segment")).at is None) != self.in_folder:
                     raise ValueError("a segment lies elsewhere")
             if _ROLLUP.fullmatch(name):
@@ -357,33 +258,44 @@ class Topic:
         except _DAMAGED as e:
             raise damaged(path, e) from e
 
-    def _apply(self, view: View, x: dict[str, Any]) -> None:
+    def _apply(self, view: View, x: dict[str, Any]) -> View:
         try:
             segments = [Segment.from_json(s) for s in x["segments"]]
-            self.apply(view, Origin(x["query"], x["batch"], x["digest"]), segments)
+            return self.apply(view, Origin(x["query"], x["batch"], x["digest"]), segments, Keep.from_json(x))
         except _DAMAGED as e:
             raise damaged(self._called(f"{view.last + 1:020d}.json"), e) from e
 
-    def apply(self, view: View, origin: Origin, segments: list[Segment]) -> None:
+    def apply(self, view: View, origin: Origin, segments: Sequence[Segment], keep: Keep = Keep()) -> View:  # noqa: B008
         """One more commit."""
+        if keep:
+            before, view = view, view.with_segments((), keep)
+            there = {s for part in view.parts for s in part}
+            view.gone = [s for part in before.parts for s in part if s not in there]
+            self.verified -= {(s.partition, s.first) for s in view.gone}
+        else:
+            view.gone = []
         for segment in segments:
             view.add(segment)
         view.note(origin)
-        view.newest = segments
+        view.newest = [*segments, *keep.instead]
         view.last += 1
+        return view
 
     def _apply_rollup(self, view: View, start: int, to: int) -> View:
         """A view in which the rollup's segments stand for those of its commits."""
         name = f"{start:020d}-{to:020d}.rollup.json"
         x = self._load(name)
         try:
-            made = view.with_segments([Segment.from_json(s) for s in x["segments"]])
+            segments, keep = merged([x])
+            if to <= view.last:
+                keep = Keep()  # that was done when its commits were read
+            made = view.with_segments(segments, keep)
             made.rollups = (*(r for r in view.rollups if not start <= r[0] < to), (start, to))
-            self.verified -= {(s["partition"], s["first"]) for s in x["segments"]}
+            self.verified -= {(s.partition, s.first) for s in (*segments, *keep.instead)}
             if to > view.last:
                 for query, batch in x["queries"].items():
                     made.note(Origin(query, batch, x["digests"].get(query, "")))
-                made.newest = []  # commits are folded after their renames
+                made.newest, made.gone = [], []  # commits are folded after their renames
                 made.last = to
             return made
         except _DAMAGED as e:
@@ -400,17 +312,44 @@ class Topic:
         with self._guard:
             return self.view().ends()
 
+    # -- taking records away; under the lock ----------------------------------------------------------------------
+
+    def settled(self) -> View:
+        """The view, by all rollups there are."""
+        return self.view()
+
+    def folded_ends(self, view: View) -> list[int]:
+        """Up to where records may be taken away."""
+        return view.ends()
+
+    def sent(self, segments: list[Segment]) -> list[Segment]:
+        """Segments that were written here, where everybody finds them."""
+        return segments
+
+    def holds(self, segments: list[Segment]) -> bool:
+        """Whether they are there."""
+        return all(os.path.exists(os.path.join(self.staging, s.staged or "~")) for s in segments)
+
+    def leaving(self, view: View, keep: Keep) -> Keep:
+        """With what nobody needs when that is kept."""
+        return keep
+
+    def discard(self, staged: Iterable[str]) -> None:
+        """What was sent, and nobody needs, goes."""
+        for name in staged:
+            remove(os.path.join(self.staging, name))
+
     # -- writing; under the lock ----------------------------------------------------------------------------------
 
-    def commit(self, view: View, origin: Origin, segments: list[Segment]) -> bool:
-        """Writes the next commit: from here on the segments are in the topic. False where another one has its number,
-        which none has under the lock."""
+    def commit(self, view: View, origin: Origin, segments: list[Segment], keep: Keep = Keep()) -> bool:  # noqa: B008
+        """Writes the next commit: from here on the segments are in the topic, and what it takes away is not. False
+        where another one has its number, which none has under the lock."""
         number = view.last + 1
-        data = commit_document(number, origin, segments)
+        data = commit_document(number, origin, segments, keep)
         write_atomic(os.path.join(self.commits, f"{number:020d}.json"), data, self.staging, self.fsync)
         reach("committed")
         with self._guard:
-            self.apply(view, origin, segments)
+            self._view = self.apply(view, origin, segments, keep)
         return True
 
     def fold(self, view: View) -> None:
@@ -424,11 +363,8 @@ class Topic:
         clear(self)
         found = [self._load(f"{n:020d}.json") for n in alone]
         chain.append((done, alone[-1]))
-        self._write_rollup(
-            *chain[-1],
-            segments=rolled(self, [s for x in found for s in x["segments"]], alone[-1]),
-            origins=[Origin(x["query"], x["batch"], x["digest"]) for x in found],
-        )
+        origins = [Origin(x["query"], x["batch"], x["digest"]) for x in found]
+        self._write_rollup(*chain[-1], found, origins)
         width = FOLD
         while True:  # rollups of rollups: a commit is written again once per power of FOLD
             width *= FOLD
@@ -437,11 +373,8 @@ class Topic:
                 break
             found = [self._load(f"{start:020d}-{to:020d}.rollup.json") for start, to in tail]
             chain = [*(r for r in chain if r not in tail), (tail[0][0], tail[-1][1])]
-            self._write_rollup(
-                *chain[-1],
-                segments=rolled(self, [s for x in found for s in x["segments"]], tail[-1][1]),
-                origins=[Origin(q, n, x["digests"].get(q, "")) for x in found for q, n in x["queries"].items()],
-            )
+            origins = [Origin(q, n, x["digests"].get(q, "")) for x in found for q, n in x["queries"].items()]
+            self._write_rollup(*chain[-1], found, origins)
         reach("folded")
         self.finish_fold()
 
@@ -454,9 +387,9 @@ class Topic:
         if not old and not left:
             return
         names = [*(f"{n:020d}.json" for n in old), *(f"{a:020d}-{b:020d}.rollup.json" for a, b in left)]
-        before = [s for name in names for s in self._load(name)["segments"]]
+        before = [s for name in names for s in _named(self._load(name))]
         start, to = chain[-1]
-        settle(self, self._load(f"{start:020d}-{to:020d}.rollup.json")["segments"], before)
+        settle(self, _named(self._load(f"{start:020d}-{to:020d}.rollup.json")), before)
         for name in names:
             remove(os.path.join(self.commits, name))
             reach("commit removed")
@@ -465,31 +398,35 @@ class Topic:
         """What nobody needs goes, when a query starts."""
         clear(self)
 
-    def _write_rollup(
-        self,
-        start: int,
-        to: int,
-        segments: list[dict[str, Any]],
-        origins: list[Origin],
-    ) -> None:
+    def _write_rollup(self, start: int, to: int, found: list[dict[str, Any]], origins: list[Origin]) -> None:
         path = os.path.join(self.commits, f"{start:020d}-{to:020d}.rollup.json")
-        write_atomic(path, rollup_document(start, to, segments, origins), self.staging, self.fsync)
+        segments, keep = merged(found)
+        data = rollup_document(start, to, rolled(self, segments, to), origins, keep)
+        write_atomic(path, data, self.staging, self.fsync)
         reach("rollup written")
 
 
-def commit_document(number: int, origin: Origin, segments: list[Segment], **more: Any) -> bytes:
-    x: dict[str, Any] = {"format": FORMAT, "number": number, **origin._asdict(), **more}
-    x["segments"] = [s.to_json() for s in segments]
+def commit_document(number: int, origin: Origin, segments: list[Segment], keep: Keep, **more: Any) -> bytes:
+    x: dict[str, Any] = {"format": _KEEPS if keep else FORMAT, "number": number, **origin._asdict(), **more}
+    x |= {"segments": [s.to_json() for s in segments], **keep.to_json()}
     return json.dumps(x, separators=(",", ":")).encode()
 
 
-def rollup_document(start: int, to: int, segments: list[dict[str, Any]], origins: list[Origin], **more: Any) -> bytes:
-    last = View("", [], [])
+def rollup_document(
+    start: int, to: int, segments: list[Segment], origins: list[Origin], keep: Keep, **more: Any
+) -> bytes:
+    last = View.empty("", 0)
     for origin in origins:
         last.note(origin)
-    x = {"format": FORMAT, "from": start, "to": to, "segments": segments, "extras": [], **more}
+    x: dict[str, Any] = {"format": _KEEPS if keep else FORMAT, "from": start, "to": to}
+    x |= {"segments": [s.to_json() for s in segments], "extras": [], **keep.to_json(), **more}
     x |= {"queries": last.queries, "digests": {q: d for q, d in last.digests.items() if d}}
     return json.dumps(x, separators=(",", ":")).encode()
+
+
+def _named(x: dict[str, Any]) -> list[dict[str, Any]]:
+    """All segments that a commit or a rollup names."""
+    return [*x["segments"], *x.get("instead", [])]
 
 
 def _chain(rollups: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -5,7 +5,8 @@ lines up to there.
 Rule: what was once the checksum of an end stays it for ever: records are only added, and a rollup has the same lines.
 So a topic that was restored from an older copy and written again, or made anew, is told from the one that was read.
 CRC-32 of two parts is that of the first, times x to the power of the bits of the second, plus that of the second: the
-segments' own sums are enough, and no line is read.
+segments' own sums are enough, and no line is read. Where records were taken away, a beginning and a compacted segment
+say what the sum of the lines was.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import zlib
 from bisect import bisect_left
 from functools import lru_cache
 
-from braid.topics.log import Topic, View
+from braid.topics.log import Topic
 from braid.topics.reading import bytes_between
 from braid.topics.segments import Segment
+from braid.topics.view import View
 
 KNOWN = 8  # ends of a partition whose checksum is remembered
 
@@ -28,33 +30,36 @@ def prefix(topic: Topic, partition: int, offset: int) -> Prefix:
     """Of the records before `offset`, which are there, and those that were committed with the last of them."""
     view = topic.holding(partition, offset)
     at = bisect_left(view.firsts[partition], offset) - 1
-    return (0, 0) if at < 0 else (view.parts[partition][at].end, _upto(topic, view, partition, at))
+    return view.begins[partition] if at < 0 else (view.parts[partition][at].end, upto(topic, view, partition, at))
 
 
 def checksum(topic: Topic, partition: int, end: int) -> int | None:
-    """Of the lines before `end`; None where there are fewer."""
+    """Of the lines before `end`; None where there are fewer, or where they cannot be told from others any more: some
+    were taken away."""
     if not 0 <= partition < len(topic.view().parts):
         return None
     view = topic.holding(partition, end)
-    if view.end(partition) < end:
+    if not view.begins[partition].first <= end <= view.end(partition):
         return None
     at = bisect_left(view.firsts[partition], end) - 1
     if at < 0 or view.parts[partition][at].end == end:
-        return _upto(topic, view, partition, at)
-    before = _upto(topic, view, partition, at - 1)  # the end of one that was rolled up since
+        return upto(topic, view, partition, at)
+    if view.parts[partition][at].extent.written is not None:
+        return None
+    before = upto(topic, view, partition, at - 1)  # the end of one that was rolled up since
     return zlib.crc32(bytes_between(topic, partition, view.firsts[partition][at], end), before)
 
 
-def _upto(topic: Topic, view: View, partition: int, at: int) -> int:
+def upto(topic: Topic, view: View, partition: int, at: int) -> int:
     """Of the lines of the first segments of a partition, up to the one of this number."""
     known, segments = topic.prefixes.setdefault(partition, {}), view.parts[partition]
     todo: list[Segment] = []
     while at >= 0 and segments[at].end not in known:
         todo.append(segments[at])
         at -= 1
-    crc = known[segments[at].end] if at >= 0 else 0
+    crc = known[segments[at].end] if at >= 0 else view.begins[partition].crc32
     for segment in reversed(todo):
-        crc = joined(crc, segment.extent.crc32, segment.extent.size)
+        crc = joined(crc, *segment.extent.as_written)
     if todo:
         known[todo[0].end] = crc
         topic.prefixes[partition] = dict([*known.items()][-KNOWN:])

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import polars as pl
 
+from braid.errors import BraidError, anew
 from braid.topics.commit import POSITIONS
 from braid.topics.envelope import parse_envelope
 from braid.topics.files import read_small
-from braid.topics.log import Topic, View
+from braid.topics.log import Topic
 from braid.topics.segments import (
+    HOLE,
     MOST,
     Segment,
     TornError,
@@ -27,6 +29,7 @@ from braid.topics.segments import (
     too_much,
     torn,
 )
+from braid.topics.view import View
 
 PAGE = 64 << 20  # bytes of a page, about
 
@@ -37,10 +40,19 @@ def read(topic: Topic, partition: int, first: int, last: int) -> pl.DataFrame:
     `_line` is null where a line is blank or not UTF-8, and `_raw` then has its bytes; elsewhere `_raw` is null.
     """
     view = topic.holding(partition, last)
-    first, last = max(first, 0), min(last, view.end(partition))
-    data = _data(topic, view, partition, first, last)
+    first, last = max(first, view.begins[partition].first), min(last, view.end(partition))
+    data, segments = _data(topic, view, partition, first, last)
     offsets = pl.int_range(first, max(first, last), eager=True).alias("_offset")
-    return pl.DataFrame([offsets]).hstack(split_lines(data))
+    return _without_holes(pl.DataFrame([offsets]).hstack(split_lines(data)), segments)
+
+
+def _without_holes(rows: pl.DataFrame, segments: Sequence[Segment]) -> pl.DataFrame:
+    """Lines that stand for records which compaction has taken away are none."""
+    compacted = [s for s in segments if s.extent.written is not None]
+    if not compacted:
+        return rows
+    there = pl.any_horizontal(*(pl.col("_offset").is_between(s.first, s.end, closed="left") for s in compacted))
+    return rows.filter((there & (pl.col("_line") == HOLE)).not_().fill_null(True))
 
 
 def page_end(topic: Topic, partition: int, first: int, last: int) -> int:
@@ -56,11 +68,12 @@ def page_end(topic: Topic, partition: int, first: int, last: int) -> int:
 
 def bytes_between(topic: Topic, partition: int, first: int, last: int) -> bytes:
     """The lines of [first, last), which are there, each with its line feed."""
-    return _data(topic, topic.holding(partition, last), partition, first, last)
+    return _data(topic, topic.holding(partition, last), partition, first, last)[0]
 
 
-def _data(topic: Topic, view: View, partition: int, first: int, last: int) -> bytes:
-    """The lines of a range. Where small segments were rolled up meanwhile, the same lines from the larger ones."""
+def _data(topic: Topic, view: View, partition: int, first: int, last: int) -> tuple[bytes, list[Segment]]:
+    """The lines of a range, and the segments that they are from. Where small segments were rolled up meanwhile, the
+    same lines from the larger ones; where records were taken away, no lines for them."""
     segments = list(view.overlapping(partition, first, last))
     while True:
         parts: list[bytes] = []
@@ -72,12 +85,23 @@ def _data(topic: Topic, view: View, partition: int, first: int, last: int) -> by
                 held += len(parts[-1])
                 if held > MOST:
                     raise too_much(topic.partition_path(partition))
-            return b"".join(parts)
+            return b"".join(parts), segments
         except TornError:
-            now = list(topic.anew().overlapping(partition, first, last))
+            view = topic.anew()
+            now = list(view.overlapping(partition, first, last))
             if now == segments:
                 raise
+            if first < (start := view.begins[partition].first):
+                raise taken_away(topic.name, partition, first, start) from None
             segments = now
+
+
+def taken_away(topic: str, partition: int, wanted: int, start: int) -> BraidError:
+    """That a record is not there any more."""
+    what = (
+        f"partition {partition} of the topic {topic} begins at {start}, and record {wanted} is to be read: it is gone"
+    )
+    return BraidError(what, f"the topic keeps its records for a time only (braid retain); {anew()}")
 
 
 def _lines(topic: Topic, segment: Segment, first: int, last: int) -> bytes:
@@ -97,7 +121,7 @@ def _lines(topic: Topic, segment: Segment, first: int, last: int) -> bytes:
 def read_positions(topic: Topic, partition: int, first: int, last: int) -> pl.DataFrame:
     """`_offset` and the positions (`POSITIONS`) of [first, last); null for records that were written without."""
     view = topic.view()
-    first, last = max(first, 0), min(last, view.end(partition))
+    first, last = max(first, view.begins[partition].first), min(last, view.end(partition))
     parts = []
     for s in view.overlapping(partition, first, last):
         if s.positions is None:

@@ -24,13 +24,12 @@ SMALL = 1 << 20  # bytes of a segment that is worth rolling up
 LARGE = 64 << 20  # bytes of one that is made
 
 
-def rolled(topic: Topic, segments: list[dict[str, Any]], number: int) -> list[dict[str, Any]]:
-    """The segments of a fold up to commit `number`, as JSON, neighbours of a partition rolled up where small."""
-    made: list[dict[str, Any]] = []
-    known = sorted((Segment.from_json(s) for s in segments), key=lambda s: (s.partition, s.first))
-    for _, mine in groupby(known, key=lambda s: s.partition):
+def rolled(topic: Topic, segments: list[Segment], number: int) -> list[Segment]:
+    """The segments of a fold up to commit `number`, neighbours of a partition rolled up where small."""
+    made: list[Segment] = []
+    for _, mine in groupby(sorted(segments, key=lambda s: (s.partition, s.first)), key=lambda s: s.partition):
         for group in _groups(mine):
-            made += (s.to_json() for s in (group if len(group) == 1 else _together(topic, group, number)))
+            made += group if len(group) == 1 else _together(topic, group, number)
     return made
 
 
@@ -38,7 +37,8 @@ def _groups(segments: Iterable[Segment]) -> Iterator[list[Segment]]:
     """Neighbours that go together; one alone stays as it is."""
     group: list[Segment] = []
     for s in segments:
-        if group and not (_rolls(s) and _rolls(group[-1]) and sum(x.extent.size for x in group) < LARGE):
+        fits = group and group[-1].end == s.first and sum(x.extent.size for x in group) < LARGE
+        if group and not (fits and _rolls(s) and _rolls(group[-1])):
             yield group
             group = []
         group.append(s)
@@ -48,7 +48,7 @@ def _groups(segments: Iterable[Segment]) -> Iterator[list[Segment]]:
 
 def _rolls(s: Segment) -> bool:
     most = LARGE if s.staged is not None and s.staged.startswith(ROLLED) else SMALL
-    return s.positions is None and s.extent.size < most
+    return s.positions is None and s.extent.written is None and s.extent.size < most
 
 
 def _together(topic: Topic, group: list[Segment], number: int) -> list[Segment]:

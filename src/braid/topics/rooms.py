@@ -36,11 +36,12 @@ from braid.store import Room
 from braid.topics import log
 from braid.topics.cache import Cache
 from braid.topics.files import check_name, is_name, items, members, parsed, reach, read_small, remove, text, whole, why
-from braid.topics.log import FORMAT, MAX_PARTITIONS, Origin, Topic, View, commit_document, damaged, rollup_document
+from braid.topics.log import FORMAT, MAX_PARTITIONS, Topic, commit_document, damaged, rollup_document
 from braid.topics.registries import of_store
 from braid.topics.rolling import rolled
 from braid.topics.segments import ROLLED, ROLLS, Segment, Staged, TornError, torn
 from braid.topics.store import TopicStore
+from braid.topics.view import Keep, Origin, View, merged
 
 T = TypeVar("T")
 
@@ -140,7 +141,7 @@ class RoomTopic(Topic):
         self.path = f"topics/{self.name}/{self.identity}"
         self.commits = f"{self.path}/commits"
         self.verified, self.prefixes, self._folded = set(), {}, 0
-        return View(self.identity, [[] for _ in range(partitions)], [[] for _ in range(partitions)])
+        return View.empty(self.identity, partitions)
 
     def described(self) -> tuple[str, int]:
         """Its id, and how many partitions it has."""
@@ -164,8 +165,7 @@ class RoomTopic(Topic):
             with contextlib.suppress(FileNotFoundError):
                 return self._rolled(view, *step)
         with contextlib.suppress(FileNotFoundError):
-            self._apply(view, self._load(f"{at + 1:020d}.json"))
-            return view
+            return self._apply(view, self._load(f"{at + 1:020d}.json"))
         if away:
             with contextlib.suppress(FileNotFoundError):
                 return self._rolled(view, start, start + log.FOLD)
@@ -303,9 +303,9 @@ class RoomTopic(Topic):
             remove(files[0])
         return made
 
-    def commit(self, view: View, origin: Origin, segments: list[Segment]) -> bool:
+    def commit(self, view: View, origin: Origin, segments: list[Segment], keep: Keep = Keep()) -> bool:  # noqa: B008
         name, mark = f"{view.last + 1:020d}.json", uuid4().hex[:16]
-        data = commit_document(view.last + 1, origin, segments, id=mark)
+        data = commit_document(view.last + 1, origin, segments, keep, id=mark)
         if not self.room.create(f"{self.commits}/{name}", data):
             return False
         if not self._stands(view.last + 1, mark):
@@ -315,7 +315,7 @@ class RoomTopic(Topic):
             self._cache.held(f"{self.commits}/{name}", partial(_written, data))
         reach("committed")
         with self._guard:
-            self.apply(view, origin, segments)
+            self._view = self.apply(view, origin, segments, keep)
             self._looked = time.monotonic()
         return True
 
@@ -366,34 +366,63 @@ class RoomTopic(Topic):
         found = [self._load(x) for x in names]
         origins = [Origin(x["query"], x["batch"], x["digest"]) for x in found if "query" in x]
         origins += [Origin(q, n, x["digests"].get(q, "")) for x in found for q, n in x.get("queries", {}).items()]
-        segments = [s for x in found for s in x["segments"]]
+        segments, keep = merged(found)
         if to - start == log.FOLD:
             segments = self._together(segments, to)
         ids = [x["id"] for x in found] if to - start == log.FOLD else []
-        data = rollup_document(start, to, segments, origins, ids=ids)
+        data = rollup_document(start, to, segments, origins, keep, ids=ids)
         if not ids and len(data) > _WIDE:
             return
         if not self.room.create(name, data) and ids:
-            ours = {s["file"] for s in segments if s["file"].startswith(ROLLS)}
+            ours = {s.staged for s in segments if s.staged is not None and s.staged.startswith(ROLLS)}
             self.room.delete(*(f"{self.path}/data/{file}" for file in ours))
         reach("folded")
 
-    def _together(self, segments: list[dict[str, Any]], number: int) -> list[dict[str, Any]]:
+    def _together(self, segments: list[Segment], number: int) -> list[Segment]:
         """Small segments of a partition as one, all such in one object."""
-        self.prepare(map(Segment.from_json, segments))
+        self.prepare(segments)
         made = rolled(self, segments, number)
-        new = [Segment.from_json(s) for s in made if s["file"].startswith(ROLLED)]
-        name = f"{ROLLS}/{number:020d}-{uuid4().hex[:12]}.jsonl"
+        return self._sent(made, f"{number:020d}", lambda s: (s.staged or "").startswith(ROLLED))
+
+    def settled(self) -> View:
+        with self._guard:
+            self._view = self._caught_up(self.anew())
+            return self._view
+
+    def folded_ends(self, view: View) -> list[int]:
+        """Only what is in rollups: they may be made while that goes on, and segments that they make stay whole."""
+        ends = view.ends()
+        for number in range(self._folded + 1, view.last + 1):
+            for s in map(Segment.from_json, self._load(f"{number:020d}.json")["segments"]):
+                ends[s.partition] = min(ends[s.partition], s.first)
+        return ends
+
+    def sent(self, segments: list[Segment]) -> list[Segment]:
+        return self._sent(segments, "compacted", lambda s: s.at is None)
+
+    def holds(self, segments: list[Segment]) -> bool:
+        return True
+
+    def leaving(self, view: View, keep: Keep) -> Keep:
+        before, after = ({s.staged for part in x.parts for s in part} for x in (view, view.with_segments((), keep)))
+        return replace(keep, left=sorted(name for name in before - after if name is not None))
+
+    def discard(self, staged: Iterable[str]) -> None:
+        self.room.delete(*(f"{self.path}/data/{name}" for name in staged))
+
+    def _sent(self, segments: list[Segment], called: str, which: Callable[[Segment], bool]) -> list[Segment]:
+        new = list(filter(which, segments))
+        name = f"{ROLLS}/{called}-{uuid4().hex[:12]}.jsonl"
         packed = self._packed(name, [Staged(s.partition, s.staged or "", s.extent) for s in new])
-        lies = {s.staged: {"file": p.file, "at": p.at} for s, p in zip(new, packed, strict=True)}
-        return [s | lies.get(s["file"], {}) for s in made]
+        lies = {s: replace(s, staged=p.file, at=p.at) for s, p in zip(new, packed, strict=True)}
+        return [lies.get(s, s) for s in segments]
 
     def _forget(self, number: int) -> None:
         """An old commit goes, and the objects that nobody needs who reads its rollup."""
         start = _start(number - 1)
         with contextlib.suppress(FileNotFoundError):
-            needed = {s["file"] for s in self._load(_rollup(start, start + log.FOLD))["segments"]}
-            named = {s["file"] for s in self._load(f"{number:020d}.json")["segments"]}
+            needed = _objects(self._load(_rollup(start, start + log.FOLD)))
+            named = _objects(self._load(f"{number:020d}.json"))
             self.room.delete(*(f"{self.path}/data/{file}" for file in named - needed))
             reach("rolled away")
         self.room.delete(f"{self.commits}/{number:020d}.json")
@@ -416,12 +445,12 @@ class RoomTopic(Topic):
         while True:
             number = view.last + 1
             last = f"{self.commits}/{number:020d}.json"
-            if self.room.create(last, commit_document(number, Origin(), [], id=_GONE, gone=True)):
+            if self.room.create(last, commit_document(number, Origin(), [], Keep(), id=_GONE, gone=True)):
                 break
             view = self.anew()
         start = _start(view.last)
         folded = f"{self.commits}/{_rollup(start, start + log.FOLD)}"
-        self.room.create(folded, rollup_document(start, start + log.FOLD, [], [], ids=[], gone=True))
+        self.room.create(folded, rollup_document(start, start + log.FOLD, [], [], Keep(), ids=[], gone=True))
         reach("topic ended")
         self.room.delete(_described(self.name))
         stay = {last, folded}
@@ -485,6 +514,11 @@ def _start(number: int) -> int:
 
 def _rollup(start: int, to: int) -> str:
     return f"{start:020d}-{to:020d}.rollup.json"
+
+
+def _objects(x: dict[str, Any]) -> set[str]:
+    """All that a commit or a rollup names."""
+    return {s["file"] for s in (*x["segments"], *x.get("instead", []))}
 
 
 def _folder(query: str, batch: int) -> str:

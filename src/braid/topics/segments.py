@@ -22,7 +22,7 @@ import polars as pl
 from braid.errors import BraidError
 from braid.store.interface import named
 from braid.topics.envelope import parse_envelope
-from braid.topics.files import LONGEST, items, open_regular, text, too_long, whole
+from braid.topics.files import LONGEST, items, members, open_regular, text, too_long, whole
 
 CHUNK = 8192  # lines between two entries of a segment's index
 BLOCK = 64 << 20  # bytes read at once where a whole file must be seen
@@ -30,6 +30,8 @@ AT_ONCE = 256 << 20  # bytes of lines that are read whole; of more only those th
 MOST = 4 << 30  # bytes of lines that one read gives
 
 ROLLED = "~roll~"  # begins the staged name of a segment that is made of smaller ones (see `log.py`)
+COMPACTED = "~compacted~"  # of one that has only the last record of each key (see `compaction.py`)
+HOLE = "~"  # the line there in place of a record that was taken away
 ROLLS = "=rolled"  # the folder of such segments in an object store; no query is called so
 
 _SUM = re.compile("[0-9a-f]{8}")
@@ -50,6 +52,25 @@ def positions_name(first: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """Of a compacted segment: the checksum and the bytes of the lines before, and how many are holes now."""
+
+    crc32: int
+    size: int
+    holes: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"crc32": f"{self.crc32:08x}", "size": self.size, "holes": self.holes}
+
+    @staticmethod
+    def from_json(x: dict[str, Any], count: int) -> Written:
+        sum_ = text(x["crc32"], "crc32")
+        if not _SUM.fullmatch(sum_):
+            raise ValueError("crc32 is no checksum")
+        return Written(int(sum_, 16), whole(x["size"], "size"), whole(x["holes"], "holes", 0, count))
+
+
+@dataclass(frozen=True, slots=True)
 class Extent:
     """What a segment's bytes are: enough to notice another file, and to find a line or a time without reading it all.
 
@@ -63,10 +84,21 @@ class Extent:
     high: int | None
     starts: tuple[int, ...]
     highs: Times
+    written: Written | None = None
+
+    @property
+    def as_written(self) -> tuple[int, int]:
+        """The checksum and the bytes of the lines as they once were."""
+        return (self.crc32, self.size) if self.written is None else (self.written.crc32, self.written.size)
+
+    @property
+    def records(self) -> int:
+        return self.count if self.written is None else self.count - self.written.holes
 
     def to_json(self) -> dict[str, Any]:
         found: dict[str, Any] = {"count": self.count, "size": self.size, "crc32": f"{self.crc32:08x}"}
         found |= {"min": self.low, "max": self.high}
+        found |= {} if self.written is None else {"written": self.written.to_json()}
         return found if len(self.starts) < 2 else found | {"starts": [*self.starts], "highs": [*self.highs]}
 
     @staticmethod
@@ -83,7 +115,8 @@ class Extent:
         highs = tuple(_time(t) for t in items(x.get("highs", [high]), "highs"))
         if not len(starts) == len(highs) == max(-(-count // CHUNK), 1) or starts[0] or sorted({*starts}) != [*starts]:
             raise ValueError(f"the index is none of {count} lines")
-        return Extent(count, size, int(sum_, 16), low, high, starts, highs)
+        written = Written.from_json(members(x["written"], "written"), count) if "written" in x else None
+        return Extent(count, size, int(sum_, 16), low, high, starts, highs, written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +138,7 @@ class Segment:
     @property
     def writer(self) -> str | None:
         """Who has written it; None where nobody knows."""
-        if self.staged is None or self.staged.startswith((ROLLED, ROLLS)):
+        if self.staged is None or self.staged.startswith((ROLLED, ROLLS, COMPACTED)):
             return None
         return self.staged.partition("~" if self.at is None else "/")[0]
 

@@ -24,9 +24,10 @@ from braid.records.registry import Registry
 from braid.topics import commit, prefix, reading
 from braid.topics.envelope import ENVELOPE, RAW, format_envelope, parse_envelope
 from braid.topics.files import check_name, check_new_name, locked, private_folder, reach, refuse_link, store_root
-from braid.topics.log import MAX_PARTITIONS, Topic, Written, folders, write_description
+from braid.topics.log import MAX_PARTITIONS, Topic, folders, write_description
 from braid.topics.registries import of_store
 from braid.topics.segments import CHUNK
+from braid.topics.view import Written
 from braid.types import is_time
 
 
@@ -78,7 +79,7 @@ class TopicStore:
 
     def create(self, name: str, partitions: int = 1, compacted: bool = False) -> None:
         """A topic with so many partitions, for ever. Nothing happens where it is there already. `compacted`: only the
-        last record of each key counts; here the others stay all the same."""
+        last record of each key counts; here the others stay, until the user wants them gone (`retention.py`)."""
         check_name(name)
         if not 1 <= partitions <= MAX_PARTITIONS:
             raise BraidError(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}")
@@ -164,6 +165,14 @@ class TopicStore:
         """The end of a partition as of the last look."""
         return self.topic(name).known().end(partition)
 
+    def known_start(self, name: str, partition: int) -> int:
+        """Where it begins, as of the last look."""
+        return self.topic(name).known().begins[partition].first
+
+    def count(self, name: str) -> int:
+        """How many records there are."""
+        return sum(s.extent.records for part in self.topic(name).view().parts for s in part)
+
     def read(self, name: str, partition: int, first: int, last: int) -> pl.DataFrame:
         return reading.read(self._with(name, partition), partition, first, last)
 
@@ -207,8 +216,8 @@ class TopicStore:
         return prefix.checksum(self.topic(name), partition, end)
 
     def start_offsets(self, name: str) -> list[int]:
-        """Nothing is ever taken away."""
-        return [0] * self.partitions(name)
+        """Where each partition begins: at 0, as long as nothing was taken away."""
+        return self.topic(name).view().starts()
 
     def offsets_at(self, name: str, time: int) -> list[int]:
         """Of each partition the offset of the first record whose time is this or later; the end where none is."""

@@ -33,7 +33,7 @@ def look(topic: Topic) -> Looked:
     """All segments of a topic. A commit that is missing or cannot be read raises."""
     found = Looked()
     for segment in (s for part in topic.view().parts for s in part):
-        found.records += segment.extent.count
+        found.records += segment.extent.records
         found.size += segment.extent.size
         found.segments += 1
         try:
