@@ -20,7 +20,7 @@ from braid.face.reset import queries
 from braid.face.show import open_store
 from braid.face.verify import amount
 from braid.stage.readers import Reader, first_needed, holding, readers
-from braid.topics import documents, retention
+from braid.topics import documents, housekeeping, retention
 from braid.topics.retention import Retention
 from braid.topics.store import TopicStore
 from braid.topics.taking import Gone
@@ -98,7 +98,7 @@ def carried_out(
         def needed(partition: int, end: int, name: str = name) -> int:
             return first_needed(_readers(store, parent), name, partition, end)
 
-        gone = retention.apply(store.topic(name), x, needed, time.time_ns() // 1_000_000, at_once)
+        gone = housekeeping.apply(store.topic(name), x, needed, time.time_ns() // 1_000_000, at_once)
         if gone.records:
             yield f"{name}: {gone.records:,} record{'s' * (gone.records != 1)} went, {amount(gone.size)}"
         yield from _held(name, gone, _readers(store, parent) if gone.held else ())

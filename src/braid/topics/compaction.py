@@ -152,15 +152,14 @@ def _written(topic: Topic, group: Sequence[Segment], lines: Sequence[bytes]) -> 
 def _committed(topic: Topic, made: Sequence[Made], marks: Sequence[Mark], gone: Gone) -> None:
     """Nothing where others stand for the same records meanwhile: the next compaction sees these."""
     of, segments = [s for m in made for s in m.of], topic.sent([m.segment for m in made])
-    done = False
-    try:
-        while not done:
-            with ready(topic) as view:
-                if not {s for part in view.parts for s in part}.issuperset(of) or not topic.holds(segments):
-                    return
-                done = taken(topic, view, Keep(instead=segments, marks=marks))
-    finally:
-        if not done:
-            topic.discard([s.staged for s in segments if s.staged is not None])
+    while True:
+        with ready(topic) as view:
+            there = {s for part in view.parts for s in part}
+            if not there.issuperset(of) or not topic.holds(segments):
+                named = {s.staged for s in there}
+                topic.discard([s.staged for s in segments if s.staged is not None and s.staged not in named])
+                return
+            if taken(topic, view, Keep(instead=segments, marks=marks)):
+                break
     gone.records += sum(s.extent.records for s in of) - sum(s.extent.records for s in segments)
     gone.size += sum(s.extent.size for s in of) - sum(s.extent.size for s in segments)

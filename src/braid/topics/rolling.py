@@ -6,6 +6,7 @@ Rule: nothing is rolled up that is not what its commit says (see `log.py`).
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from braid.errors import BraidError
+from braid.topics import retention
 from braid.topics.files import force, reach, remove, scratch_name
+from braid.topics.retention import Retention
 from braid.topics.segments import ROLLED, Segment, measure, read_bytes
 
 if TYPE_CHECKING:
@@ -22,28 +25,45 @@ if TYPE_CHECKING:
 
 SMALL = 1 << 20  # bytes of a segment that is worth rolling up
 LARGE = 64 << 20  # bytes of one that is made
+PARTS = 10  # segments, at least, of what a topic keeps by time or size
 
 
 def rolled(topic: Topic, segments: list[Segment], number: int) -> list[Segment]:
     """The segments of a fold up to commit `number`, neighbours of a partition rolled up where small."""
-    made: list[Segment] = []
+    made, wanted = list[Segment](), _wanted(topic)
     for _, mine in groupby(sorted(segments, key=lambda s: (s.partition, s.first)), key=lambda s: s.partition):
-        for group in _groups(mine):
+        for group in _groups(mine, wanted):
             made += group if len(group) == 1 else _together(topic, group, number)
     return made
 
 
-def _groups(segments: Iterable[Segment]) -> Iterator[list[Segment]]:
-    """Neighbours that go together; one alone stays as it is."""
+def _wanted(topic: Topic) -> Retention:
+    """What the topic keeps; where that cannot be read, it is told to whoever sets it or carries it out."""
+    with contextlib.suppress(BraidError):
+        return retention.all_of(topic.root).get(topic.name, Retention())
+    return Retention()
+
+
+def _groups(segments: Iterable[Segment], wanted: Retention) -> Iterator[list[Segment]]:
+    """Neighbours that go together; one alone stays as it is. Where records go by time or size, they go bit by bit."""
+    most = LARGE if wanted.bytes is None else min(LARGE, wanted.bytes // PARTS)
+    span = None if wanted.ms is None else wanted.ms // PARTS
     group: list[Segment] = []
     for s in segments:
-        fits = group and group[-1].end == s.first and sum(x.extent.size for x in group) < LARGE
+        fits = group and group[-1].end == s.first and sum(x.extent.size for x in group) < most
+        fits = fits and (span is None or _span([*group, s]) <= span)
         if group and not (fits and _rolls(s) and _rolls(group[-1])):
             yield group
             group = []
         group.append(s)
     if group:
         yield group
+
+
+def _span(group: Iterable[Segment]) -> int:
+    """From the lowest to the highest time."""
+    times = [t for s in group for t in (s.extent.low, s.extent.high) if t is not None]
+    return max(times) - min(times) if times else 0
 
 
 def _rolls(s: Segment) -> bool:
