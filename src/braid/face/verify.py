@@ -120,4 +120,6 @@ def _count(n: int, what: str) -> str:
 
 
 def amount(n: int) -> str:
+    if n >= 1e10:
+        return f"{n / 1e9:,.1f} GB"
     return f"{n / 1e6:,.1f} MB" if n >= 1e5 else _count(n, "byte")
