@@ -10,7 +10,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from braid.topics import TopicStore, log
+from braid.topics import TopicStore, log, rooms
+from braid.topics.interface import store_at
 from cli_help import Said, braid, on_shared_spark, records
 from test_upgrade import SOURCES, put
 
@@ -160,6 +161,49 @@ def test_an_upgrade_needs_all_that_was_read(tmp_path: Path) -> None:
     (tmp_path / "q.sql").write_text(SOURCES + QUERIES.replace("v, w FROM", "v, w, n FROM"))
     said = on_shared_spark("upgrade", "q.sql", "--store", "s", cwd=tmp_path)
     assert said.code == 1 and "the first records of l are not kept any more" in said.err
+
+
+def test_in_an_object_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same over a URL: a query goes on, a new one begins later, one that was stopped holds all back."""
+    monkeypatch.setattr(rooms, "BESIDE", False)
+    urls = {name: f"file://{tmp_path}/{name}" for name in ("kept", "other")}
+    sql = "\n".join(QUERIES.strip().splitlines()[i] for i in (0, 3))
+    (tmp_path / "q.sql").write_text(SOURCES + sql)
+
+    def step(n: int) -> None:
+        for url in urls.values():
+            for name in "lmr" if n == 0 else "":
+                store_at(url).create(name, 2)
+            put(store_at(url), n)
+            said = on_shared_spark("run", "q.sql", "--store", url, "--until-idle", "--quiet", cwd=tmp_path)
+            assert said.code == 0, said.err
+
+    def lines(name: str, topic: str) -> list[list[str]]:
+        store = store_at(urls[name])
+        return [store.read(topic, p, 0, end)["_line"].to_list() for p, end in enumerate(store.end_offsets(topic))]
+
+    for n in range(4):
+        step(n)
+    said = braid("retain", "l", "--for", "1ms", "--store", urls["kept"])
+    assert said.code == 0 and "went" in said.out, said
+    assert "went" in braid("retain", "r", "--compact", "--store", urls["kept"]).out
+    assert any(store_at(urls["kept"]).start_offsets("l"))
+    for n in range(4, 6):
+        step(n)
+    for topic in ("LOOKUP", "COUNTED"):
+        assert lines("kept", topic) == lines("other", topic)
+    assert store_at(urls["kept"]).count("r") < store_at(urls["other"]).count("r")
+    assert braid("verify", "--store", urls["kept"]).code == 0
+    usage = json.loads(braid("usage", "--json", "--store", urls["kept"]).out)
+    assert {t["topic"]: t["keeps"] for t in usage["topics"]}["l"]["ms"] == 1
+    copied = braid("copy", urls["kept"], tmp_path / "folder")
+    assert copied.code == 0, copied.err
+    store = TopicStore(tmp_path / "folder")
+    assert store.start_offsets("l") == store_at(urls["kept"]).start_offsets("l") and store.count("r")
+    urls = {"kept": str(tmp_path / "folder"), "other": urls["other"]}
+    step(6)
+    for topic in ("LOOKUP", "COUNTED"):
+        assert lines("kept", topic) == lines("other", topic)
 
 
 def test_usage_and_sweep(tmp_path: Path) -> None:

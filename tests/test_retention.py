@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import pickle
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +23,7 @@ from braid.plan.logical import Source
 from braid.records.encoding import Encoding
 from braid.stage.inputs import TopicInput
 from braid.store import opened
+from braid.store.folder import FolderRoom
 from braid.topics import TopicStore, files, housekeeping, log, read_records, retention, rooms, wholeness
 from braid.topics.retention import Retention
 from braid.topics.rooms import RoomStore
@@ -314,6 +316,63 @@ def test_killed_at_every_step_it_leaves_the_old_or_the_new(kind: str, wanted: di
             assert there == named
         at += 1
     assert at >= 3
+
+
+class Dying:
+    """A room at one of whose calls a process dies: before it, or when it is done."""
+
+    def __init__(self, room: Any, left: int) -> None:
+        self._room, self.left = room, left
+
+    @property
+    def url(self) -> str:
+        return str(self._room.url)
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._room, name)
+
+        def counted(*args: Any) -> Any:
+            self._step()
+            found = call(*args)
+            self._step()
+            return found
+
+        return counted
+
+    def _step(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Died
+
+
+@pytest.mark.parametrize("wanted", [{"ms": 994}, {"compact": True, "tombstones": 0}])
+def test_killed_at_every_call_of_the_room(wanted: dict[str, Any], tmp_path: Path) -> None:
+    first = RoomStore(FolderRoom(str(tmp_path / "first"), durable=False))
+    put(first, range(14), keys=2, partitions=2, dead=3)
+    before, table, at, done = everything(first), standing(everything(first)), 0, False
+    while not done:
+        shutil.copytree(tmp_path / "first", tmp_path / str(at))
+        room = FolderRoom(str(tmp_path / str(at)), durable=False)
+        store = RoomStore(room)
+        everything(store)
+        try:
+            keep(RoomStore(Dying(room, at)), **wanted)  # type: ignore[arg-type]
+            done = True
+        except Died:
+            pass
+        for looked in (again(store), store):
+            now = everything(looked)
+            assert now.items() <= before.items() and ("ms" in wanted or standing(now) == table)
+        put(again(store), range(14, 18), partitions=2)
+        keep(again(store), **wanted)
+        whole = again(store)
+        assert wholeness.look(whole.topic(NAME)).wrong == []
+        assert whole.end_offsets(NAME) == [18, 18] and whole.count(NAME) == len(everything(whole)) < len(before) + 8
+        named = {s.staged for part in whole.topic(NAME).view().parts for s in part}
+        objects = {name.partition("/data/")[2] for name, _ in room.list("topics") if "/data/=rolled" in name}
+        assert done <= (len(objects - named) <= 1)  # the last commit's, if it was stopped behind it
+        at += 1
+    assert at > 15
 
 
 @pytest.mark.parametrize("wanted", [{"ms": 980}, {"compact": True}])
