@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pyspark")
 
-from braid.stage import checkpoint
+from braid.stage import checkpoint, takeover
 from braid.topics import TopicStore, files
 from cli_help import Said, on_shared_spark
 
@@ -111,8 +113,10 @@ def test_rows_of_the_new_query_come_behind_those_of_the_old(begun: Path) -> None
     assert on_shared_spark("reset", "LOOKUP", "--store", "s", cwd=begun).code == 0
 
 
-@pytest.mark.parametrize("point", ["upgrade is ready", "copies removed", "checkpoint removed", "upgraded"])
-def test_an_upgrade_that_was_killed_is_ended(begun: Path, point: str) -> None:
+@contextlib.contextmanager
+def killed_at(point: str) -> Iterator[None]:
+    """What runs here dies at a point."""
+
     class Killed(BaseException):
         pass
 
@@ -121,28 +125,53 @@ def test_an_upgrade_that_was_killed_is_ended(begun: Path, point: str) -> None:
             files.crash_hook = None
             raise Killed
 
-    one = {"LOOKUP": NEW["LOOKUP"], "WINDOWED": OLD["WINDOWED"]}
     files.crash_hook = die
     try:
         with pytest.raises(Killed):
-            run(begun, one, "upgrade")
+            yield
     finally:
         files.crash_hook = None
-    there = (begun / "s/checkpoints/LOOKUP").exists()
+
+
+POINTS = "upgrade is ready", "last batch taken over", "writer taken over", "copies removed", "checkpoint removed"
+
+
+@pytest.mark.parametrize("point", [*POINTS, "upgraded"])
+def test_an_upgrade_that_was_killed_is_ended(begun: Path, point: str) -> None:
+    one = {"LOOKUP": NEW["LOOKUP"], "WINDOWED": OLD["WINDOWED"]}
+    with killed_at(point):
+        run(begun, one, "upgrade")
     put(TopicStore(begun / "s"), 3)
-    if point == "checkpoint removed":
-        assert not there and "an upgrade of LOOKUP was begun" in run(begun, one).err
-    if point == "upgrade is ready":  # the old query may still go on, and then it is caught up with
-        assert run(begun, OLD).code == 0
+    if point != "upgraded":
+        for sql in (OLD, one):
+            assert "an upgrade of LOOKUP was begun" in run(begun, sql).err
     said = run(begun, one, "upgrade")
     assert said.code == 0, said
     assert run(begun, one).code == 0
     written = [line for part in rows(begun, "LOOKUP") for line in part]
     assert len(written) == len({*written})
     for step in range(4):
-        expected = 8 if step < 3 or point == "upgrade is ready" else None
         count = sum(f'"l{step}-' in x for x in written)
-        assert count == expected or (expected is None and 0 < count < 8), (step, count)
+        assert count == 8 if step < 3 else 0 < count < 8, (step, count)
+    assert on_shared_spark("verify", "--store", "s", cwd=begun).code == 0
+    assert {p.name for p in (begun / "s/checkpoints").iterdir()} >= {"LOOKUP", "WINDOWED"}
+    assert not [*(begun / "s/checkpoints").rglob("result")] and not [*(begun / "s/checkpoints").glob("*~*")]
+
+
+def test_until_it_is_ready_the_old_one_goes_on(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as m, pytest.raises(Killed):
+        m.setattr(takeover, "take_over", die)
+        run(begun, NEW, "upgrade")
+    put(TopicStore(begun / "s"), 3)
+    assert run(begun, OLD).code == 0
+    assert run(begun, NEW, "upgrade").code == 0
+    assert {t: rows(begun, t) for t in OLD} == sound(begun, OLD, 4)
 
 
 def test_what_cannot_be_upgraded_is_told(begun: Path) -> None:

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from braid.errors import BraidError
-from braid.face.options import folder_of, functions_option, kafka_options, read_sql, sql_options, store_option
+from braid.face.options import (
+    folder_of,
+    functions_option,
+    kafka_options,
+    pairs,
+    places_options,
+    read_sql,
+    sql_options,
+    store_option,
+)
 from braid.face.tabular import Terminal
 
 if TYPE_CHECKING:
@@ -33,7 +42,7 @@ def command(function: Callable[..., Any]) -> click.Command:
 @command
 @sql_options
 @store_option
-@click.option("--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]")
+@places_options
 @click.option("--master", default="local[*]", show_default=True, help="Spark master URL.")
 @functions_option
 @kafka_options
@@ -41,8 +50,8 @@ def upgrade(file: str | None, text: str | None, dialect: str | None, master: str
     """Let changed queries of a file go on.
 
     Of each query it is told whether it goes on, is new, or has changed. A changed one is worked out anew over what it
-    has read, and takes its own place behind the last record of that: nothing is missing in its topic, and nothing
-    there twice. Rows that were written before stay as they are.
+    has read, and takes its own place behind the last record of that: nothing is missing in its result, and nothing
+    there twice. What a stream has written stays as it is; what stands in a table is put right.
     """
     from braid.face.request import Request
     from braid.face.run import spark_session
@@ -50,6 +59,7 @@ def upgrade(file: str | None, text: str | None, dialect: str | None, master: str
     from braid.spark.wishes import Asked
 
     sql, dialect = read_sql(file, text, dialect)
+    wanted |= {name: pairs(wanted[name], f"--{name.rstrip('s')}") for name in ("sources", "sinks", "deleted")}
     request = Request(sql, dialect, asked=Asked.taken(wanted), master=master, folder=folder_of(file), **wanted)
     with contextlib.ExitStack() as stack:
         for line in told(request, functools.cache(lambda: stack.enter_context(spark_session(request)))):

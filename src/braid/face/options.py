@@ -121,7 +121,12 @@ def folder_of(file: str | None) -> str:
 def files_options(command: Decorated) -> Decorated:
     """`--source`, `--deleted`, `--sink`, `--overwrite`, `--checkpoint`: what is not a topic of the store, or lies
     elsewhere."""
-    command = click.option("--overwrite", is_flag=True, help="Replace what another run has left in a --sink.")(command)
+    overwrite = click.option("--overwrite", is_flag=True, help="Replace what another run has left in a --sink.")
+    return places_options(overwrite(command))
+
+
+def places_options(command: Decorated) -> Decorated:
+    """The same without `--overwrite`."""
     command = click.option(
         "--sink",
         "sinks",

@@ -327,13 +327,13 @@ def compared(
     if to is not None:
         to.check(query.sink, run, last is not None, request.asked.overwrite)
     if found is not None:
-        ties.check(folder, query.name, last, store, _held(query, to, found, store))
+        ties.check(folder, query.name, last, store, held_by(query, to, found, store))
     elif to is None and store.dense and store.exists(query.sink.topic):
         ties.check_new(folder, query.name, query.sink.topic, store)
     return found, last
 
 
-def _held(query: Query, to: Sink | None, found: checkpoint.Document, store: Topics) -> ties.Held | None:
+def held_by(query: Query, to: Sink | None, found: checkpoint.Document, store: Topics) -> ties.Held | None:
     """What the output holds, where it can tell."""
     if to is not None:
         run = str(found.settings.get("run"))

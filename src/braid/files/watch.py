@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from braid.errors import BraidError, anew
 from braid.files.input import FileInput, needs_time, reading
@@ -42,8 +43,12 @@ Note = Callable[[str], None]
 
 
 def log_path(checkpoint: str, source: str) -> str:
-    """Where the log of a source lies."""
-    return os.path.join(checkpoint, "files", f"{source}.jsonl")
+    return os.path.join(checkpoint, log_name(source))
+
+
+def log_name(source: str) -> str:
+    """Where the log of a source lies in a checkpoint."""
+    return f"files/{source}.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +143,12 @@ class FileWatch:
         for f in known:
             self._check_prefix(f, log.of(f.name))
 
-    def begin(self) -> None:
-        """Makes the log that of this start, and says that `read_on` adds what is there; `look` goes on from there."""
+    def begin(self, more: bool = True) -> None:
+        """Makes the log that of this start, and says that `read_on` adds what is there; `look` goes on from there. With
+        no `more` than it knows it has all."""
+        if not more:
+            self.input.log = self._log = self._log.begun(self._root)
+            return
         if not self._log.life and not self._log.pieces and (gone := self._names.gone(self.pattern)):
             shown = ", ".join(os.path.relpath(path, self._root) for path in gone[:5]) + ", …" * (len(gone) > 5)
             what = f"{len(gone)} files that were read before and are gone" if len(gone) > 1 else "a file that is gone"
@@ -370,10 +379,16 @@ def _holds(path: str, f: Found, pieces: tuple[Piece, ...]) -> bool:
 
 
 def watched(
-    plan: Plan, files: Mapping[str, Files], checkpoint: str, up: bool, note: Note = lambda text: None
+    plan: Plan,
+    files: Mapping[str, Files],
+    checkpoint: str,
+    up: bool,
+    note: Note = lambda text: None,
+    planned: Mapping[str, Any] | None = None,
 ) -> list[FileWatch]:
     """The files of each source of a plan that is read from some, as its checkpoint knows them; leaves over one source
-    share them. `files`: by the source's name."""
+    share them. `files`: by the source's name; `planned`: up to where they are read, where the checkpoint
+    does not say it."""
     read = [leaf for leaf in plan.leaves if leaf.source.name in files]
     if not read:
         return []
@@ -381,6 +396,7 @@ def watched(
         what = f"{plan.query.name} reads files, and its checkpoint is {checkpoint}"
         raise BraidError(what, "their copies lie beside it: give it a folder, --checkpoint DIR")
     reached, made = reached_in(checkpoint), dict[str, FileWatch]()
+    reached = reached if planned is None else replace(reached, planned=planned)
     for leaf in read:
         name = leaf.source.name
         if leaf.clocked:

@@ -115,10 +115,6 @@ class Sink:
         reads, with their identities."""
         return self
 
-    def quieted(self) -> Sink:
-        """The same, that takes all rows and writes none: of a query that works out anew what was written."""
-        raise NotImplementedError
-
     # -------------------------------------------------------------- at a start
 
     def claim(self, columns: logical.Sink, run: str) -> None:

@@ -13,7 +13,6 @@ import polars as pl
 
 from braid.plan import logical
 from braid.sinks.interface import Batch, Outputs, Part, Sink
-from braid.sinks.nothing import NoSink
 from braid.stage.drops import too_large
 from braid.stage.emit import written
 from braid.store import is_url
@@ -27,12 +26,10 @@ from braid.topics.view import Written
 
 @dataclass(frozen=True)
 class TopicSink(Sink):
-    """`root`: of the store; `fsync`: what is written there is forced to disk; `quiet`: nothing is written, as all of it
-    was written before."""
+    """`root`: of the store; `fsync`: what is written there is forced to disk."""
 
     root: str = ""
     fsync: bool = False
-    quiet: bool = False
 
     is_topic = True
     ranged = True
@@ -56,9 +53,6 @@ class TopicSink(Sink):
     def last(self, topics: Topics, columns: logical.Sink, run: str) -> Written | None:
         return store_of(topics.root).last_of(self.target, run)
 
-    def quieted(self) -> TopicSink:
-        return replace(self, quiet=True)
-
     def claim(self, columns: logical.Sink, run: str) -> None:
         clean_staging(self.topic, run)
 
@@ -67,11 +61,9 @@ class TopicSink(Sink):
         return store_of(self.root, self.fsync).topic(self.target)
 
     def task(self, part: Part) -> Outputs:
-        return NoSink().task(part) if self.quiet else _Outputs(self, part)
+        return _Outputs(self, part)
 
     def publish(self, batch: Batch, columns: logical.Sink, staged: Sequence[str]) -> None:
-        if self.quiet:
-            return
         found = [Staged.from_json(doc) for doc in staged]
         publish(self.topic, batch.run, batch.number, found, empty=bool(found), digest=batch.digest())
 

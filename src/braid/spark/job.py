@@ -41,7 +41,8 @@ class Job:
     into batches. `broker`: where the topics lie, if not in the store; then `topics` has the identities of those that
     are read. `begin`: the offset at which the query begins, of each `leaf/partition`. `range_ids`: where several tasks
     write an output partition, each a range of positions: Spark's key of each partition in the first range, the second …
-    `durable`: what a batch keeps is forced to disk. `replay`: it reads what another query has read, and writes nothing.
+    `durable`: what a batch keeps is forced to disk. `replay`: it reads what another has read, and its rows go
+    `aside`.
     """
 
     plan: Plan
@@ -69,6 +70,12 @@ class Job:
     range_ids: tuple[int, ...] = ()
     durable: bool = False
     replay: Replay | None = None
+    aside: Sink | None = None
+
+    @property
+    def to(self) -> Sink:
+        """Where rows go now."""
+        return self.output if self.aside is None else self.aside
 
     @property
     def ranges(self) -> int:

@@ -35,7 +35,7 @@ from braid.spark.job import Job, checkpoint_of, dumps, ranks_of, sources_of, spr
 from braid.spark.private import own_folder
 from braid.spark.source import Planner
 from braid.spark.wishes import Wishes
-from braid.stage import batches, checkpoint, rescale, ties
+from braid.stage import batches, checkpoint, rescale, standing, ties
 from braid.stage.checkpoint import Document
 from braid.store import is_url
 from braid.topics import access, check_name, whereabouts
@@ -60,7 +60,9 @@ def prepared(
     if is_url(there.folder) and wishes.frames:
         what = f"{there.name} reads DataFrames, and its checkpoint is {there.folder}"
         raise BraidError(what, "give it a folder")
-    watches = {x.source.name: x for x in watched(plan, wishes.files, there.folder, wishes.up, wishes.note)}
+    planned = None if wishes.replay is None else wishes.replay.last()
+    found = watched(plan, wishes.files, there.folder, wishes.up, wishes.note, planned)
+    watches = {x.source.name: x for x in found}
     for watch in watches.values():
         watch.check()
     spread_out = _spread(plan, there, watches, cores, one_node, goes_on)
@@ -74,7 +76,8 @@ def prepared(
     plan = replace(plan, numbers=dict(kept.numbers))
     job = partial(_job_of, plan, there, spread_out, kept, watches, one_node)
     output = _opened(plan, there, spread_out, kept, watches)
-    return job(output), there.folder, list(watches.values())
+    made = replace(job(output), aside=_aside(plan, there, output, spread_out.run))
+    return made, there.folder, list(watches.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +148,14 @@ def _spread(
         0 if x.number in frames else 1 if x.source.name in watches else topics.partitions(x.source.topic)
         for x in plan.leaves
     ]
-    if known is not None and wishes.broker is not None:  # those that were added since come behind all others
-        then = Counter(topic for topic, _ in known.sources)
+    recorded = wishes.replay.sources if wishes.replay is not None else known.sources if known is not None else None
+    if recorded is not None and wishes.broker is not None:  # those that were added since come behind all others
+        then = Counter(topic for topic, _ in recorded)
         partitions = [min(n, then[x.source.topic]) for n, x in zip(partitions, plan.leaves, strict=True)]
     output = wishes.output or _topic(plan, topics, wishes.partitions, known.outputs if known else partitions[0] or 1)
     run = str(known.settings.get("run")) if known else f"{there.name}-{int(time.time()):08x}{uuid4().hex[:6]}"
-    output.check(plan.query.sink, run if known else None, goes_on, wishes.overwrite)
+    if wishes.replay is None:
+        output.check(plan.query.sink, run if known else None, goes_on, wishes.overwrite)
     few = _keepless(plan) or output.by_bytes
     tasks = wishes.tasks or (min(cores, output.partitions) if few else cores)
     if wishes.broker is not None and wishes.broker.exactly_once:
@@ -174,7 +179,7 @@ def _check_ties(plan: Plan, there: _There, made: _Spread, last: int | None, job_
     """What lies around the checkpoint is of its history. A batch that was begun, of records that are not there, and
     that nobody has seen, is forgotten."""
     folder, output, sink, held = there.folder, made.output, plan.query.sink, None
-    if output.recalls:
+    if output.recalls and there.wishes.replay is None:
         held = ties.Held(output.called(sink), output.last(there.topics, sink, made.run))
     would_read = lambda: _would_read(job_of(output), folder, last)  # noqa: E731
     if not ties.check(folder, there.name, last, there.topics, held, would_read):
@@ -246,7 +251,9 @@ def _settings(plan: Plan, there: _There, run: str, watches: Mapping[str, FileWat
         settings["deleted"] = deleted
     others = {*watches, *wishes.frames}
     where = _where(plan, others, wishes.begins)
-    if known is not None:
+    if wishes.replay is not None:
+        settings |= wishes.replay.settings()
+    elif known is not None:
         _check_where(there.name, known, where, wishes.begins)
         settings |= {x: known.settings[x] for x in ("begin", "from") if x in known.settings}
     elif wishes.broker is not None or where or _shortened(plan, topics, others):
@@ -259,10 +266,24 @@ def _settings(plan: Plan, there: _There, run: str, watches: Mapping[str, FileWat
 
 def _opened(plan: Plan, there: _There, made: _Spread, kept: Document, watches: Mapping[str, FileWatch]) -> Sink:
     """The output, ready to be written. From here on the sink's topic is there, and files are read."""
-    output = made.output.opened(there.topics, plan.query.sink, kept.settings.get("topics", {}), made.run)
+    output, replayed = made.output, there.wishes.replay is not None
+    if output.is_topic or not replayed:
+        output = output.opened(there.topics, plan.query.sink, kept.settings.get("topics", {}), made.run)
     for watch in watches.values():
-        watch.begin()
-    return output if there.wishes.replay is None else output.quieted()
+        watch.begin(more=not replayed)
+    return output
+
+
+def _aside(plan: Plan, there: _There, output: Sink, run: str) -> Sink | None:
+    """Where the rows go of a query that works out anew what was written: those of a table into a store of their own,
+    beside its checkpoint."""
+    sink = plan.query.sink
+    if there.wishes.replay is None:
+        return None
+    if sink.kind != "table":
+        return NoSink()
+    store = standing.beside(there.folder)
+    return TopicSink(sink.topic, output.partitions).opened(store, sink, {}, run)
 
 
 def _job_of(

@@ -131,7 +131,7 @@ class RunningQuery:
         self._objects = Objects(folder) if is_url(folder) else None
         self._group = Group(job)
         self._upto: Mapping[str, int] = {}
-        if job.broker is not None:
+        if job.broker is not None and job.replay is None:
             self._upto = batches.reached(folder).committed["next"] or job.begin
             self._group.tell(self._upto)
         self._told = False  # whether somebody takes batches
@@ -273,7 +273,7 @@ class RunningQuery:
         return {f"{leaf}/{p}": end for leaf, found in ends.items() for p, end in enumerate(found)}
 
     def _settle(self) -> None:
-        self.job.output.settle()
+        self.job.to.settle()
 
     def exception(self) -> BraidError | None:
         """Why the query died."""
@@ -410,7 +410,7 @@ class RunningQuery:
         if self._objects is not None:
             self._objects.keep(self._seen.state)
             self._cuts.send()
-        if self.job.broker is not None:
+        if self.job.broker is not None and self.job.replay is None:
             self._upto = cut["next"]
             self._group.tell(self._upto)
         self._noted(batch, told, said, (began * 1000, ran * 1000, time.time() * 1000))
@@ -439,7 +439,8 @@ class RunningQuery:
     def _written(self) -> Written | None:
         """The last batch that the output holds, of a query whose checkpoint does not say it yet."""
         job, topics = self.job, open_topics(self.job.store, self.job.broker)
-        return job.output.last(topics, job.plan.query.sink, job.run) if job.output.recalls else None
+        recalls = job.output.recalls and job.replay is None
+        return job.output.last(topics, job.plan.query.sink, job.run) if recalls else None
 
     def _noted(
         self, batch: int, told: list[tuple[str, Any]], said: list[dict[str, Any]], span: tuple[float, float, float]
@@ -493,8 +494,9 @@ def start(spark: SparkSession, plan: Plan, store: str, wishes: Wishes = NOTHING)
 
     def begin(running: RunningQuery) -> Any:
         running.lay_out()
-        job.output.claim(job.plan.query.sink, job.run)
-        clean_drops(job.store, job.name)
+        job.to.claim(job.plan.query.sink, job.run)
+        if job.replay is None:
+            clean_drops(job.store, job.name)
         columns.clear_abandoned(job.wire)
         with settings_of_a_query(spark, job.tasks, not job.frames):
             frame = written(through(read(spark, job, text, wishes.frames), job, text), job, text)
@@ -508,7 +510,7 @@ def start(spark: SparkSession, plan: Plan, store: str, wishes: Wishes = NOTHING)
 
     running = RunningQuery(job, text, folder, begin, look, turns(context.defaultParallelism), wishes.note)
     running.launch()
-    if watches:
+    if watches and wishes.replay is None:
         running.follow(watches, wishes.up)
     return running
 

@@ -71,7 +71,8 @@ class Wishes(Asked):
     their topic. `partitions` (of the output), `buckets`: as `tasks`; by default the output's partitions are those of
     its topic, the declared ones, or those of the left source. `files`, `frames`: what stands for a topic, by the name
     of its source. `order`: see `Order`. `trigger`: Spark's; without one the query stays up, and more files may come.
-    `replay`: it reads what another query has read, and writes nothing. `note` is told what a user should know."""
+    `replay`: it reads what another query has read, and its output stays as it is. `note` is told what a user should
+    know."""
 
     checkpoint: str | None = None
     output: Sink | None = None

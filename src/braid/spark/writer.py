@@ -42,7 +42,7 @@ from braid.topics.interface import store_of
 def publish_batch(job: Job, batch: int, manifest: Sequence[tuple[str, str]], digest: str) -> None:
     """The driver's part: what tasks staged becomes visible, drops after the rows. `digest`: of what the batch reads."""
     staged = [doc for kind, doc in manifest if kind == "staged"]
-    job.output.publish(Batch(job.name, job.run, batch, lambda: digest), job.plan.query.sink, staged)
+    job.to.publish(Batch(job.name, job.run, batch, lambda: digest), job.plan.query.sink, staged)
     files = [json.loads(doc)["file"] for kind, doc in manifest if kind == "drops"]
     publish_drops(job.store, job.name, batch, files, run=job.run)
 
@@ -168,7 +168,7 @@ def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, st
         piece.came(rows, sum(shelf.size for shelf in shelves))
         with piece.watch:
             lost = pl.concat([no_rows(DROPS), *(columns.loads(blob, job.wire) for blob in dropped)])
-            if rows or job.output.always:
+            if rows or job.to.always:
                 staged, told = _staged(job, batch, shelves, lost)
                 made += (("staged", doc) for doc in staged)
             else:
@@ -186,7 +186,7 @@ def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, st
 
 def _staged(job: Job, batch: int, shelves: Sequence[Shelf], dropped: pl.DataFrame) -> tuple[list[str], pl.DataFrame]:
     """What was written, range by range; and the drops of the batch, those of what could not be written among them."""
-    outputs = job.output.task(Part(_batch(job, batch), task_number(), job.plan.query.sink))
+    outputs = job.to.task(Part(_batch(job, batch), task_number(), job.plan.query.sink))
     try:
         number = 0
         for at, frame in ((at, frame) for at, shelf in enumerate(shelves) for frame in in_pieces(shelf)):

@@ -20,7 +20,7 @@ from braid.errors import BraidError
 from braid.stage import checkpoint, docs
 from braid.store import is_url
 from braid.topics import whereabouts
-from braid.topics.files import items, members, parsed, reach, scratch_name, text, whole, write_atomic
+from braid.topics.files import items, members, parsed, reach, scratch_name, text, whole
 
 GONE = re.compile("~[0-9a-f]{8}$")  # of `scratch_name`
 
@@ -99,30 +99,12 @@ def mark(q: Known) -> None:
     reach("query marked")
 
 
-def take_over(folder: str) -> None:
-    """The checkpoint beside this one takes its place."""
-    new = checkpoint.beside(folder)
-    write_atomic(os.path.join(new, checkpoint.READY), b"", new)
-    reach("upgrade is ready")
-    remove(folder)
-    ends_upgrade(folder)
-
-
-def ends_upgrade(folder: str) -> bool:
-    """Does the rest of an upgrade whose old checkpoint is gone; False where there is none."""
-    new = checkpoint.beside(folder)
-    if os.path.exists(folder) or not os.path.exists(os.path.join(new, checkpoint.READY)):
-        return False
-    os.rename(new, folder)
-    reach("upgraded")
-    os.unlink(os.path.join(folder, checkpoint.READY))
-    return True
-
-
 def abandon(folder: str) -> None:
     """What was worked out beside a checkpoint goes."""
     if not is_url(folder):
-        shutil.rmtree(checkpoint.beside(folder), ignore_errors=True)
+        new = checkpoint.beside(folder)
+        shutil.rmtree(f"{new}.files", ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)
 
 
 def remove(folder: str) -> None:

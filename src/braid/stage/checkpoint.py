@@ -182,6 +182,11 @@ def upgrade(directory: str | Path, old: Plan, new: Plan) -> None:
     _write(str(directory), made)
 
 
+def as_run(directory: str, known: Document, run: str) -> None:
+    """The query goes on under another name of its own."""
+    _write(directory, replace(known, settings={**known.settings, "run": run}))
+
+
 def respread(directory: str, known: Document, buckets: int, shuffle: int, bucket_ids: Sequence[int]) -> Document:
     """The query goes on in so many buckets and tasks."""
     made = replace(known, buckets=buckets, shuffle=shuffle, bucket_ids=tuple(bucket_ids))
@@ -234,14 +239,20 @@ def _refuse(folder: str, differences: list[str]) -> None:
 
 
 def load(directory: str | Path) -> Document | None:
-    """The recorded document; None where nothing is recorded."""
-    path = os.path.join(directory, NAME)
+    """The recorded document; None where nothing is recorded. Refused where the query is half taken away, or half
+    replaced."""
     if docs.has(str(directory), RESET):
         name = os.path.basename(directory)
         raise BraidError(f"a reset of {name} was begun, and did not come to its end", f"braid reset {name} ends it")
-    if not is_url(str(directory)) and not os.path.exists(directory) and docs.has(beside(directory), READY):
+    if not is_url(str(directory)) and docs.has(beside(directory), READY):
         name = os.path.basename(directory)
         raise BraidError(f"an upgrade of {name} was begun, and did not come to its end", "braid upgrade FILE ends it")
+    return recorded(directory)
+
+
+def recorded(directory: str | Path) -> Document | None:
+    """The same, whatever goes on beside it."""
+    path = os.path.join(directory, NAME)
     try:
         data = docs.read(str(directory), NAME)
     except FileNotFoundError:

@@ -18,7 +18,7 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from braid.errors import BraidError
@@ -137,21 +137,46 @@ def _changed(before: Document, x: Document) -> Document:
 @dataclass(frozen=True, slots=True)
 class Replay:
     """A query that reads again what another has read, batch by batch as that did. `folder`: the other's checkpoint;
-    `upto`: its last batch; `leaves`: by the number of each leaf which one of the other's reads the same."""
+    `upto`: its last batch; `leaves`: by the number of each leaf which one of the other's reads the same; `sources`: as
+    the other's checkpoint has them; `began`: where it began, in the words of its settings."""
 
     folder: str
     upto: int
     leaves: Mapping[int, int]
+    sources: Sequence[tuple[str, int]] = ()
+    began: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def documents(self) -> list[Document]:
         """Where each batch ends, by the leaves of this query."""
         return [self._own(x) for x in read(self.folder, self.upto)]
 
+    def last(self) -> Document:
+        return self.documents()[-1]
+
     def _own(self, x: Document) -> Document:
-        made: Document = {"next": {}, "ended": [], "idle": []}
-        for leaf, other in self.leaves.items():
-            own = {place: f"{leaf}/{place.partition('/')[2]}" for place in x["next"] if place.startswith(f"{other}/")}
-            made["next"] |= {place: x["next"][theirs] for theirs, place in own.items()}
-            for name in ("ended", "idle"):
-                made[name] += [own[theirs] for theirs in x.get(name, []) if theirs in own]
+        made: Document = {"next": self._places(x["next"]), "ended": [], "idle": []}
+        for name in ("ended", "idle", "silent"):
+            if name in x:
+                made[name] = [*self._places(dict.fromkeys(x[name]))]
+        if "early" in x:
+            made["early"] = self._places(x["early"])
+        if "captured" in x:
+            ends = x["captured"]
+            made["captured"] = {str(n): ends[str(other)] for n, other in self.leaves.items() if str(other) in ends}
+        return made
+
+    def _places(self, x: Mapping[str, Any]) -> Document:
+        """What is said of the other's places, of this one's."""
+        split = [(*place.split("/"), said) for place, said in x.items()]
+        own = self.leaves.items()
+        return {f"{leaf}/{p}": said for leaf, other in own for theirs, p, said in split if theirs == str(other)}
+
+    def settings(self) -> dict[str, Any]:
+        """Where this one begins, in the words of a checkpoint's settings."""
+        made = dict[str, Any]()
+        if "begin" in self.began:
+            made["begin"] = self._places(self.began["begin"])
+        if "from" in self.began:
+            where = self.began["from"]
+            made["from"] = {str(n): where[str(other)] for n, other in self.leaves.items() if str(other) in where}
         return made

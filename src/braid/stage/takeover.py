@@ -1,0 +1,80 @@
+"""The checkpoint that was worked out beside another takes its place (`face/upgrade.py`).
+
+In: the folder of the one that stands, the store of its output. Out: the other under its name.
+Rule: a mark in the new one says that it is whole; from there on the old one does not go on (`checkpoint.load`), and all
+that follows is done, or done again, until it is finished. What stands in the topic of a table is put right; the new one
+takes over the old one's name as a writer, with the last batch that it wrote: so to every output it is the same writer,
+whose next batch comes. Then the old one goes, and the new one gets its name by a rename.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+
+from braid.errors import BraidError
+from braid.stage import begun, checkpoint, standing, state_file
+from braid.stage.state_file import Tie
+from braid.topics.files import reach, write_atomic
+from braid.topics.store import TopicStore
+
+
+def take_over(folder: str, store: TopicStore) -> int:
+    """The checkpoint beside this one takes its place; how many records that took."""
+    new = checkpoint.beside(folder)
+    write_atomic(os.path.join(new, checkpoint.READY), b"", new)
+    reach("upgrade is ready")
+    return _carry_out(folder, store)
+
+
+def ends(folder: str, store: TopicStore) -> bool:
+    """Does the rest of what was begun; False where nothing was."""
+    _tidy(folder)
+    if not os.path.exists(os.path.join(checkpoint.beside(folder), checkpoint.READY)):
+        return False
+    _carry_out(folder, store)
+    return True
+
+
+def _carry_out(folder: str, store: TopicStore) -> int:
+    new, count = checkpoint.beside(folder), 0
+    if os.path.exists(folder):
+        count = _succeeded(folder, new, store)
+        reach("writer taken over")
+        begun.remove(folder)
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(f"{new}.files", f"{folder}.files")
+    os.rename(new, folder)
+    reach("upgraded")
+    begun.sweep(os.path.dirname(folder))
+    _tidy(folder)
+    return count
+
+
+def _succeeded(folder: str, new: str, store: TopicStore) -> int:
+    """The new one is the old one to all that it has written."""
+    old, known = checkpoint.recorded(folder), checkpoint.recorded(new)
+    if old is None or known is None:
+        raise BraidError(f"{new if known is None else folder} has no {checkpoint.NAME}", "put it back from a copy")
+    run, own = (str(x.settings["run"]) for x in (old, known))
+    if run == own:
+        return 0
+    topic, count = known.writes()[0], 0
+    if topic is not None and os.path.exists(os.path.join(new, standing.RESULT)):
+        count = standing.put_right(store, standing.beside(new), topic, own)
+    last, state = state_file.latest(new)
+    tie, before = state_file.tie(new, last), state_file.tie(folder, last)
+    if tie is not None and before is not None:
+        tie = Tie(tie.digest, before.written)
+    state_file.replace(new, last, state, tie, state_file.reads(new, last), known.buckets)
+    reach("last batch taken over")
+    checkpoint.as_run(new, known, run)
+    return count
+
+
+def _tidy(folder: str) -> None:
+    """What is left of an upgrade that is done."""
+    if os.path.exists(os.path.join(folder, checkpoint.READY)):
+        shutil.rmtree(os.path.join(folder, standing.RESULT), ignore_errors=True)
+        os.unlink(os.path.join(folder, checkpoint.READY))
