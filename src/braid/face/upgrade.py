@@ -1,44 +1,39 @@
 """`braid upgrade`: a query whose SQL has changed goes on, with a state that was made as if it had always been so.
 
-In: a file of statements, a store that no run uses. Out: a line for each query; checkpoints of changed ones, replaced.
+In: a file of statements, a store, which a run may use. Out: lines; checkpoints of changed queries, replaced.
 Rule: a changed query is worked out beside the one that stands: it reads what that has read, batch by batch as that did
-(`stage/cuts.py`), and its output stays as it is meanwhile. Then it takes the other's place (`stage/takeover.py`): what
-a stream has written stands, and from the next record on the new one writes; what stands in a table is put right. So
-no row is missing and none is there twice.
+(`stage/cuts.py`), and its output stays as it is meanwhile. Nothing of the old one is touched, so it may run; the new
+one follows it until the run ends. Then, under the lock of the store, it takes the other's place (`stage/takeover.py`):
+what a stream has written stands, and from the next record on the new one writes; what stands in a table is put right.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from braid.errors import BraidError
-from braid.face.request import Prepared, Request, checkpoint_of, held_by, prepare, source_files
+from braid.face.changed import Changed, changed
+from braid.face.request import Prepared, Request, checkpoint_of, prepare, source_files
 from braid.face.show import open_folder
 from braid.files.log import MOST
 from braid.files.watch import log_name
 from braid.lower.lower import lower
 from braid.plan.canonical import canonical
-from braid.plan.logical import Query, sources
-from braid.sinks.files import FileSink
-from braid.stage import batches, begun, checkpoint, cuts, docs, takeover, ties
+from braid.plan.logical import Query
+from braid.stage import batches, begun, checkpoint, docs, takeover
 from braid.stage.checkpoint import Document
-from braid.stage.cuts import Replay
-from braid.topics.lock import StoreLock
+from braid.topics.lock import InUse, StoreLock
 from braid.topics.store import TopicStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
-@dataclass(frozen=True, slots=True)
-class _Changed:
-    query: Query
-    folder: str
-    known: Document
-    replay: Replay
+LOCK = ".upgrade.lock"  # of a store: one upgrade at a time
+PAUSE = 1.0  # s between two looks at a run
 
 
 def upgrade(request: Request, spark: Callable[[], SparkSession]) -> Iterator[str]:
@@ -50,12 +45,57 @@ def upgrade(request: Request, spark: Callable[[], SparkSession]) -> Iterator[str
     if not prepared.queries:
         yield "the file has no query"
         return
-    store = open_folder(request.store)
-    with StoreLock(store.root):
-        changed = list[_Changed]()
-        for query in prepared.queries:
-            folder = checkpoint_of(query, request, store)
-            if takeover.ends(folder, store):
+    yield from _Upgrade(request, prepared, open_folder(request.store), spark).go()
+
+
+class _Upgrade:
+    def __init__(
+        self, request: Request, prepared: Prepared, store: TopicStore, spark: Callable[[], SparkSession]
+    ) -> None:
+        self._request, self._prepared, self._store, self._spark = request, prepared, store, spark
+
+    def go(self) -> Iterator[str]:
+        with StoreLock(self._store.root, name=LOCK):
+            lock = StoreLock(self._store.root)
+            if (used := _taken(lock)) is not None:
+                yield from self._follow(lock, used)
+            try:
+                yield from self._take_over()
+            finally:
+                lock.release()
+
+    def _follow(self, lock: StoreLock, used: InUse) -> Iterator[str]:
+        """Works out what has changed beside a run, batch after batch as that makes them, until the run has ended."""
+        found = [(query, known) for query, known in self._known() if known is not None]
+        if not any(known.plan != canonical(query) for query, known in found):
+            raise used
+        yield f"{used.message}, and goes on: what has changed is worked out beside it"
+        reached, told = dict[str, int](), False
+        while _taken(lock) is not None:
+            moved = False
+            for query, known in found:
+                if known.plan == canonical(query):
+                    continue
+                x = changed(query, known, self._prepared, self._request, self._store, runs=True)
+                if x.replay.upto > reached.get(query.name, -1):
+                    self._work_out(x)
+                    moved, reached[query.name] = True, x.replay.upto
+            if not moved and not told:
+                came = ", ".join(f"{name} with batch {batch}" for name, batch in reached.items())
+                yield f"caught up: {came}. Stop the run, and the rest is done; or stop this, and ask again"
+                told = True
+            time.sleep(PAUSE)
+
+    def _known(self) -> Iterator[tuple[Query, Document | None]]:
+        """The queries, with what their checkpoints have recorded."""
+        for query in self._prepared.queries:
+            yield query, checkpoint.load(checkpoint_of(query, self._request, self._store))
+
+    def _take_over(self) -> Iterator[str]:
+        found = list[Changed]()
+        for query in self._prepared.queries:
+            folder = checkpoint_of(query, self._request, self._store)
+            if takeover.ends(folder, self._store):
                 yield f"{query.name}: its upgrade was begun, and is ended now"
             known = checkpoint.load(folder)
             if known is None:
@@ -63,142 +103,63 @@ def upgrade(request: Request, spark: Callable[[], SparkSession]) -> Iterator[str
             elif known.plan == canonical(query):
                 yield f"{query.name} goes on"
             else:
-                changed.append(_of(query, folder, known, prepared, request, store))
-        for x in changed:
+                found.append(changed(query, known, self._prepared, self._request, self._store, runs=False))
+        for x in found:
             yield f"{x.query.name} has changed: worked out anew over {_count(x.replay.upto + 1, 'batch', 'es')}"
-            _worked_out(x, prepared, request, store, spark())
-            written = takeover.take_over(x.folder, store)
+            self._work_out(x)
+            written = takeover.take_over(x.folder, self._store)
             yield f"{x.query.name} has taken the place of what it was; it goes on behind batch {x.replay.upto}"
             if x.query.sink.kind == "table":
                 yield f"  what stands in {x.query.sink.topic} is put right: {_count(written, 'record')}"
 
+    def _work_out(self, x: Changed) -> None:
+        """Its checkpoint stands beside the other's afterwards, spread as that is; one that was stopped goes on."""
+        from braid.spark.query import start
+        from braid.spark.wishes import Wishes
 
-def _of(
-    query: Query, folder: str, known: Document, prepared: Prepared, request: Request, store: TopicStore
-) -> _Changed:
-    """How a changed query is worked out anew; refused where it cannot be."""
-    last = batches.last_batch(folder, known)
-    _, old = json.loads(known.plan)
-    _check_output(query, old["sink"][1], known, request, store)
-    _check_inputs(query, known, frozenset(source_files(prepared, request).of(query)))
-    leaves = _leaves(query, old)
-    if docs.has(folder, checkpoint.RESCALE):
-        raise _refused(query, "it is to be spread anew", "run it once more before its SQL changes")
+        beside, files = checkpoint.beside(x.folder), source_files(self._prepared, self._request).of(x.query)
+        if not _is_of(x, beside):
+            begun.abandon(x.folder)
+        for name in files:
+            docs.write(beside, log_name(name), docs.read(x.folder, log_name(name), MOST))
+        wishes = Wishes.of(
+            replace(self._request.asked, tasks=x.known.shuffle),
+            buckets=x.known.buckets,
+            checkpoint=beside,
+            files=files,
+            output=self._request.sink_for(x.query),
+            trigger={"availableNow": True},
+            replay=x.replay,
+            note=lambda _: None,
+        )
+        running = start(self._spark(), lower(x.query), self._store.root, wishes)
+        running.await_termination()
+        known = checkpoint.load(beside)
+        if known is None or batches.last_batch(beside, known) != x.replay.upto:
+            raise BraidError(f"{x.query.name} did not come to batch {x.replay.upto}", "run the same command again")
+
+
+def _taken(lock: StoreLock) -> InUse | None:
+    """Why the lock is not ours; None where it is now."""
+    try:
+        lock.acquire()
+    except InUse as e:
+        return e
+    return None
+
+
+def _is_of(x: Changed, beside: str) -> bool:
+    """Whether what was begun beside is of this query, and of what it reads; or nothing was."""
+    known = checkpoint.recorded(beside)
+    if known is None:
+        return not os.path.exists(beside)
+    if (known.plan, known.buckets, known.shuffle) != (canonical(x.query), x.known.buckets, x.known.shuffle):
+        return False
+    last = batches.last_batch(beside, known)
     if last is None:
-        raise _refused(query, "it has not finished a batch")
-    held = held_by(query, request.sink_for(query), known, store)
-    ties.check(folder, query.name, last, store, held, lambda: None)
-    upto = last + (held is not None and ties.behind(last, held))  # it was published, and Spark does not know it
-    if any("seq" in x for x in cuts.read(folder, upto)):
-        raise _refused(query, "its batches follow the calls of a test")
-    began = {name: known.settings[name] for name in ("begin", "from") if name in known.settings}
-    return _Changed(query, folder, known, Replay(folder, upto, leaves, known.sources, began))
-
-
-def _refused(query: Query, why: str, hint: str | None = None) -> BraidError:
-    other = f"give it another name; or braid reset {query.name} lets it begin anew"
-    return BraidError(f"{query.name} has changed, and cannot be upgraded: {why}", hint or other)
-
-
-def _check_output(query: Query, old: Mapping[str, Any], known: Document, request: Request, store: TopicStore) -> None:
-    """Its results go on where they are: `old` is the sink that it had."""
-    to, sink = request.sink_for(query), query.sink
-    described = "topic" if to is None else to.described()
-    if known.settings.get("sink") != described or (to is None and known.writes()[0] != sink.topic):
-        raise _refused(query, "its results go elsewhere than before")
-    if old["kind"] != sink.kind:
-        raise _refused(query, f"its result was a {old['kind']}, and is a {sink.kind}")
-    if to is not None:
-        if sink.kind == "table":
-            raise _refused(query, f"what stands in {to.called(sink)} would have to be written anew")
-        if isinstance(to, FileSink) and to.format != "json" and _columns(old) != _columns(_form(query)):
-            raise _refused(query, f"the {to.format} files in {to.target} have other columns")
-        to.check(sink, str(known.settings["run"]), True, False)
-    elif sink.kind == "table":
-        if _key(old) != _key(_form(query)):
-            raise _refused(query, "its rows have another key")
-        lives = store.topic(sink.topic).view().queries if store.exists(sink.topic) else ()
-        if others := [run for run in lives if not begun.is_life(run, query.name)]:
-            raise _refused(query, f"{sink.topic} holds more than it wrote: {', '.join(sorted(others))}")
-
-
-def _form(query: Query) -> Mapping[str, Any]:
-    """Its sink, as checkpoints have it."""
-    _, made = json.loads(canonical(query))
-    found: Mapping[str, Any] = made["sink"][1]
-    return found
-
-
-def _key(sink: Mapping[str, Any]) -> object:
-    """What tells the rows of a table apart: names and types of its key, and how it is written."""
-    exprs = [e[1].get("type") for e in sink.get("record_key", [])]
-    written = sink["encoding"][1]
-    return _outputs(sink["key"]), exprs, "window" in sink, {x: written[x] for x in written if x.startswith("key")}
-
-
-def _columns(sink: Mapping[str, Any]) -> object:
-    return _outputs(sink["key"]), _outputs(sink["values"])
-
-
-def _outputs(forms: Sequence[Any]) -> list[tuple[str, Any]]:
-    return [(x["name"], x["expr"][1].get("type")) for _, x in forms]
-
-
-def _check_inputs(query: Query, known: Document, files: Collection[str]) -> None:
-    """What it reads from files are the files that it has read."""
-    for name in sorted({*files, *known.files}):
-        if name not in known.files:
-            raise _refused(query, f"it has read {name} from its topic", f"leave --source {name}=… out")
-        if name not in files:
-            read = any(s.name == name for s in sources(query.root))
-            raise _refused(query, f"it has read {name} from files", f"write --source {name}=PATH" if read else None)
-
-
-def _leaves(query: Query, old: Mapping[str, Any]) -> dict[int, int]:
-    """By the number of each source which one of the old query's reads the same."""
-    there, found = list(_sources(old)), dict[int, int]()
-    for leaf, source in enumerate(sources(query.root)):
-        same = [n for n, was in enumerate(there) if was == (source.topic, source.kind, source.captured)]
-        if not same:
-            other = next((kind for topic, kind, _ in there if topic == source.topic), None)
-            was = "before" if other in (None, source.kind) else f"as a {source.kind}, but as a {other}"
-            raise _refused(query, f"it has not read {source.name} {was}")
-        found[leaf] = same[min(list(found.values()).count(same[0]), len(same) - 1)]
-    return found
-
-
-def _sources(x: object) -> Iterator[tuple[str, str, bool]]:
-    """The sources of a canonical text, from left to right."""
-    if isinstance(x, list) and len(x) == 2 and x[0] == "Source" and isinstance(x[1], dict):
-        yield str(x[1]["topic"]), str(x[1]["kind"]), x[1].get("captured", False) is True
-    elif isinstance(x, list | dict):
-        for part in x.values() if isinstance(x, dict) else x:
-            yield from _sources(part)
-
-
-def _worked_out(x: _Changed, prepared: Prepared, request: Request, store: TopicStore, spark: SparkSession) -> None:
-    """Its checkpoint stands beside the other's afterwards, spread as that is; one that was stopped goes on."""
-    from braid.spark.query import start
-    from braid.spark.wishes import Wishes
-
-    beside, files = checkpoint.beside(x.folder), source_files(prepared, request).of(x.query)
-    for name in files:
-        docs.write(beside, log_name(name), docs.read(x.folder, log_name(name), MOST))
-    wishes = Wishes.of(
-        replace(request.asked, tasks=x.known.shuffle),
-        buckets=x.known.buckets,
-        checkpoint=beside,
-        files=files,
-        output=request.sink_for(x.query),
-        trigger={"availableNow": True},
-        replay=x.replay,
-        note=lambda _: None,
-    )
-    running = start(spark, lower(x.query), store.root, wishes)
-    running.await_termination()
-    known = checkpoint.load(beside)
-    if known is None or batches.last_batch(beside, known) != x.replay.upto:
-        raise BraidError(f"{x.query.name} did not come to batch {x.replay.upto}", "run the same command again")
+        return True
+    made = x.replay.documents()
+    return last < len(made) and batches.document_of(beside, last)["next"] == made[last]["next"]
 
 
 def _count(n: int, what: str, more: str = "s") -> str:

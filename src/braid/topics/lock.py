@@ -25,6 +25,8 @@ from braid.errors import BraidError
 from braid.topics.cache import local_folder
 from braid.topics.files import items, members, open_lock, parsed, private_folder, refuse_other, store_root, text, whole
 
+RUN = ".run.lock"
+
 
 @dataclass(frozen=True, slots=True)
 class Process:
@@ -64,15 +66,22 @@ def _started(pid: int) -> str:
 _ours: set[int] = set()  # processes that this one has started: no run after this one in here has to wait for them
 
 
+class InUse(BraidError):
+    """Another process has the store's lock."""
+
+
 class StoreLock:
     """`with StoreLock(path) as lock:`, then `lock.add_pid` for each process that writes for this run.
 
     `wait`: seconds given to processes of a dead run to end. `note` is called once when there is something to wait for.
+    `name`: of the lock, where it is another one than that of runs.
     """
 
-    def __init__(self, path: str | Path, wait: float = 30.0, note: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, path: str | Path, wait: float = 30.0, note: Callable[[str], None] | None = None, name: str = RUN
+    ) -> None:
         self._root = store_root(path)
-        self._file = os.path.join(local_folder(self._root), ".run.lock")
+        self._file = os.path.join(local_folder(self._root), name)
         self._wait, self._note = wait, note
         self._fd: int | None = None
         self._processes: list[Process] = []
@@ -96,7 +105,7 @@ class StoreLock:
         except BlockingIOError:
             holders = _read(fd)
             who = f"process {holders[0].pid}" if holders else "another process"
-            raise BraidError(
+            raise InUse(
                 f"the store {self._root} is in use by {who}",
                 "stop that run first, or give this one another --store",
             ) from None
@@ -189,7 +198,7 @@ def shared_lock(path: str | Path) -> Iterator[None]:
 
 def holder(path: str | Path) -> int | None:
     """The process that runs queries on the store now."""
-    file = os.path.join(local_folder(store_root(path)), ".run.lock")
+    file = os.path.join(local_folder(store_root(path)), RUN)
     refuse_other(file)
     try:
         fd = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)

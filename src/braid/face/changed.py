@@ -1,0 +1,142 @@
+"""What a query whose SQL has changed can take over of the one that stands (`face/upgrade.py`).
+
+In: a query, what its checkpoint has recorded. Out: how it reads again what was read; or why that cannot be, by name.
+Rule: the new one reads only what the old one has read, and writes where that has written, in the same shape where it
+matters: files of one folder have the same columns, rows of a table the same key.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from braid.errors import BraidError
+from braid.face.request import Prepared, Request, checkpoint_of, held_by, source_files
+from braid.plan.canonical import canonical
+from braid.plan.logical import Query, sources
+from braid.sinks.files import FileSink
+from braid.stage import batches, begun, checkpoint, cuts, docs, state_file, ties
+from braid.stage.checkpoint import Document
+from braid.stage.cuts import Replay
+from braid.topics.store import TopicStore
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """`folder`: the checkpoint that stands, `known`: what it has recorded; `replay`: how its input is read again."""
+
+    query: Query
+    folder: str
+    known: Document
+    replay: Replay
+
+
+def changed(
+    query: Query, known: Document, prepared: Prepared, request: Request, store: TopicStore, runs: bool
+) -> Changed:
+    """How a changed query is worked out anew; refused where it cannot be. `runs`: the old one does, and writes."""
+    folder = checkpoint_of(query, request, store)
+    _, old = json.loads(known.plan)
+    _check_output(query, old["sink"][1], known, request, store)
+    _check_inputs(query, known, frozenset(source_files(prepared, request).of(query)))
+    leaves = _leaves(query, old)
+    if docs.has(folder, checkpoint.RESCALE):
+        raise _refused(query, "it is to be spread anew", "run it once more before its SQL changes")
+    upto = state_file.published(folder) if runs else _reached(query, folder, known, request, store)
+    if upto < 0:
+        raise _refused(query, "it has not finished a batch")
+    if any("seq" in x for x in cuts.read(folder, upto)):
+        raise _refused(query, "its batches follow the calls of a test")
+    began = {name: known.settings[name] for name in ("begin", "from") if name in known.settings}
+    return Changed(query, folder, known, Replay(folder, upto, leaves, known.sources, began))
+
+
+def _reached(query: Query, folder: str, known: Document, request: Request, store: TopicStore) -> int:
+    """The last batch that can be seen; below all where there is none. All that it belongs to is there."""
+    last, held = batches.last_batch(folder, known), held_by(query, request.sink_for(query), known, store)
+    ties.check(folder, query.name, last, store, held, lambda: None)
+    behind = held is not None and ties.behind(last, held)  # it was published, and the checkpoint does not say it
+    return (-1 if last is None else last) + behind
+
+
+def _refused(query: Query, why: str, hint: str | None = None) -> BraidError:
+    other = f"give it another name; or braid reset {query.name} lets it begin anew"
+    return BraidError(f"{query.name} has changed, and cannot be upgraded: {why}", hint or other)
+
+
+def _check_output(query: Query, old: Mapping[str, Any], known: Document, request: Request, store: TopicStore) -> None:
+    """Its results go on where they are: `old` is the sink that it had."""
+    to, sink = request.sink_for(query), query.sink
+    described = "topic" if to is None else to.described()
+    if known.settings.get("sink") != described or (to is None and known.writes()[0] != sink.topic):
+        raise _refused(query, "its results go elsewhere than before")
+    if old["kind"] != sink.kind:
+        raise _refused(query, f"its result was a {old['kind']}, and is a {sink.kind}")
+    if to is not None:
+        if sink.kind == "table":
+            raise _refused(query, f"what stands in {to.called(sink)} would have to be written anew")
+        if isinstance(to, FileSink) and to.format != "json" and _columns(old) != _columns(_form(query)):
+            raise _refused(query, f"the {to.format} files in {to.target} have other columns")
+        to.check(sink, str(known.settings["run"]), True, False)
+    elif sink.kind == "table":
+        if _key(old) != _key(_form(query)):
+            raise _refused(query, "its rows have another key")
+        lives = store.topic(sink.topic).view().queries if store.exists(sink.topic) else ()
+        if others := [run for run in lives if not begun.is_life(run, query.name)]:
+            raise _refused(query, f"{sink.topic} holds more than it wrote: {', '.join(sorted(others))}")
+
+
+def _form(query: Query) -> Mapping[str, Any]:
+    """Its sink, as checkpoints have it."""
+    _, made = json.loads(canonical(query))
+    found: Mapping[str, Any] = made["sink"][1]
+    return found
+
+
+def _key(sink: Mapping[str, Any]) -> object:
+    """What tells the rows of a table apart: names and types of its key, and how it is written."""
+    exprs = [e[1].get("type") for e in sink.get("record_key", [])]
+    written = sink["encoding"][1]
+    return _outputs(sink["key"]), exprs, "window" in sink, {x: written[x] for x in written if x.startswith("key")}
+
+
+def _columns(sink: Mapping[str, Any]) -> object:
+    return _outputs(sink["key"]), _outputs(sink["values"])
+
+
+def _outputs(forms: Sequence[Any]) -> list[tuple[str, Any]]:
+    return [(x["name"], x["expr"][1].get("type")) for _, x in forms]
+
+
+def _check_inputs(query: Query, known: Document, files: Collection[str]) -> None:
+    """What it reads from files are the files that it has read."""
+    for name in sorted({*files, *known.files}):
+        if name not in known.files:
+            raise _refused(query, f"it has read {name} from its topic", f"leave --source {name}=… out")
+        if name not in files:
+            read = any(s.name == name for s in sources(query.root))
+            raise _refused(query, f"it has read {name} from files", f"write --source {name}=PATH" if read else None)
+
+
+def _leaves(query: Query, old: Mapping[str, Any]) -> dict[int, int]:
+    """By the number of each source which one of the old query's reads the same."""
+    there, found = list(_sources(old)), dict[int, int]()
+    for leaf, source in enumerate(sources(query.root)):
+        same = [n for n, was in enumerate(there) if was == (source.topic, source.kind, source.captured)]
+        if not same:
+            other = next((kind for topic, kind, _ in there if topic == source.topic), None)
+            was = "before" if other in (None, source.kind) else f"as a {source.kind}, but as a {other}"
+            raise _refused(query, f"it has not read {source.name} {was}")
+        found[leaf] = same[min(list(found.values()).count(same[0]), len(same) - 1)]
+    return found
+
+
+def _sources(x: object) -> Iterator[tuple[str, str, bool]]:
+    """The sources of a canonical text, from left to right."""
+    if isinstance(x, list) and len(x) == 2 and x[0] == "Source" and isinstance(x[1], dict):
+        yield str(x[1]["topic"]), str(x[1]["kind"]), x[1].get("captured", False) is True
+    elif isinstance(x, list | dict):
+        for part in x.values() if isinstance(x, dict) else x:
+            yield from _sources(part)
