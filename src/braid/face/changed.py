@@ -20,6 +20,9 @@ from braid.sinks.files import FileSink
 from braid.stage import batches, begun, checkpoint, cuts, docs, state_file, ties
 from braid.stage.checkpoint import Document
 from braid.stage.cuts import Replay
+from braid.topics.broker import Broker
+from braid.topics.files import members
+from braid.topics.interface import Topics
 from braid.topics.store import TopicStore
 
 
@@ -33,15 +36,18 @@ class Changed:
     replay: Replay
 
 
-def changed(
-    query: Query, known: Document, prepared: Prepared, request: Request, store: TopicStore, runs: bool
-) -> Changed:
+def changed(query: Query, known: Document, prepared: Prepared, request: Request, store: Topics, runs: bool) -> Changed:
     """How a changed query is worked out anew; refused where it cannot be. `runs`: the old one does, and writes."""
     folder = checkpoint_of(query, request, store)
     _, old = json.loads(known.plan)
     _check_output(query, old["sink"][1], known, request, store)
     _check_inputs(query, known, frozenset(source_files(prepared, request).of(query)))
     leaves = _leaves(query, old)
+    if (broker := request.asked.broker) is not None or "topics" in known.settings:
+        _check_broker(query, known, broker, store)
+        if not runs and known.writes()[0] is not None and batches.begun(folder):
+            why = "it has begun a batch and not finished it, of which tasks may have written parts to Kafka"
+            raise _refused(query, why, "run it once more with --until-idle, then upgrade it")
     if docs.has(folder, checkpoint.RESCALE):
         raise _refused(query, "it is to be spread anew", "run it once more before its SQL changes")
     upto = state_file.published(folder) if runs else _reached(query, folder, known, request, store)
@@ -53,7 +59,7 @@ def changed(
     return Changed(query, folder, known, Replay(folder, upto, leaves, known.sources, began))
 
 
-def _reached(query: Query, folder: str, known: Document, request: Request, store: TopicStore) -> int:
+def _reached(query: Query, folder: str, known: Document, request: Request, store: Topics) -> int:
     """The last batch that can be seen; below all where there is none. All that it belongs to is there."""
     last, held = batches.last_batch(folder, known), held_by(query, request.sink_for(query), known, store)
     ties.check(folder, query.name, last, store, held, lambda: None)
@@ -66,7 +72,7 @@ def _refused(query: Query, why: str, hint: str | None = None) -> BraidError:
     return BraidError(f"{query.name} has changed, and cannot be upgraded: {why}", hint or other)
 
 
-def _check_output(query: Query, old: Mapping[str, Any], known: Document, request: Request, store: TopicStore) -> None:
+def _check_output(query: Query, old: Mapping[str, Any], known: Document, request: Request, store: Topics) -> None:
     """Its results go on where they are: `old` is the sink that it had."""
     to, sink = request.sink_for(query), query.sink
     described = "topic" if to is None else to.described()
@@ -83,9 +89,32 @@ def _check_output(query: Query, old: Mapping[str, Any], known: Document, request
     elif sink.kind == "table":
         if _key(old) != _key(_form(query)):
             raise _refused(query, "its rows have another key")
+        if not isinstance(store, TopicStore):
+            raise _refused(query, f"what stands in {sink.topic} in Kafka would have to be written anew")
         lives = store.topic(sink.topic).view().queries if store.exists(sink.topic) else ()
         if others := [run for run in lives if not begun.is_life(run, query.name)]:
             raise _refused(query, f"{sink.topic} holds more than it wrote: {', '.join(sorted(others))}")
+
+
+def _check_broker(query: Query, known: Document, broker: Broker | None, topics: Topics) -> None:
+    """The broker still has what was read."""
+    if broker is None or "topics" not in known.settings:
+        raise _refused(query, f"it has run {'with' if broker is None else 'without'} --kafka", "so must this")
+    if ("delivery" in known.settings) == broker.exactly_once:
+        way = "with" if broker.exactly_once else "without"
+        raise _refused(query, f"it has run {way} --at-least-once", "so must this")
+    read = members(known.settings["topics"])
+    gone = [name for name, then in read.items() if not topics.exists(name) or topics.identity(name) != then]
+    if gone:
+        raise _refused(query, f"the topic {gone[0]} was deleted, or made anew, since it was read")
+    _, old = json.loads(known.plan)
+    named, begin = [topic for topic, *_ in _sources(old)], members(known.settings["begin"])
+    starts = {name: topics.start_offsets(name) for name in read}
+    for place, first in begin.items():
+        leaf, partition = map(int, place.split("/"))
+        if (topic := named[leaf]) in starts and (there := starts[topic][partition]) > first:
+            why = f"partition {partition} of {topic} begins at {there} now, and was read from {first} on"
+            raise _refused(query, f"{why}: Kafka has removed what is between")
 
 
 def _form(query: Query) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ import click
 
 from braid.errors import BraidError
 from braid.face.options import (
+    at_least_once_option,
     folder_of,
     functions_option,
     kafka_options,
@@ -46,6 +47,7 @@ def command(function: Callable[..., Any]) -> click.Command:
 @click.option("--master", default="local[*]", show_default=True, help="Spark master URL.")
 @functions_option
 @kafka_options
+@at_least_once_option
 def upgrade(file: str | None, text: str | None, dialect: str | None, master: str, **wanted: Any) -> None:
     """Let changed queries of a file go on.
 

@@ -26,8 +26,8 @@ from braid.plan.canonical import canonical
 from braid.plan.logical import Query
 from braid.stage import batches, begun, checkpoint, docs, takeover
 from braid.stage.checkpoint import Document
+from braid.topics.interface import Topics, open_topics
 from braid.topics.lock import InUse, StoreLock
-from braid.topics.store import TopicStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,18 +40,15 @@ def upgrade(request: Request, spark: Callable[[], SparkSession]) -> Iterator[str
     """What goes on, what begins, what was worked out anew. All is looked at before anything is done. `spark`: what
     begins Spark."""
     prepared = prepare(request)
-    if request.asked.broker is not None:
-        raise BraidError("braid upgrade reads topics of the store", "leave --kafka out; on a broker use another name")
     if not prepared.queries:
         yield "the file has no query"
         return
-    yield from _Upgrade(request, prepared, open_folder(request.store), spark).go()
+    root = open_folder(request.store).root
+    yield from _Upgrade(request, prepared, open_topics(root, request.asked.broker), spark).go()
 
 
 class _Upgrade:
-    def __init__(
-        self, request: Request, prepared: Prepared, store: TopicStore, spark: Callable[[], SparkSession]
-    ) -> None:
+    def __init__(self, request: Request, prepared: Prepared, store: Topics, spark: Callable[[], SparkSession]) -> None:
         self._request, self._prepared, self._store, self._spark = request, prepared, store, spark
 
     def go(self) -> Iterator[str]:

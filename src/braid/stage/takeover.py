@@ -17,10 +17,11 @@ from braid.errors import BraidError
 from braid.stage import begun, checkpoint, standing, state_file
 from braid.stage.state_file import Tie
 from braid.topics.files import reach, write_atomic
+from braid.topics.interface import Topics
 from braid.topics.store import TopicStore
 
 
-def take_over(folder: str, store: TopicStore) -> int:
+def take_over(folder: str, store: Topics) -> int:
     """The checkpoint beside this one takes its place; how many records that took."""
     new = checkpoint.beside(folder)
     write_atomic(os.path.join(new, checkpoint.READY), b"", new)
@@ -28,7 +29,7 @@ def take_over(folder: str, store: TopicStore) -> int:
     return _carry_out(folder, store)
 
 
-def ends(folder: str, store: TopicStore) -> bool:
+def ends(folder: str, store: Topics) -> bool:
     """Does the rest of what was begun; False where nothing was."""
     _tidy(folder)
     if not os.path.exists(os.path.join(checkpoint.beside(folder), checkpoint.READY)):
@@ -37,7 +38,7 @@ def ends(folder: str, store: TopicStore) -> bool:
     return True
 
 
-def _carry_out(folder: str, store: TopicStore) -> int:
+def _carry_out(folder: str, store: Topics) -> int:
     new, count = checkpoint.beside(folder), 0
     if os.path.exists(folder):
         count = _succeeded(folder, new, store)
@@ -52,7 +53,7 @@ def _carry_out(folder: str, store: TopicStore) -> int:
     return count
 
 
-def _succeeded(folder: str, new: str, store: TopicStore) -> int:
+def _succeeded(folder: str, new: str, store: Topics) -> int:
     """The new one is the old one to all that it has written."""
     old, known = checkpoint.recorded(folder), checkpoint.recorded(new)
     if old is None or known is None:
@@ -61,7 +62,7 @@ def _succeeded(folder: str, new: str, store: TopicStore) -> int:
     if run == own:
         return 0
     topic, count = known.writes()[0], 0
-    if topic is not None and os.path.exists(os.path.join(new, standing.RESULT)):
+    if topic is not None and isinstance(store, TopicStore) and os.path.exists(os.path.join(new, standing.RESULT)):
         count = standing.put_right(store, standing.beside(new), topic, own)
     last, state = state_file.latest(new)
     tie, before = state_file.tie(new, last), state_file.tie(folder, last)
