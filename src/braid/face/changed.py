@@ -53,10 +53,11 @@ def changed(query: Query, known: Document, prepared: Prepared, request: Request,
     upto = state_file.published(folder) if runs else _reached(query, folder, known, request, store)
     if upto < 0:
         raise _refused(query, "it has not finished a batch")
-    if any("seq" in x for x in cuts.read(folder, upto)):
+    cut = batches.document_of(folder, upto).get("batch", -1)  # one less where there was nothing to read at first
+    if any("seq" in x for x in cuts.read(folder, cut)):
         raise _refused(query, "its batches follow the calls of a test")
     began = {name: known.settings[name] for name in ("begin", "from") if name in known.settings}
-    return Changed(query, folder, known, Replay(folder, upto, leaves, known.sources, began))
+    return Changed(query, folder, known, Replay(folder, cut, leaves, known.sources, began, cut < upto))
 
 
 def _reached(query: Query, folder: str, known: Document, request: Request, store: Topics) -> int:

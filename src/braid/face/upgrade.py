@@ -74,9 +74,9 @@ class _Upgrade:
                 if known.plan == canonical(query):
                     continue
                 x = changed(query, known, self._prepared, self._request, self._store, runs=True)
-                if x.replay.upto > reached.get(query.name, -1):
+                if x.replay.last_batch > reached.get(query.name, -1):
                     self._work_out(x)
-                    moved, reached[query.name] = True, x.replay.upto
+                    moved, reached[query.name] = True, x.replay.last_batch
             if not moved and not told:
                 came = ", ".join(f"{name} with batch {batch}" for name, batch in reached.items())
                 yield f"caught up: {came}. Stop the run, and the rest is done; or stop this, and ask again"
@@ -102,10 +102,10 @@ class _Upgrade:
             else:
                 found.append(changed(query, known, self._prepared, self._request, self._store, runs=False))
         for x in found:
-            yield f"{x.query.name} has changed: worked out anew over {_count(x.replay.upto + 1, 'batch', 'es')}"
+            yield f"{x.query.name} has changed: worked out anew over {_count(x.replay.last_batch + 1, 'batch', 'es')}"
             self._work_out(x)
             written = takeover.take_over(x.folder, self._store)
-            yield f"{x.query.name} has taken the place of what it was; it goes on behind batch {x.replay.upto}"
+            yield f"{x.query.name} has taken the place of what it was; it goes on behind batch {x.replay.last_batch}"
             if x.query.sink.kind == "table":
                 yield f"  what stands in {x.query.sink.topic} is put right: {_count(written, 'record')}"
 
@@ -132,8 +132,10 @@ class _Upgrade:
         running = start(self._spark(), lower(x.query), self._store.root, wishes)
         running.await_termination()
         known = checkpoint.load(beside)
-        if known is None or batches.last_batch(beside, known) != x.replay.upto:
-            raise BraidError(f"{x.query.name} did not come to batch {x.replay.upto}", "run the same command again")
+        if known is None or batches.last_batch(beside, known) != x.replay.last_batch:
+            raise BraidError(
+                f"{x.query.name} did not come to batch {x.replay.last_batch}", "run the same command again"
+            )
 
 
 def _taken(lock: StoreLock) -> InUse | None:
@@ -155,8 +157,13 @@ def _is_of(x: Changed, beside: str) -> bool:
     last = batches.last_batch(beside, known)
     if last is None:
         return True
-    made = x.replay.documents()
-    return last < len(made) and batches.document_of(beside, last)["next"] == made[last]["next"]
+    made, at = [{"next": {}}, *x.replay.documents()], batches.document_of(beside, last)
+    number = at.get("batch", -1) + 1
+    return (
+        number == last + (not x.replay.empty)
+        and number < len(made)
+        and (not number or at["next"] == made[number]["next"])
+    )
 
 
 def _count(n: int, what: str, more: str = "s") -> str:

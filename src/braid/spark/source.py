@@ -39,7 +39,7 @@ from braid.operators.changes import NEVER
 from braid.spark import columns, figures
 from braid.spark.columns import Blob
 from braid.spark.job import Job, inputs_of, loads
-from braid.stage import measured
+from braid.stage import measured, state_file
 from braid.stage.call_order import (
     Moment,
     Placed,
@@ -240,6 +240,7 @@ class Planner:
         self._files: dict[int, FileInput] = {}
         self._checked = False
         self._replay: list[Document] | None = None
+        self._begun = False  # what is replayed, by a batch without a cut
         self._comes: list[int] = []  # leaves of which more is being made ready
 
     def beginning(self) -> Document:
@@ -275,6 +276,9 @@ class Planner:
         if job.checkpoint is None and job.begin.keys() - start["next"].keys():
             raise BraidError("a topic has got partitions since the query began", "start it with another checkpoint")
         if job.replay is not None:
+            if job.replay.empty and not self._begun and is_first(job):
+                self._begun = True
+                return start
             found = self._replayed(job.replay, start["batch"] + 1)
         elif job.order is None:
             found = self._patiently(job, start)
@@ -405,6 +409,11 @@ class Planner:
         inputs = inputs_of(self._text)
         known = {leaf: x for leaf, x in inputs.items() if isinstance(x, FileInput)}
         return [Slice(tuple(x)) for x in shared_out(divided(parts, known, job.tasks), len(parts), job.tasks)]
+
+
+def is_first(job: Job) -> bool:
+    """Whether no batch of the query is done."""
+    return state_file.published(job.checkpoint or "") < 0
 
 
 def _wait(there: Callable[[], bool], files: Sequence[FileInput], until: float | None = None) -> None:

@@ -137,7 +137,8 @@ def _changed(before: Document, x: Document) -> Document:
 @dataclass(frozen=True, slots=True)
 class Replay:
     """A query that reads again what another has read, batch by batch as that did. `folder`: the other's checkpoint;
-    `upto`: its last batch; `leaves`: by the number of each leaf which one of the other's reads the same; `sources`: as
+    `upto`: the number of its last cut; `empty`: before the first it had a batch without one, as there was nothing to
+    read; `leaves`: by the number of each leaf which one of the other's reads the same; `sources`: as
     the other's checkpoint has them; `began`: where it began, in the words of its settings."""
 
     folder: str
@@ -145,13 +146,18 @@ class Replay:
     leaves: Mapping[int, int]
     sources: Sequence[tuple[str, int]] = ()
     began: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    empty: bool = False
+
+    @property
+    def last_batch(self) -> int:
+        return self.upto + self.empty
 
     def documents(self) -> list[Document]:
         """Where each batch ends, by the leaves of this query."""
         return [self._own(x) for x in read(self.folder, self.upto)]
 
     def last(self) -> Document:
-        return self.documents()[-1]
+        return (self.documents() or [{"next": {}, "ended": []}])[-1]
 
     def _own(self, x: Document) -> Document:
         made: Document = {"next": self._places(x["next"]), "ended": [], "idle": []}
