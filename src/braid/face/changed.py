@@ -20,6 +20,7 @@ from braid.sinks.files import FileSink
 from braid.stage import batches, begun, checkpoint, cuts, docs, state_file, ties
 from braid.stage.checkpoint import Document
 from braid.stage.cuts import Replay
+from braid.store import is_url
 from braid.topics.broker import Broker
 from braid.topics.files import members
 from braid.topics.interface import Topics
@@ -39,6 +40,10 @@ class Changed:
 def changed(query: Query, known: Document, prepared: Prepared, request: Request, store: Topics, runs: bool) -> Changed:
     """How a changed query is worked out anew; refused where it cannot be. `runs`: the old one does, and writes."""
     folder = checkpoint_of(query, request, store)
+    if is_url(folder):
+        raise _refused(
+            query, f"its checkpoint is {folder}", "upgrade takes checkpoints in folders; give it another name"
+        )
     _, old = json.loads(known.plan)
     _check_output(query, old["sink"][1], known, request, store)
     _check_inputs(query, known, frozenset(source_files(prepared, request).of(query)))
