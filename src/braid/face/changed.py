@@ -16,7 +16,6 @@ from braid.errors import BraidError
 from braid.face.request import Prepared, Request, checkpoint_of, held_by, source_files
 from braid.plan.canonical import canonical
 from braid.plan.logical import Query, sources
-from braid.sinks.files import FileSink
 from braid.stage import batches, begun, checkpoint, cuts, docs, state_file, ties
 from braid.stage.checkpoint import Document
 from braid.stage.cuts import Replay
@@ -89,8 +88,8 @@ def _check_output(query: Query, old: Mapping[str, Any], known: Document, request
     if to is not None:
         if sink.kind == "table":
             raise _refused(query, f"what stands in {to.called(sink)} would have to be written anew")
-        if isinstance(to, FileSink) and to.format != "json" and _columns(old) != _columns(_form(query)):
-            raise _refused(query, f"the {to.format} files in {to.target} have other columns")
+        if to.uniform and _columns(old) != _columns(_form(query)):
+            raise _refused(query, f"the {to.called(sink)} have other columns")
         to.check(sink, str(known.settings["run"]), True, False)
     elif sink.kind == "table":
         if _key(old) != _key(_form(query)):

@@ -50,6 +50,10 @@ class FileSink(Sink):
         return self.target
 
     @property
+    def uniform(self) -> bool:
+        return self.format != "json"
+
+    @property
     def staging(self) -> str:
         """The folder of what is not visible yet."""
         return os.path.join(self.target, results.STAGING)

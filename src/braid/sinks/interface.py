@@ -91,6 +91,11 @@ class Sink:
         """The folder that it fills, which all workers must see."""
         return None
 
+    @property
+    def uniform(self) -> bool:
+        """Whether all that it holds has the same columns, and nothing there tells which."""
+        return False
+
     def written_to(self) -> str | None:
         """A file that it may write: no source may read it."""
         return None
