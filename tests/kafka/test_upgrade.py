@@ -63,4 +63,4 @@ def test_what_a_broker_does_not_have_any_more_is_told(broker: Broker, tmp_path: 
     assert said.code == 1 and "it has run without --at-least-once" in said.err, said
     clients.delete_records(broker.address, names["l"], clients.ends(broker.address, names["l"]))
     said = asked(broker, tmp_path, "upgrade")
-    assert said.code == 1 and "Kafka has removed what is between" in said.err, said
+    assert said.code == 1 and "what is between is not kept" in said.err, said

@@ -52,6 +52,7 @@ def changed(query: Query, known: Document, prepared: Prepared, request: Request,
         if not runs and known.writes()[0] is not None and batches.begun(folder):
             why = "it has begun a batch and not finished it, of which tasks may have written parts to Kafka"
             raise _refused(query, why, "run it once more with --until-idle, then upgrade it")
+    _check_kept(query, known, store)
     if docs.has(folder, checkpoint.RESCALE):
         raise _refused(query, "it is to be spread anew", "run it once more before its SQL changes")
     upto = state_file.published(folder) if runs else _reached(query, folder, known, request, store)
@@ -112,14 +113,22 @@ def _check_broker(query: Query, known: Document, broker: Broker | None, topics: 
     gone = [name for name, then in read.items() if not topics.exists(name) or topics.identity(name) != then]
     if gone:
         raise _refused(query, f"the topic {gone[0]} was deleted, or made anew, since it was read")
+
+
+def _check_kept(query: Query, known: Document, topics: Topics) -> None:
+    """All that was read is still there, and as it was."""
     _, old = json.loads(known.plan)
-    named, begin = [topic for topic, *_ in _sources(old)], members(known.settings["begin"])
-    starts = {name: topics.start_offsets(name) for name in read}
-    for place, first in begin.items():
-        leaf, partition = map(int, place.split("/"))
-        if (topic := named[leaf]) in starts and (there := starts[topic][partition]) > first:
-            why = f"partition {partition} of {topic} begins at {there} now, and was read from {first} on"
-            raise _refused(query, f"{why}: Kafka has removed what is between")
+    begin = members(known.settings.get("begin", {}))
+    for leaf, (topic, *_) in enumerate(_sources(old)):
+        if not topics.exists(topic):  # it reads files
+            continue
+        for partition, there in enumerate(topics.start_offsets(topic)):
+            first = begin.get(f"{leaf}/{partition}", 0)
+            if there > first:
+                why = f"partition {partition} of {topic} begins at {there} now, and was read from {first} on"
+                raise _refused(query, f"{why}: what is between is not kept")
+        if isinstance(topics, TopicStore) and topics.topic(topic).view().marks:
+            raise _refused(query, f"{topic} was compacted: of what it has read not all is kept")
 
 
 def _form(query: Query) -> Mapping[str, Any]:
