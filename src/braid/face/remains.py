@@ -130,7 +130,7 @@ def _unnamed(q: Known) -> Iterator[Remain]:
     if q.torn is not None or is_url(q.folder) or q.marked:
         return
     try:
-        states = [state_file.load(q.folder, n) for n in state_file.batches(q.folder)]
+        states = [state_file.load(q.folder, n) for n in state_file.batches(q.folder)[-2:]]
     except BraidError:
         return
     named = {
