@@ -28,6 +28,7 @@ from braid.topics import TopicStore, files, housekeeping, log, read_records, ret
 from braid.topics.retention import Retention
 from braid.topics.rooms import RoomStore
 from braid.topics.taking import Gone
+from cli_help import braid
 from effort import examples
 
 NAME = "t"
@@ -402,6 +403,50 @@ def test_a_reader_beside_it_at_every_step(anywhere: TopicStore, wanted: dict[str
 
 
 # -------------------------------------------------------------------- settings
+
+
+def test_retention_ms_is_of_the_topic_that_a_statement_makes(tmp_path: Path) -> None:
+    sql = "CREATE STREAM {0} (k INT KEY) WITH (kafka_topic='{0}', partitions=1, retention_ms={1}, format='JSON');"
+
+    def run(name: str, ms: int) -> dict[str, Retention]:
+        said = braid("run", "-e", sql.format(name, ms), "--store", tmp_path / "s")
+        assert said.code == 0, said.err
+        return retention.all_of(str(tmp_path / "s"))
+
+    assert run("a", 5000) == {"a": Retention(ms=5000)}
+    braid("retain", "a", "--for", "2h", "--store", tmp_path / "s")
+    assert run("a", 5000) == {"a": Retention(ms=7_200_000)}  # what is there stays as it is
+    TopicStore(tmp_path / "s").create("b")
+    assert run("b", 5000) == {"a": Retention(ms=7_200_000)}
+    assert braid("rm", "a", "--store", tmp_path / "s").code == 0
+    assert retention.all_of(str(tmp_path / "s")) == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("t", "--for", "7 weeks"), "--for 7 weeks: it is no time span"),
+        (("t", "--bytes", "many"), "--bytes many: it is no number of bytes"),
+        (("--for", "7d"), "what is to be kept is said of one topic"),
+        (("u",), "no topic u in"),
+    ],
+)
+def test_what_retain_refuses(words: tuple[str, ...], why: str, tmp_path: Path) -> None:
+    put(TopicStore(tmp_path), range(1))
+    said = braid("retain", *words, "--store", tmp_path)
+    assert said.code == 1 and why in said.err, said
+
+
+def test_retain_says_what_it_keeps_and_what_went(tmp_path: Path) -> None:
+    put(TopicStore(tmp_path), range(9))
+    retain = lambda *words: braid("retain", *words, "--store", tmp_path).out  # noqa: E731
+    assert retain() == f"all topics of {tmp_path} keep all their records\n"
+    assert retain("T") == "t keeps all its records\n"
+    said = retain("t", "--for", "7d", "--bytes", "15GB", "--tombstones", "2h", "--compact")
+    kept = "t keeps records for 7 d and 15.0 GB a partition and the last of each key (tombstones for 2 h)\n"
+    assert said.startswith(kept) and "records went" in said
+    assert retain() == kept
+    assert retain("t", "--all") == "t keeps all its records\n"
 
 
 def test_what_is_wanted_is_a_document_of_the_store(anywhere: TopicStore) -> None:

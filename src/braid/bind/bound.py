@@ -170,18 +170,19 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class SourceDeclared:
-    """CREATE STREAM | TABLE name (columns)."""
+    """CREATE STREAM | TABLE name (columns). `keeps`: ms for which its topic keeps records, if it is made."""
 
     declared: Declared
     replaces: bool = False
     notices: tuple[str, ...] = ()
+    keeps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class QueryBound:
     """A query to run. `declared`: what CREATE … AS makes; None for INSERT INTO and push queries (`transient`).
     `replaces`: one of this name goes first, with all that it wrote. `over`: the views whose SQL was put into it.
-    `upgrades`: the query that runs by this name, and from where it stands this one goes on."""
+    `upgrades`: the query that runs by this name, and from where it stands this one goes on. `keeps`: as above."""
 
     query: Query
     declared: Declared | None = None
@@ -189,6 +190,7 @@ class QueryBound:
     replaces: bool = False
     over: tuple[str, ...] = ()
     upgrades: Query | None = None
+    keeps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ def bind_source(s: ast.CreateSource, catalog: Catalog, settings: Settings, sql: 
         _check_evolved(exists, declared, catalog, s.name_span)
     check_topic_name(declared.topic, p.span("KAFKA_TOPIC"))
     told = (e.message for e in misread(declared, catalog, {}, s.name_span))
-    return SourceDeclared(declared, exists is not None, (*p.notices(), *told))
+    return SourceDeclared(declared, exists is not None, (*p.notices(), *told), p.count("RETENTION_MS"))
 
 
 def existing(s: ast.CreateSource | ast.CreateAs, catalog: Catalog) -> Declared | Nothing | None:

@@ -256,6 +256,9 @@ class World(Protocol):
         """The topic of a declared source, where it is missing. `partitions` None: nobody said how many; `compacted`: a
         table's."""
 
+    def keep(self, topic: str, ms: int) -> None:
+        """So long a topic keeps its records, where it is not there yet."""
+
     def declared(self, made: Declared) -> None:
         """A source; its topic is there."""
 
@@ -307,6 +310,8 @@ def carry_out(effect: Effect, world: World) -> None:
     match bound:
         case SourceDeclared(declared=made):
             schemas.register_source(made, world.registry)
+            if bound.keeps is not None:
+                world.keep(made.topic, bound.keeps)
             world.create_topic(made.topic, made.partitions, made.kind == "table")
             world.declared(made)
         case QueryBound(query=query):
@@ -314,6 +319,8 @@ def carry_out(effect: Effect, world: World) -> None:
                 _remove(world, (query.name,), (query.sink.topic,))
             if not bound.transient:
                 schemas.register_sink(query.sink, world.registry)
+            if bound.keeps is not None:
+                world.keep(query.sink.topic, bound.keeps)
             world.start(bound)
         case Inserted():
             try:

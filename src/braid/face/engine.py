@@ -29,10 +29,12 @@ from braid.sinks.named import sink_of
 from braid.spark.wishes import NOTHING, Wishes
 from braid.stage import checkpoint as checkpoints
 from braid.stage.inputs import Opened
+from braid.topics import retention
 from braid.topics.begin import UNASKED, Begins
 from braid.topics.broker import Broker
 from braid.topics.files import check_name
 from braid.topics.interface import Topics
+from braid.topics.retention import Retention
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -191,6 +193,12 @@ class EngineWorld(StoreWorld):
 
     def note(self, text: str) -> None:
         raise NotImplementedError
+
+    def keep(self, topic: str, ms: int) -> None:
+        if not self.store.dense:
+            self.note(f"RETENTION_MS has no effect here: {topic} keeps what Kafka is told")
+        elif not self.store.exists(topic) and topic not in retention.all_of(self.store.root):
+            retention.want(self.store.root, topic, Retention(ms=ms))
 
     def wrote(self, count: int, name: str, kind: Literal["insert", "update", "delete"]) -> None:
         """A statement has written so many rows."""

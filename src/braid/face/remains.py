@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice, takewhile
 
 from braid.errors import BraidError
 from braid.face.backup import LINKS
@@ -28,7 +30,6 @@ from braid.topics.files import locked, reach, remove
 from braid.topics.lock import StoreLock, holder
 from braid.topics.store import TopicStore
 
-Sizes = Mapping[str, int]  # bytes of files, by their names below a folder or a URL
 SWEEP = "braid sweep"
 
 
@@ -57,10 +58,31 @@ def sweep(store: str, parent: str | None = None) -> Iterator[str]:
     yield f"{amount(freed)} freed" if freed else f"{store} has nothing that nobody needs"
 
 
-def listed(place: str) -> dict[str, int]:
-    """The bytes of all files below a folder, or under a URL, by their names there: one look, one listing."""
+class Listing:
+    """The bytes of files, by their names below a folder or a URL."""
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self.sizes, self._names = sizes, sorted(sizes)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.sizes.values())
+
+    def below(self, folder: str) -> Listing:
+        """What lies below a folder, by the names there."""
+        prefix = f"{folder}/"
+        at = bisect_left(self._names, prefix)
+        names = takewhile(lambda name: name.startswith(prefix), islice(self._names, at, None))
+        return Listing({name.removeprefix(prefix): self.sizes[name] for name in names})
+
+
+def listed(place: str) -> Listing:
+    """One look through a folder, or one listing."""
     if is_url(place):
-        return dict(room_of(place).list(""))
+        return Listing(dict(room_of(place).list("")))
     found = dict[str, int]()
     for folder, _, names in os.walk(place):
         for name in names:
@@ -69,18 +91,13 @@ def listed(place: str) -> dict[str, int]:
                 found[os.path.relpath(path, place)] = os.lstat(path).st_size
             except FileNotFoundError:
                 continue  # it went meanwhile
-    return found
+    return Listing(found)
 
 
-def below(sizes: Sizes, folder: str) -> dict[str, int]:
-    """What lies below a folder, by the names there."""
-    return {name.removeprefix(f"{folder}/"): size for name, size in sizes.items() if name.startswith(f"{folder}/")}
-
-
-def remains(store: TopicStore, known: list[Known], sizes: Sizes, parent: str | None = None) -> Iterator[Remain]:
+def remains(store: TopicStore, known: list[Known], lies: Listing, parent: str | None = None) -> Iterator[Remain]:
     yield from _broken(known)
     if is_url(store.root):
-        yield from _in_room(store, sizes)
+        yield from _in_room(store, lies)
         return
     for place in dict.fromkeys([*whereabouts.parents(store.root), *([whereabouts.place(parent)] if parent else [])]):
         yield from _of_folder(place, begun.GONE.search, "a checkpoint that was removed")
@@ -97,13 +114,13 @@ def remains(store: TopicStore, known: list[Known], sizes: Sizes, parent: str | N
 
 def _broken(known: list[Known]) -> Iterator[Remain]:
     for q in known:
-        mine = sum(listed(q.folder).values()) if q.marked or q.torn is not None else 0
+        mine = listed(q.folder).bytes if q.marked or q.torn is not None else 0
         if q.marked:
             yield Remain(f"query {q.name}", mine, "a reset of it did not come to its end", f"braid reset {q.name}")
         elif q.torn is not None:
             yield Remain(f"query {q.name}", mine, "its checkpoint cannot be read", f"braid reset {q.name}")
         if not is_url(q.folder) and os.path.exists(beside := checkpoint.beside(q.folder)):
-            size = sum(listed(beside).values())
+            size = listed(beside).bytes
             yield Remain(f"query {q.name}", size, "an upgrade of it did not come to its end", "braid upgrade FILE")
 
 
@@ -112,7 +129,7 @@ def _of_folder(place: str, which: Callable[[str], object], why: str) -> Iterator
         path = os.path.join(place, name)
         if which(name) and os.path.isdir(path) and not os.path.islink(path) and os.listdir(path):
             delete = partial(shutil.rmtree, path, ignore_errors=True)
-            yield Remain(path, sum(listed(path).values()), why, delete=delete)
+            yield Remain(path, listed(path).bytes, why, delete=delete)
 
 
 def _under(lock: str, found: Iterable[Remain]) -> Iterator[Remain]:
@@ -139,7 +156,7 @@ def _unnamed(q: Known) -> Iterator[Remain]:
         for place, document in documents.items()
         for run, *_ in state_file.runs_in(document)
     }
-    there = listed(os.path.join(q.folder, state_file.RUNS))
+    there = listed(os.path.join(q.folder, state_file.RUNS)).sizes
     left = {name: size for name, size in there.items() if tuple(os.path.split(name)) not in named}
     if left:
         paths = [os.path.join(q.folder, state_file.RUNS, name) for name in left]
@@ -156,17 +173,21 @@ def _staged(store: TopicStore, name: str) -> Iterator[Remain]:
     """What was staged for a topic and never published."""
     topic = store.topic(name)
     needed = {s for x in topic.view().newest for s in (x.staged, x.positions)}
-    left = {
-        file: size for file, size in listed(topic.staging).items() if file not in needed and not commit.is_put(file)
-    }
+    staged = listed(topic.staging).sizes
+    left = {file: size for file, size in staged.items() if file not in needed and not commit.is_put(file)}
     if left:
         what = f"{len(left)} staged file{'s' * (len(left) != 1)} of {name}"
-        paths = [os.path.join(topic.staging, file) for file in left]
-        yield Remain(what, sum(left.values()), "they were never published", delete=partial(_unlink, paths))
+
+        def delete() -> None:
+            with topic.locked() as view:
+                commit.recover(topic, view)  # what a commit names has its name then
+                _unlink([os.path.join(topic.staging, file) for file in left])
+
+        yield Remain(what, sum(left.values()), "they were never published", delete=delete)
 
 
-def _in_room(store: TopicStore, sizes: Sizes) -> Iterator[Remain]:
-    old = old_versions(sizes)
+def _in_room(store: TopicStore, lies: Listing) -> Iterator[Remain]:
+    old = old_versions(lies.sizes)
     if old:
         what = f"{len(old)} old version{'s' * (len(old) != 1)} of documents"
         delete = partial(emptied, store.root, list(old))
@@ -174,7 +195,7 @@ def _in_room(store: TopicStore, sizes: Sizes) -> Iterator[Remain]:
     ids = {name: json.loads(room_of(store.root).get(f"names/{name}", 1 << 16))["id"] for name in store.names()}
     gone = {
         file: size
-        for file, size in sizes.items()
+        for file, size in lies.sizes.items()
         if file.startswith("topics/") and "/data/" in file and ids.get(file.split("/")[1]) != file.split("/")[2]
     }
     if gone:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 import click
 
 from braid.errors import BraidError
-from braid.face.remains import Sizes, below, listed, remains
+from braid.face.remains import Listing, listed, remains
 from braid.face.reset import queries
 from braid.face.retain import kept
 from braid.face.show import open_store
@@ -79,23 +79,23 @@ class Usage:
 def usage(store: str, parent: str | None = None) -> Usage:
     """`parent`: one more folder of checkpoints than the store knows."""
     opened = open_store(store)
-    sizes, known = listed(opened.root), queries(opened, parent)
+    lies, known = listed(opened.root), queries(opened, parent)
     found = readers(known)
     keeps = retention.all_of(opened.root)
     topics = [
         t
         for name in opened.names()
-        if (t := _topic(opened, name, known, found, sizes, keeps.get(name, Retention()))) is not None
+        if (t := _topic(opened, name, known, found, lies, keeps.get(name, Retention()))) is not None
     ]
     own = whereabouts.own(opened.root)
-    mine = {q.folder: _of_checkpoint(q, own, sizes) for q in known}
-    made = [_query(q, mine[q.folder], sizes) for q in known]
-    left = [Spare(r.what, r.bytes, r.why, r.command) for r in remains(opened, known, sizes, parent)]
+    mine = {q.folder: _of_checkpoint(q, own, lies) for q in known}
+    made = [_query(q, mine[q.folder], lies) for q in known]
+    left = [Spare(r.what, r.bytes, r.why, r.command) for r in remains(opened, known, lies, parent)]
     return Usage(topics, made, [*_idle(topics), *left])
 
 
 def _topic(
-    store: TopicStore, name: str, known: Iterable[Known], found: Iterable[Reader], sizes: Sizes, keeps: Retention
+    store: TopicStore, name: str, known: Iterable[Known], found: Iterable[Reader], lies: Listing, keeps: Retention
 ) -> TopicUsed | None:
     try:
         view = store.topic(name).view()
@@ -108,7 +108,7 @@ def _topic(
     return TopicUsed(
         topic=name,
         records=sum(e.records for e in extents),
-        bytes=sum(below(sizes, f"topics/{name}").values()),
+        bytes=lies.below(f"topics/{name}").bytes,
         first=min(lows, default=None),
         last=max(highs, default=None),
         keeps=keeps,
@@ -117,14 +117,14 @@ def _topic(
     )
 
 
-def _of_checkpoint(q: Known, own: str, sizes: Sizes) -> dict[str, int]:
+def _of_checkpoint(q: Known, own: str, lies: Listing) -> Listing:
     """The files of a checkpoint, wherever it lies."""
     if os.path.dirname(q.folder) == own:
-        return below(sizes, f"{os.path.basename(own)}/{q.name}")
+        return lies.below(f"{os.path.basename(own)}/{q.name}")
     return listed(q.folder)
 
 
-def _query(q: Known, mine: Sizes, sizes: Sizes) -> QueryUsed:
+def _query(q: Known, mine: Listing, lies: Listing) -> QueryUsed:
     runs = [run for _, text in _state(q) for run in state_file.runs_in(text)]
     return QueryUsed(
         query=q.name,
@@ -132,9 +132,9 @@ def _query(q: Known, mine: Sizes, sizes: Sizes) -> QueryUsed:
         state=sum(size for *_, size in runs),
         runs=len(runs),
         files=len(mine),
-        bytes=sum(mine.values()),
-        cuts=sum(size for name, size in mine.items() if name == cuts.NAME or name.startswith(f"{cuts.FOLDER}/")),
-        drops=sum(below(sizes, f"drops/{q.name}").values()),
+        bytes=mine.bytes,
+        cuts=sum(size for name, size in mine.sizes.items() if name == cuts.NAME or name.startswith(f"{cuts.FOLDER}/")),
+        drops=lies.below(f"drops/{q.name}").bytes,
     )
 
 

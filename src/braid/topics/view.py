@@ -8,7 +8,7 @@ or nothing, and looks again.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -170,25 +170,51 @@ class View:
     def with_segments(self, segments: Iterable[Segment], keep: Keep = Keep()) -> View:
         """Another view, in which these segments stand for those of the same offsets, and come after the others. What
         was compacted since stays so."""
-        compacted = [s for part in self.parts for s in part if s.extent.written is not None]
-        new = [s for s in not_within(segments, compacted) if s.end > self.begins[s.partition].first]
-        made = self._laid([*not_within(new, keep.instead), *keep.instead], keep.begins)
+        made = replace(self, begins=list(self.begins), queries=dict(self.queries), digests=dict(self.digests))
+        made.parts, made.firsts = [list(x) for x in self.parts], [list(x) for x in self.firsts]
         made.left, made.marks = keep.left or self.left, keep.marks or self.marks
+        new, instead = _by_partition(segments), _by_partition(keep.instead)
+        for p in sorted(new.keys() | instead.keys() | keep.begins.keys()):
+            mine = [s for s in new[p] if s.end > self.begins[p].first]
+            if mine:
+                there = self.overlapping(p, mine[0].first, mine[-1].end)
+                mine = not_within(mine, [s for s in there if s.extent.written is not None])
+            made._lay(p, sorted([*not_within(mine, instead[p]), *instead[p]], key=lambda s: s.first))
+            if p in keep.begins:
+                made._begin(p, keep.begins[p])
         return made
 
-    def _laid(self, new: Sequence[Segment], begins: Mapping[int, Beginning]) -> View:
-        made = replace(self, begins=list(self.begins))
-        made.parts, made.firsts = [list(x) for x in self.parts], [list(x) for x in self.firsts]
-        made.queries, made.digests = dict(self.queries), dict(self.digests)
-        for p in sorted({s.partition for s in new} | begins.keys()):
-            made.begins[p] = beginning = begins.get(p, self.begins[p])
-            mine = [s for s in new if s.partition == p]
-            known = sorted([*not_within(self.parts[p], mine), *mine], key=lambda s: s.first)
-            made.parts[p], made.firsts[p] = [], []
-            for segment in known:
-                if segment.end > beginning.first:
-                    made.add(segment)
-        return made
+    def _lay(self, p: int, segments: Sequence[Segment]) -> None:
+        """Segments of a partition take their places, neighbours together."""
+        parts, firsts, block = self.parts[p], self.firsts[p], list[Segment]()
+        for s, after in zip(segments, (*segments[1:], None), strict=True):
+            block.append(s)
+            if after is not None and after.first == s.end:
+                continue
+            at, to = bisect_left(firsts, block[0].first), bisect_left(firsts, s.end)
+            before = parts[at - 1].end if at else self.begins[p].first
+            if before != block[0].first or (to > at and parts[to - 1].end > s.end):
+                raise ValueError(f"partition {p} ends at {before} before {block[0].first}")
+            if to < len(parts) and firsts[to] != s.end:
+                raise ValueError(f"partition {p} has nothing from {s.end} on")
+            parts[at:to], firsts[at:to] = block, [x.first for x in block]
+            block = []
+
+    def _begin(self, p: int, beginning: Beginning) -> None:
+        at = bisect_left(self.firsts[p], beginning.first)
+        if at == len(self.firsts[p]) and self.end(p) > beginning.first:
+            raise ValueError(f"partition {p} has no segment that begins at {beginning.first}")
+        if at < len(self.firsts[p]) and self.firsts[p][at] != beginning.first:
+            raise ValueError(f"partition {p} has no segment that begins at {beginning.first}")
+        del self.parts[p][:at], self.firsts[p][:at]
+        self.begins[p] = beginning
+
+
+def _by_partition(segments: Iterable[Segment]) -> defaultdict[int, list[Segment]]:
+    found = defaultdict[int, list[Segment]](list)
+    for s in sorted(segments, key=lambda s: (s.partition, s.first)):
+        found[s.partition].append(s)
+    return found
 
 
 def not_within(segments: Iterable[Segment], others: Iterable[Segment]) -> list[Segment]:

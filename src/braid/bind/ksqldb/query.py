@@ -131,7 +131,8 @@ def bind_create_as(s: ast.CreateAs, env: Env, dialect: str, sql: str) -> QueryBo
     check_cycle(result.node, sink, env.catalog, s.name_span)
     schemas.check_sink(sink, env.catalog.registry, s.name_span)
     notices = (*result.notices, *p.notices(), *misfits)
-    return QueryBound(Query(s.name, dialect, sql, result.node, sink, notices), declared)
+    keeps = p.count("RETENTION_MS")
+    return QueryBound(Query(s.name, dialect, sql, result.node, sink, notices), declared, keeps=keeps)
 
 
 def bind_insert_select(s: ast.InsertSelect, env: Env, dialect: str, sql: str) -> QueryBound:
