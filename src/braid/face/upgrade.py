@@ -156,42 +156,13 @@ def _is_of(x: Changed, beside: str) -> bool:
         return False
     last = batches.last_batch(beside, known)
     if last is None:
-        raise refused("it has not finished a batch")
-    held = held_of(store, known)
-    ties.check(folder, query.name, last, store, held, lambda: None)
-    upto = last + (held is not None and ties.behind(last, held))  # it was published, and Spark does not know it
-    if any(name in x or x["ended"] for x in cuts.read(folder, upto) for name in _LATER):
-        raise refused("a source of it was closed, or is read before the others")
-    read = (t for t in sorted(set(known.leaves())) if store.exists(t))
-    if gone := [t for t in read if store.count(t) < sum(store.end_offsets(t))]:
-        raise refused(f"not all records of {', '.join(gone)} are kept any more")
-    there = known.leaves()
-    leaves = dict[int, int]()
-    for leaf, source in enumerate(sources(query.root)):
-        same = [n for n, topic in enumerate(there) if topic == source.topic]
-        if not same:
-            raise refused(f"it has not read {source.name} before")
-        leaves[leaf] = same[min(list(leaves.values()).count(same[0]), len(same) - 1)]
-    return _Changed(query, folder, known, Replay(folder, upto, leaves))
-
-
-def _batches(n: int) -> str:
-    return f"{n:,} batch{'es' * (n != 1)}"
-
-
-def _worked_out(x: _Changed, request: Request, store: TopicStore, spark: SparkSession) -> None:
-    """Its checkpoint stands beside the other's afterwards, spread as that is; one that was stopped goes on."""
-    from braid.spark.query import start
-    from braid.spark.wishes import Wishes
-
-    beside = checkpoint.beside(x.folder)
-    wishes = Wishes.of(
-        replace(request.asked, tasks=x.known.shuffle),
-        buckets=x.known.buckets,
-        checkpoint=beside,
-        trigger={"availableNow": True},
-        replay=x.replay,
-        note=lambda _: None,
+        return True
+    made, at = [{"next": {}}, *x.replay.documents()], batches.document_of(beside, last)
+    number = at.get("batch", -1) + 1
+    return (
+        number == last + (not x.replay.empty)
+        and number < len(made)
+        and (not number or at["next"] == made[number]["next"])
     )
 
 
