@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,18 @@ def test_no_batch_leaves_a_socket_to_delete_at_the_end(tmp_path: Path) -> None:
     before = sockets(spark)
     assert run(str(tmp_path), asked, spark, limit=5).progress().batch >= 3
     assert sockets(spark) <= before + 1  # the source's, once a query
+
+
+def test_a_query_that_was_stopped_is_let_go(tmp_path: Path) -> None:
+    """Python held Spark's query, which held what Python had given it for each batch: half a megabyte of Java's each."""
+    asked, history = case("ss", 9)
+    write_topics(TopicStore(tmp_path), asked, history)
+    running = run(str(tmp_path), asked, shared_session(), limit=5)
+    seen = weakref.ref(running)
+    running.stop()
+    del running
+    gc.collect()
+    assert seen() is None
 
 
 def sockets(spark: Any) -> int:

@@ -88,6 +88,8 @@ def test_files_come_grow_are_touched_and_go_between_kills(tmp_path: Path) -> Non
         process.wait()
         process = launch(*WORDS, cwd=tmp_path)
         until(shows("7.49", "z7.49"), process)
+        (inside / "last.csv").write_text("k,v\n2,last\n")  # a batch is told to be over when the next one begins
+        until(shows("last"), process)
     finally:
         os.killpg(process.pid, signal.SIGINT)
     said = ended(process)
@@ -98,7 +100,16 @@ def test_files_come_grow_are_touched_and_go_between_kills(tmp_path: Path) -> Non
     found = records(tmp_path, "O")
     assert values()[: len(before)] == before
     assert sorted(r["value"]["V"] for r in found) == sorted(
-        ["m1", "m2", "m3", "b1", "p1", "j1", *(f"{a}{n}.{i}" for a in ("", "z") for n in range(8) for i in range(50))]
+        [
+            "m1",
+            "m2",
+            "m3",
+            "b1",
+            "p1",
+            "j1",
+            "last",
+            *(f"{a}{n}.{i}" for a in ("", "z") for n in range(8) for i in range(50)),
+        ]
     )
     assert [r["value"]["N"] for r in found] == list(range(len(found)))
     names = {r["value"]["V"]: r["value"]["W"] for r in found}

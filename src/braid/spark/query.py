@@ -96,6 +96,21 @@ class _Seen:
     done: deque[Measured] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
 
+class Call:
+    """What Spark calls for each batch, until the query is `over`. Spark keeps it as long as Python keeps Spark's handle
+    of the query, which the query does: so a query that has ended lets go of it, or both stay for ever."""
+
+    def __init__(self, publish: Callable[[DataFrame, int], None]) -> None:
+        self._publish: Callable[[DataFrame, int], None] | None = publish
+
+    def __call__(self, manifest: DataFrame, batch: int) -> None:
+        if self._publish is not None:
+            self._publish(manifest, batch)
+
+    def over(self) -> None:
+        self._publish = None
+
+
 class RunningQuery:
     """One started query. `begin` starts it on Spark and gives Spark's handle; see `launch`. `look`: at the machines a
     batch has run on, before it is made visible; `turns`: the tasks of a batch run in one."""
@@ -113,6 +128,7 @@ class RunningQuery:
         self.job, self._note, self._look, self._turns = job, note, look, turns
         self._text, self._folder, self._begin = text, folder, begin
         self.scratch = Scratch(job, folder)
+        self.calls = list[Call]()  # one for each start
         self._handle: Any = None
         self._starts, self._stopped = 0, False
         self._waiting = 0
@@ -204,6 +220,8 @@ class RunningQuery:
             self._stopped = True
         self._over.set()
         self._handle.stop()
+        for call in self.calls:
+            call.over()
         self._group.close()
         self.scratch.clear()
 
@@ -500,7 +518,8 @@ def start(spark: SparkSession, plan: Plan, store: str, wishes: Wishes = NOTHING)
         columns.clear_abandoned(job.wire)
         with settings_of_a_query(spark, job.tasks, not job.frames):
             frame = written(through(read(spark, job, text, wishes.frames), job, text), job, text)
-            stream = frame.writeStream.foreachBatch(running.publish)
+            running.calls.append(Call(running.publish))
+            stream = frame.writeStream.foreachBatch(running.calls[-1])
             stream = stream.option("checkpointLocation", running.scratch.url).queryName(job.run)
             return (stream.trigger(**wishes.trigger) if wishes.trigger else stream).start()
 
