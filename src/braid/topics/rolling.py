@@ -38,7 +38,10 @@ def rolled(topic: Topic, segments: list[Segment], number: int) -> list[Segment]:
 
 
 def _wanted(topic: Topic) -> Retention:
-    """What the topic keeps; where that cannot be read, it is told to whoever sets it or carries it out."""
+    """What the topic keeps; where that cannot be read, it is told to whoever sets it or carries it out. In a room a
+    segment has what a fold has, and nobody asks."""
+    if not topic.in_folder:
+        return Retention()
     with contextlib.suppress(BraidError):
         return retention.all_of(topic.root).get(topic.name, Retention())
     return Retention()

@@ -175,21 +175,21 @@ class View:
         made.left, made.marks = keep.left or self.left, keep.marks or self.marks
         new, instead = _by_partition(segments), _by_partition(keep.instead)
         for p in sorted(new.keys() | instead.keys() | keep.begins.keys()):
-            mine = [s for s in new[p] if s.end > self.begins[p].first]
+            if p in keep.begins:
+                made._begin(p, keep.begins[p])
+            mine = [s for s in new[p] if s.end > made.begins[p].first]
             if mine:
                 there = self.overlapping(p, mine[0].first, mine[-1].end)
                 mine = not_within(mine, [s for s in there if s.extent.written is not None])
             made._lay(p, sorted([*not_within(mine, instead[p]), *instead[p]], key=lambda s: s.first))
-            if p in keep.begins:
-                made._begin(p, keep.begins[p])
         return made
 
     def _lay(self, p: int, segments: Sequence[Segment]) -> None:
         """Segments of a partition take their places, neighbours together."""
         parts, firsts, block = self.parts[p], self.firsts[p], list[Segment]()
-        for s, after in zip(segments, (*segments[1:], None), strict=True):
+        for n, s in enumerate(segments, 1):
             block.append(s)
-            if after is not None and after.first == s.end:
+            if n < len(segments) and segments[n].first == s.end:
                 continue
             at, to = bisect_left(firsts, block[0].first), bisect_left(firsts, s.end)
             before = parts[at - 1].end if at else self.begins[p].first
@@ -201,10 +201,9 @@ class View:
             block = []
 
     def _begin(self, p: int, beginning: Beginning) -> None:
+        """What is before that is not there."""
         at = bisect_left(self.firsts[p], beginning.first)
-        if at == len(self.firsts[p]) and self.end(p) > beginning.first:
-            raise ValueError(f"partition {p} has no segment that begins at {beginning.first}")
-        if at < len(self.firsts[p]) and self.firsts[p][at] != beginning.first:
+        if at and self.parts[p][at - 1].end > beginning.first:
             raise ValueError(f"partition {p} has no segment that begins at {beginning.first}")
         del self.parts[p][:at], self.firsts[p][:at]
         self.begins[p] = beginning
