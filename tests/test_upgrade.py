@@ -184,6 +184,25 @@ def test_what_cannot_be_upgraded_is_told(begun: Path) -> None:
     assert said.code == 1, said
 
 
+def test_what_a_result_cannot_become_is_told(begun: Path) -> None:
+    table = "CREATE TABLE lookup AS SELECT k, COUNT(*) AS c FROM l GROUP BY k;"
+    said = run(begun, {"LOOKUP": table}, "upgrade")
+    assert said.code == 1 and "its result was a stream, and is a table" in said.err and "braid reset LOOKUP" in said.err
+    stream = """CREATE STREAM w (k INT KEY, x STRING) WITH (kafka_topic='r', value_format='JSON', partitions=2);
+        CREATE STREAM lookup AS SELECT l.k AS k, v, x AS w FROM l JOIN w WITHIN 1 SECOND ON l.k = w.k;"""
+    said = run(begun, {"LOOKUP": stream}, "upgrade")
+    assert said.code == 1 and "it has not read W as a stream, but as a table" in said.err
+    counted = {"T": "CREATE TABLE t AS SELECT k, COUNT(*) AS c FROM l GROUP BY k;"}
+    assert run(begun, counted).code == 0
+    said = run(begun, {"T": "CREATE TABLE t AS SELECT n, COUNT(*) AS c FROM l GROUP BY n;"}, "upgrade")
+    assert said.code == 1 and "its rows have another key" in said.err
+    counted["T"] = counted["T"].replace("FROM l", "FROM l WHERE n > 1")
+    store = TopicStore(begun / "s")
+    store.append("T", [{"key": 9, "value": {"C": 1}, "timestamp": 1}], "T.2-0123456789abcd")
+    said = run(begun, counted, "upgrade")
+    assert said.code == 1 and "T holds more than it wrote: T.2-0123456789abcd" in said.err
+
+
 def test_no_store_and_no_query(tmp_path: Path) -> None:
     said = run(tmp_path, OLD, "upgrade")
     assert said.code == 1 and "there is no store s" in said.err and not (tmp_path / "s").exists()

@@ -108,7 +108,7 @@ def run_program(request: Request, err: Console) -> Outcome:
             begun = stack.enter_context(spark_session(request))
             if metrics.address is not None and not request.quiet:
                 err.print(f"metrics: {metrics.address}", markup=False)
-            jvm = _jvm_pid(begun)
+            jvm = jvm_pid(begun)
             if jvm is not None:
                 lock.add_pid(jvm)
             return begun
@@ -285,7 +285,7 @@ class _World(EngineWorld):
         print_table(header, rows)
 
 
-def _jvm_pid(spark: object) -> int | None:
+def jvm_pid(spark: object) -> int | None:
     gateway = getattr(getattr(spark, "sparkContext", None), "_gateway", None)
     process = getattr(gateway, "proc", None)
     return int(process.pid) if process is not None else None

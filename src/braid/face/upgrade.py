@@ -9,6 +9,7 @@ what a stream has written stands, and from the next record on the new one writes
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -18,13 +19,14 @@ from typing import TYPE_CHECKING
 from braid.errors import BraidError
 from braid.face.changed import Changed, changed
 from braid.face.request import Prepared, Request, checkpoint_of, prepare, source_files
+from braid.face.run import jvm_pid
 from braid.face.show import open_folder
 from braid.files.log import MOST
 from braid.files.watch import log_name
 from braid.lower.lower import lower
 from braid.plan.canonical import canonical
 from braid.plan.logical import Query
-from braid.stage import batches, begun, checkpoint, docs, takeover
+from braid.stage import batches, begun, checkpoint, docs, state_file, takeover
 from braid.stage.checkpoint import Document
 from braid.topics.interface import Topics, open_topics
 from braid.topics.lock import InUse, StoreLock
@@ -52,7 +54,7 @@ class _Upgrade:
         self._request, self._prepared, self._store, self._spark = request, prepared, store, spark
 
     def go(self) -> Iterator[str]:
-        with StoreLock(self._store.root, name=LOCK):
+        with StoreLock(self._store.root, name=LOCK) as self._own:
             lock = StoreLock(self._store.root)
             if (used := _taken(lock)) is not None:
                 yield from self._follow(lock, used)
@@ -73,15 +75,25 @@ class _Upgrade:
             for query, known in found:
                 if known.plan == canonical(query):
                     continue
+                folder = checkpoint_of(query, self._request, self._store)
+                if query.name in reached and state_file.published(folder) == reached[query.name]:
+                    continue
                 x = changed(query, known, self._prepared, self._request, self._store, runs=True)
-                if x.replay.last_batch > reached.get(query.name, -1):
-                    self._work_out(x)
-                    moved, reached[query.name] = True, x.replay.last_batch
+                self._work_out(x)
+                moved, reached[query.name] = True, x.replay.last_batch
             if not moved and not told:
                 came = ", ".join(f"{name} with batch {batch}" for name, batch in reached.items())
                 yield f"caught up: {came}. Stop the run, and the rest is done; or stop this, and ask again"
                 told = True
             time.sleep(PAUSE)
+
+    @functools.cached_property
+    def _session(self) -> SparkSession:
+        """Begun when it is first wanted; whoever comes next waits until it is gone."""
+        spark = self._spark()
+        if (jvm := jvm_pid(spark)) is not None:
+            self._own.add_pid(jvm)
+        return spark
 
     def _known(self) -> Iterator[tuple[Query, Document | None]]:
         """The queries, with what their checkpoints have recorded."""
@@ -129,7 +141,7 @@ class _Upgrade:
             replay=x.replay,
             note=lambda _: None,
         )
-        running = start(self._spark(), lower(x.query), self._store.root, wishes)
+        running = start(self._session, lower(x.query), self._store.root, wishes)
         running.await_termination()
         known = checkpoint.load(beside)
         if known is None or batches.last_batch(beside, known) != x.replay.last_batch:

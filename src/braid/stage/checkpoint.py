@@ -219,7 +219,7 @@ def check_plan(
 
 
 def _anew(folder: str) -> str:
-    return f"braid upgrade FILE lets a stream's query go on; or {anew(folder)}; or run what it was made by"
+    return f"braid upgrade FILE lets a changed query go on; or {anew(folder)}; or run what it was made by"
 
 
 def _refuse_values(folder: str, known: Document, query: Query) -> None:
