@@ -160,7 +160,7 @@ def test_an_upgrade_needs_all_that_was_read(tmp_path: Path) -> None:
         run(tmp_path)
     (tmp_path / "q.sql").write_text(SOURCES + QUERIES.replace("v, w FROM", "v, w, n FROM"))
     said = on_shared_spark("upgrade", "q.sql", "--store", "s", cwd=tmp_path)
-    assert said.code == 1 and "not all records of l are kept any more" in said.err
+    assert said.code == 1 and "of l begins at" in said.err and "what is between is not kept" in said.err
 
 
 def test_in_an_object_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
