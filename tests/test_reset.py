@@ -198,8 +198,8 @@ def test_rm(folder: Path) -> None:
     TopicStore("s").create("other", 1)
     assert "no topic x" in braid("rm", "x", "--store", "s").err
     assert braid("rm", "S", "--store", "s").out.splitlines() == [
-        "removed topic s",
         "removed S from the catalogue (ksqldb)",
+        "removed topic s",
     ]
     assert braid("rm", "other", "--store", "s").out.splitlines() == ["removed topic other"]
     assert TopicStore("s").names() == [] and "no query o has run" in braid("reset", "o", "--store", "s").err

@@ -419,7 +419,7 @@ class _Ending(_Handle):
 
 def _launched(folder: Path, *handles: _Handle, note: Any = print) -> queries.RunningQuery:
     plan, output, left = lower(case("ss", 1)[0]), TopicSink("o"), list(handles)
-    known = {"name": "Q", "run": "Q-1", "plan": plan, "buckets": 1, "tasks": 1, "output": output}
+    known = {"name": "Q", "run": "Q-1", "plan": plan, "buckets": 1, "tasks": 1, "output": output, "to": output}
     job: Any = SimpleNamespace(**known, broker=None, durable=False, frames=frozenset())
     made = queries.RunningQuery(job, "", str(folder), lambda _: left.pop(0), lambda: None, Turns(1), note)
     made.launch()

@@ -315,7 +315,7 @@ def _with_files(
     assert job.checkpoint is not None
     batch, place = batch_id(), state_file.place(stage.number, bucket)
     with spent("state_read"):
-        before = state_file.texts(job.checkpoint, batch - 1, job.buckets)
+        before = state_file.texts(job.checkpoint, batch - 1, f"{job.run}/{job.buckets}")
         runs = runs_at(job.checkpoint, place, job.durable, packing)
         state = BucketState.loads(before.get(place), runs)
         runs.tidy(batch, {run for run, *_ in state_file.runs_in(state.manifests)})

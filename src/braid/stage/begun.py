@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from braid.errors import BraidError
-from braid.stage import checkpoint, docs
+from braid.stage import checkpoint, docs, state_file
 from braid.store import is_url
 from braid.topics import whereabouts
 from braid.topics.files import items, members, parsed, reach, scratch_name, text, whole
@@ -112,6 +112,7 @@ def remove(folder: str) -> None:
     last."""
     if is_url(folder):
         docs.clear(folder, checkpoint.RESET)
+        state_file.forgotten()
         return
     shutil.rmtree(f"{folder}.files", ignore_errors=True)
     reach("copies removed")

@@ -231,6 +231,11 @@ def links_of(checkpoint: str, batch: int) -> Sequence[int]:
     return () if found is None else (*found.links, batch)
 
 
+def forgotten() -> None:
+    """What this process has read of states, since a query begins anew."""
+    _read.cache_clear()
+
+
 def forget_later(checkpoint: str, batch: int) -> None:
     """Removes the files of later batches, which are done again: nobody looks at what these had come to."""
     if published(checkpoint) > batch:
@@ -273,10 +278,10 @@ def latest(checkpoint: str) -> tuple[int, Documents]:
     return -1, {}
 
 
-def texts(checkpoint: str, batch: int, spread: int | None = None) -> State:
-    """The same, each as JSON; what has changed is read once a process. `spread`: the buckets of the query, for whoever
-    may have read the state before it was spread anew."""
-    return NOTHING if batch < 0 else _whole(checkpoint, batch, spread)
+def texts(checkpoint: str, batch: int, life: str = "") -> State:
+    """The same, each as JSON; what has changed is read once a process. `life`: the run and the spread of the query, for
+    whoever may have read the state of another, which had begun anew or was spread anew since."""
+    return NOTHING if batch < 0 else _whole(checkpoint, batch, life)
 
 
 def tie(checkpoint: str, batch: int) -> Tie | None:
@@ -353,9 +358,9 @@ class State(Mapping[str, str]):
 NOTHING = State(None, None, None, (), (), {}, {}, frozenset())  # before the first batch
 
 
-def _whole(checkpoint: str, batch: int, spread: int | None = None) -> State:
+def _whole(checkpoint: str, batch: int, life: str = "") -> State:
     if is_url(checkpoint):
-        return _read(checkpoint, name_of(batch), spread)
+        return _read(checkpoint, name_of(batch), life)
     try:
         found = os.stat(path_of(checkpoint, batch))
     except OSError:
@@ -364,8 +369,9 @@ def _whole(checkpoint: str, batch: int, spread: int | None = None) -> State:
 
 
 @functools.lru_cache(maxsize=16)
-def _read(checkpoint: str, name: str, spread: tuple[int, int, int] | int | None) -> State:
-    """The last tells versions of a file apart. In a room the state of a batch only changes when it is spread anew."""
+def _read(checkpoint: str, name: str, version: tuple[int, int, int] | str) -> State:
+    """The last tells versions of a file apart. In a room the state of a batch only changes with the life of the query,
+    and when it is spread anew."""
     path = os.path.join(checkpoint, name)
     try:
         line = unsealed(checkpoint, name)
@@ -379,7 +385,7 @@ def _read(checkpoint: str, name: str, spread: tuple[int, int, int] | int | None)
         batch, links = whole(x["batch"], "batch"), [whole(n, "a link") for n in items(x.get("links", []), "links")]
         if [*links, batch] != sorted({*links, batch}) or len(links) > LINKS:
             raise ValueError("its links do not lead back")
-        rest = _whole(checkpoint, links[-1], spread if isinstance(spread, int) else None) if links else None
+        rest = _whole(checkpoint, links[-1], version if isinstance(version, str) else "") if links else None
         if rest is not None and [*rest.links] != links[:-1]:
             raise ValueError(f"batch {links[-1]} is another one than it builds on")
         made, own = ({}, set[str]()) if rest is None else ({**rest.texts}, {*rest.own})
