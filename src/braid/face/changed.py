@@ -8,7 +8,7 @@ matters: files of one folder have the same columns, rows of a table the same key
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,7 +119,7 @@ def _check_kept(query: Query, known: Document, topics: Topics) -> None:
     """All that was read is still there, and as it was."""
     _, old = json.loads(known.plan)
     begin = members(known.settings.get("begin", {}))
-    for leaf, (topic, *_) in enumerate(_sources(old)):
+    for leaf, (topic, *_) in enumerate(checkpoint.sources_in(old)):
         if not topics.exists(topic):  # it reads files
             continue
         for partition, there in enumerate(topics.start_offsets(topic)):
@@ -165,7 +165,7 @@ def _check_inputs(query: Query, known: Document, files: Collection[str]) -> None
 
 def _leaves(query: Query, old: Mapping[str, Any]) -> dict[int, int]:
     """By the number of each source which one of the old query's reads the same."""
-    there, found = list(_sources(old)), dict[int, int]()
+    there, found = list(checkpoint.sources_in(old)), dict[int, int]()
     for leaf, source in enumerate(sources(query.root)):
         same = [n for n, was in enumerate(there) if was == (source.topic, source.kind, source.captured)]
         if not same:
@@ -174,12 +174,3 @@ def _leaves(query: Query, old: Mapping[str, Any]) -> dict[int, int]:
             raise _refused(query, f"it has not read {source.name} {was}")
         found[leaf] = same[min(list(found.values()).count(same[0]), len(same) - 1)]
     return found
-
-
-def _sources(x: object) -> Iterator[tuple[str, str, bool]]:
-    """The sources of a canonical text, from left to right."""
-    if isinstance(x, list) and len(x) == 2 and x[0] == "Source" and isinstance(x[1], dict):
-        yield str(x[1]["topic"]), str(x[1]["kind"]), x[1].get("captured", False) is True
-    elif isinstance(x, list | dict):
-        for part in x.values() if isinstance(x, dict) else x:
-            yield from _sources(part)

@@ -7,7 +7,6 @@ on. In an object store, where runs of other machines are not seen, only what no 
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from bisect import bisect_left
@@ -18,16 +17,17 @@ from itertools import islice, takewhile
 
 from braid.errors import BraidError
 from braid.face.backup import LINKS
-from braid.face.reset import queries
+from braid.face.reset import parents_of, queries
 from braid.face.show import open_store
 from braid.face.verify import amount
 from braid.stage import begun, checkpoint, state_file
 from braid.stage.begun import Known
 from braid.store import is_url
-from braid.topics import commit, whereabouts
+from braid.topics import commit
 from braid.topics.documents import emptied, old_versions, room_of
 from braid.topics.files import locked, reach, remove
 from braid.topics.lock import StoreLock, holder
+from braid.topics.rooms import RoomTopic
 from braid.topics.store import TopicStore
 
 SWEEP = "braid sweep"
@@ -99,7 +99,7 @@ def remains(store: TopicStore, known: list[Known], lies: Listing, parent: str | 
     if is_url(store.root):
         yield from _in_room(store, lies)
         return
-    for place in dict.fromkeys([*whereabouts.parents(store.root), *([whereabouts.place(parent)] if parent else [])]):
+    for place in parents_of(store, parent):
         yield from _of_folder(place, begun.GONE.search, "a checkpoint that was removed")
     scratch = _of_folder(store.root, lambda name: name == ".scratch", "topics that were removed")
     yield from _under(os.path.join(store.root, ".topics.lock"), scratch)
@@ -192,7 +192,8 @@ def _in_room(store: TopicStore, lies: Listing) -> Iterator[Remain]:
         what = f"{len(old)} old version{'s' * (len(old) != 1)} of documents"
         delete = partial(emptied, store.root, list(old))
         yield Remain(what, sum(old.values()), "nobody reads them again", delete=delete)
-    ids = {name: json.loads(room_of(store.root).get(f"names/{name}", 1 << 16))["id"] for name in store.names()}
+    topics = {name: store.made(name) for name in store.names()}
+    ids = {name: topic.described()[0] for name, topic in topics.items() if isinstance(topic, RoomTopic)}
     gone = {
         file: size
         for file, size in lies.sizes.items()

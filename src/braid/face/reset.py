@@ -48,7 +48,7 @@ def reset(
     if delete_topic and broker is None:
         raise BraidError("--delete-topic has no meaning without --kafka", "in the store the topic goes anyway")
     with StoreLock(opened.root):
-        for place in _parents(opened, parent):
+        for place in parents_of(opened, parent):
             begun.sweep(place)
         known = queries(opened, parent)
         found = named(query, known, store, parent)
@@ -130,10 +130,11 @@ def queries(store: TopicStore, parent: str | None = None) -> list[Known]:
 
 def folders_of_checkpoints(store: TopicStore, parent: str | None = None) -> list[str]:
     """One for each query that has run, and those of other stores that lie beside them."""
-    return [os.path.join(p, name) for p in _parents(store, parent) for name in sorted(folders(p))]
+    return [os.path.join(p, name) for p in parents_of(store, parent) for name in sorted(folders(p))]
 
 
-def _parents(store: TopicStore, parent: str | None) -> list[str]:
+def parents_of(store: TopicStore, parent: str | None) -> list[str]:
+    """The folders of checkpoints: those that the store knows of, and `parent`."""
     return list(dict.fromkeys([*whereabouts.parents(store.root), *([whereabouts.place(parent)] if parent else [])]))
 
 

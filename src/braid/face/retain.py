@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from braid.bind.program import first_match
 from braid.errors import BraidError
@@ -94,18 +95,12 @@ def carried_out(
     for name, x in sorted(wanted.items()):
         if not x:
             continue
-
-        def needed(partition: int, end: int, name: str = name) -> int:
-            return first_needed(_readers(store, parent), name, partition, end)
-
+        found = readers(queries(store, parent))  # they only go on meanwhile
+        needed = partial(first_needed, found, name)
         gone = housekeeping.apply(store.topic(name), x, needed, time.time_ns() // 1_000_000, at_once)
         if gone.records:
             yield f"{name}: {gone.records:,} record{'s' * (gone.records != 1)} went, {amount(gone.size)}"
-        yield from _held(name, gone, _readers(store, parent) if gone.held else ())
-
-
-def _readers(store: TopicStore, parent: str | None) -> list[Reader]:
-    return readers(queries(store, parent))
+        yield from _held(name, gone, found)
 
 
 def _held(name: str, gone: Gone, found: Iterable[Reader]) -> Iterator[str]:

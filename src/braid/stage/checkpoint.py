@@ -13,7 +13,7 @@ import difflib
 import hashlib
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -122,7 +122,7 @@ class Document:
 
     def leaves(self) -> list[str]:
         """The topics of the sources, by the number of their leaf."""
-        return topics_in(json.loads(self.plan)[1])
+        return [topic for topic, *_ in sources_in(json.loads(self.plan)[1])]
 
     @property
     def fingerprint(self) -> str:
@@ -130,13 +130,13 @@ class Document:
         return self.origin or self.hash[:16]
 
 
-def topics_in(x: object) -> list[str]:
-    """The topics of the sources of a canonical text, from left to right."""
-    if isinstance(x, list):
-        if len(x) == 2 and x[0] == "Source" and isinstance(x[1], dict):
-            return [str(x[1]["topic"])]
-        return [topic for part in x for topic in topics_in(part)]
-    return [topic for part in x.values() for topic in topics_in(part)] if isinstance(x, dict) else []
+def sources_in(x: object) -> Iterator[tuple[str, str, bool]]:
+    """The sources of a canonical text, from left to right: the topic, the kind, whether it is captured."""
+    if isinstance(x, list) and len(x) == 2 and x[0] == "Source" and isinstance(x[1], dict):
+        yield str(x[1]["topic"]), str(x[1]["kind"]), x[1].get("captured", False) is True
+    elif isinstance(x, list | dict):
+        for part in x.values() if isinstance(x, dict) else x:
+            yield from sources_in(part)
 
 
 def open_or_create(directory: str | Path, document: Document, asked: Collection[str] = ()) -> Document:

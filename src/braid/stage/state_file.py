@@ -160,15 +160,18 @@ def clocks_of(documents: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The clocks of each stage, as its first bucket has them."""
     found: dict[str, Any] = {}
     for where, document in documents.items():
-        stage = where.partition("/")[0]
-        if stage not in found and "clocks" in document:
-            found[stage] = document["clocks"]
+        if "clocks" in document:
+            found.setdefault(stage_of(where), document["clocks"])
     return found
+
+
+def stage_of(where: str) -> str:
+    return where.partition("/")[0]
 
 
 def _apart(documents: Mapping[str, Mapping[str, Any]], clocks: Mapping[str, Any]) -> Documents:
     """The documents without the clocks that their stages have."""
-    return {where: without_clocks(x, clocks.get(where.partition("/")[0])) for where, x in documents.items()}
+    return {where: without_clocks(x, clocks.get(stage_of(where))) for where, x in documents.items()}
 
 
 def said_of(documents: Mapping[str, Mapping[str, Any]], same: Collection[str]) -> dict[str, Any]:
@@ -181,20 +184,25 @@ def said_of(documents: Mapping[str, Mapping[str, Any]], same: Collection[str]) -
 
 def changed(before: Documents, said: Iterable[Mapping[str, Any]]) -> Documents:
     """The state behind a batch, by the one before and what tasks say (`said_of`)."""
-    made = dict(before)
+    made, first = dict(before), dict[str, Any]()
     for x in said:
-        clocks = x.get("clocks", {})
+        told = x.get("clocks", {})  # all tasks say the same: one object for all buckets is soon compared
+        clocks = {stage: first[stage] if first.setdefault(stage, c) == c else c for stage, c in told.items()}
         for where, document in x.get("state", {}).items():
-            known = without_clocks(before[where], before[where].get("clocks")) if document is None else document
-            made[where] = with_clocks(known, clocks.get(where.partition("/")[0]))
+            kept = bare(before[where]) if document is None else document
+            made[where] = with_clocks(kept, clocks.get(stage_of(where)))
     return made
+
+
+def bare(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A document without clocks."""
+    return {name: x for name, x in document.items() if name != "clocks"}
 
 
 def without_clocks(document: Mapping[str, Any], clocks: Any) -> dict[str, Any]:
     """A document without its clocks, if they are these."""
     own = document.get("clocks")
-    same = own is clocks or own == clocks
-    return {name: x for name, x in document.items() if not (same and name == "clocks")}
+    return bare(document) if own is clocks or own == clocks else dict(document)
 
 
 def with_clocks(document: Mapping[str, Any], clocks: Any) -> dict[str, Any]:
@@ -245,7 +253,8 @@ def forget_later(checkpoint: str, batch: int) -> None:
 
 def _forget(checkpoint: str, numbers: Iterable[int]) -> None:
     docs.remove(checkpoint, *map(name_of, numbers))
-    _read.cache_clear()
+    if is_url(checkpoint):  # a file of a folder is looked at before what was read of it is taken
+        forgotten()
 
 
 def tell_published(checkpoint: str, batch: int, fsync: bool = False) -> None:
@@ -330,7 +339,7 @@ class State(Mapping[str, str]):
     own: frozenset[str]
 
     def __getitem__(self, where: str) -> str:
-        text, clocks = self.texts[where], self.clocks.get(where.partition("/")[0])
+        text, clocks = self.texts[where], self.clocks.get(stage_of(where))
         if clocks is None or where in self.own:
             return text
         return f'{text[:-1]}{"," * (len(text) > 2)}"clocks":{clocks}}}'
@@ -343,16 +352,12 @@ class State(Mapping[str, str]):
 
     def keeps(self, where: str, document: Mapping[str, Any]) -> bool:
         """Whether a bucket keeps what this document says, its clocks apart, which are those of its stage."""
-        bare = {name: x for name, x in document.items() if name != "clocks"}
-        return json.dumps(bare, separators=(",", ":")) == self.texts.get(where)
+        return json.dumps(bare(document), separators=(",", ":")) == self.texts.get(where)
 
     def documents(self) -> Documents:
         """Buckets of a stage have their clocks in common: nobody changes them."""
         clocks = {stage: json.loads(text) for stage, text in self.clocks.items()}
-        return {
-            where: with_clocks(json.loads(text), clocks.get(where.partition("/")[0]))
-            for where, text in self.texts.items()
-        }
+        return {where: with_clocks(json.loads(text), clocks.get(stage_of(where))) for where, text in self.texts.items()}
 
 
 NOTHING = State(None, None, None, (), (), {}, {}, frozenset())  # before the first batch
