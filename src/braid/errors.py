@@ -89,6 +89,10 @@ class QueryRefused(BraidError):
     """One query cannot go on; others of the same run can."""
 
 
+class TakenOver(BraidError):
+    """Another driver has taken the query over: this one writes nothing more."""
+
+
 class Away(BraidError):
     """A server does not answer, or is not ready. Later it may be otherwise: a query that runs waits."""
 

@@ -59,6 +59,7 @@ class Report:
     runs: int = 0
     died: int = 0  # runs that ended with a reason, as a process of theirs was killed
     again: int = 0  # queries that were started again within a run
+    told: int = 0  # runs that another machine has taken over from
     records: int = 0
 
     def add(self, other: Report) -> None:
@@ -68,6 +69,7 @@ class Report:
         self.runs += other.runs
         self.died += other.died
         self.again += other.again
+        self.told += other.told
         self.records += other.records
 
 
@@ -128,25 +130,19 @@ class _Round:
             self._process = self._launch(kill.in_turn, kill.tiny and self.on is None, kill.retries)
         return self._process
 
+    def _words(self, master: str) -> list[str]:
+        return [
+            *(sys.executable, "-m", "braid", "run", "q.sql", "--store", self.at.store),
+            *("--batch-rows", str(BATCH_ROWS), *self.at.options, "--master", master, *QUICK[2:]),
+        ]
+
     def _launch(self, in_turn: bool, tiny: bool, retries: bool) -> subprocess.Popen[str]:
         temporary = self.folder / "tmp"
         wire = temporary / f"braid-{os.getuid()}" / "wire"
         wire.mkdir(parents=True, exist_ok=True)
         wire.parent.chmod(0o700)
         master = self.on.url if self.on is not None else "local[2,8]" if retries else "local[2]"
-        words = [
-            sys.executable,
-            "-m",
-            "braid",
-            "run",
-            "q.sql",
-            "--store",
-            self.at.store,
-            "--batch-rows",
-            str(BATCH_ROWS),
-        ]
-        words += self.at.options
-        words += ["--master", master, *QUICK[2:]]
+        words = self._words(master)
         words += [*CONF] if self.on is not None else []
         words += ["--until-idle"] * in_turn
         if tiny:
@@ -218,6 +214,8 @@ class _Round:
             case "node" | "gone" | "come" | "stall":
                 assert self.on is not None
                 self._disturb(self.on, process, kill.kind)
+            case "second":
+                self._second(process)
             case "broker":
                 assert isinstance(self.at, OnBroker) and self.at.own
                 self.at.broker.kill()
@@ -246,6 +244,33 @@ class _Round:
                 else:
                     time.sleep(self.rng.uniform(0, 5))
         self._goes_on(process)
+
+    def _second(self, first: subprocess.Popen[str]) -> None:
+        """Another machine begins: it takes over, and the first is told whose it is, also where it was asleep then."""
+        asleep = self.rng.random() < 0.6
+        if asleep:
+            processes.signal_group(first, signal.SIGSTOP)
+        folder = self.folder / f"machine-{self.report.runs}"
+        folder.mkdir()
+        self.report.runs += 1
+        second = started(self._words("local[2]"), self.folder, environment(folder))
+        try:
+            goal, deadline = self._committed() + self.rng.choice([0, 1, 2]), time.monotonic() + PATIENCE
+            while asleep and second.poll() is None and not self._finished() and self._committed() < goal + 1:
+                assert time.monotonic() < deadline, "the second does not go on"
+                time.sleep(0.02)
+            processes.signal_group(first, signal.SIGCONT)
+            first.wait(SLOW)
+            said = self._ended()
+            told = [name for name in self.names if f"the query {name} was taken over by process" in said.err]
+            assert said.code == (2 if told else 0), said  # or it has done all there was
+            self.report.told += bool(told)
+            time.sleep(self.rng.uniform(0, 3))
+            processes.signal_group(second, signal.SIGKILL if self.rng.random() < 0.5 else signal.SIGINT)
+            out, err = second.communicate(timeout=SLOW)
+            checked(second.returncode, out, err)
+        finally:
+            processes.end(second)
 
     def _kill_one(self, process: subprocess.Popen[str], found: Callable[[], list[int]]) -> None:
         """Kills one of those that are found: on a busy machine they may not have started yet."""
@@ -408,7 +433,8 @@ def main(count: int, seed: int, broker: Broker | None = None, each: int = 6, clu
         print(
             f"seed {seed}: {done} kills of at least {count} ({shown}), {total.inside} inside a batch,"
             f" {total.begun} while it was written,"
-            f" {total.runs} runs of which {total.died} died, {total.again} starts anew in a run,"
+            f" {total.runs} runs of which {total.died} died and {total.told} were taken over from,"
+            f" {total.again} starts anew in a run,"
             f" {total.records} records equal,"
             f" {time.monotonic() - began:.0f} s",
             flush=True,

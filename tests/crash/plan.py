@@ -8,7 +8,8 @@ Kinds: `driver`, kill -9 of the driver and its JVM; `start`, the same before the
 `worker`, of one Python process; `executor`, of one executor of a cluster; `node`, of a worker of a cluster and all that
 runs on it, which is up again soon, with nothing; `gone`, the same, and it stays away until `come`; `stall`, the Python
 processes of one executor stand still for some seconds; `interrupt`, Ctrl-C; `files`, the node's temporary files are
-deleted under the running queries; `broker`, kill -9 of the broker, which is up again soon.
+deleted under the running queries; `broker`, kill -9 of the broker, which is up again soon; `second`, the same command
+on another machine, which shares only the object store, while the first goes on, or stands still and wakes later.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 KINDS = {"driver": 5, "worker": 5, "start": 2, "files": 2, "jvm": 1, "interrupt": 1}
-ON_CLUSTER = {"executor": 6, "node": 3, "worker": 2, "driver": 1, "gone": 1, "come": 1, "stall": 1}
+ON_CLUSTER = {"executor": 6, "node": 3, "worker": 2, "driver": 1, "gone": 1, "come": 1, "stall": 1, "second": 3}
 ON_BROKER = {"driver": 6, "worker": 4, "jvm": 2, "start": 2, "broker": 1, "interrupt": 1}
 ENDS_WRITERS = ("driver", "jvm", "worker", "executor", "node", "gone", "broker")
 

@@ -174,7 +174,7 @@ def test_a_driver_that_woke_beside_its_successor_writes_nothing(room: str) -> No
     state, tie = state_file.load(folder, last), state_file.Tie("1" * 64, None)
     assert state_file.save(folder, last + 1, state, tie, ["a"], 4)
     assert not state_file.save(folder, last + 1, {}, tie, ["a"], 4)
-    with pytest.raises(BraidError, match=r"was worked out in .* by somebody else"):
+    with pytest.raises(BraidError, match=r"was computed in .* by another run"):
         state_file.save(folder, last + 1, state, state_file.Tie("2" * 64, None), ["b"], 4)
     assert state_file.load(folder, last + 1) == state
 

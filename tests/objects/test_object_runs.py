@@ -20,6 +20,9 @@ from braid.errors import BraidError
 from braid.store import opened
 from braid.topics.interface import open_topics
 from cli_help import QUICK, Said, braid, ended, launch, records, spawned
+from crash.harness import round_of
+from crash.places import InObjects
+from crash.plan import Kill
 
 pytestmark = [pytest.mark.spark, pytest.mark.objects, pytest.mark.timeout(600)]
 
@@ -141,3 +144,20 @@ def test_two_drivers_that_do_not_see_each_other(place: str, tmp_path: Path) -> N
     assert 0 in [x.code for x in ends], ends
     assert all(x.code == 0 or "somebody else" in x.err for x in ends), ends
     assert records("COUNTED", place) == records("COUNTED", stores["folder"])
+
+
+def second_machines(place: str, seed: int, folder: Path) -> int:
+    """How many of three runs were told that another machine has taken over; what comes out is the oracle's."""
+    folder.mkdir()
+    kills = [Kill("second", n, 0.2 * n, in_turn=n == 3) for n in (1, 2, 3)]
+    return round_of(seed, kills, folder, at=InObjects(f"{place}/{seed}")).told
+
+
+def test_a_second_machine_takes_over(place: str, tmp_path: Path) -> None:
+    assert second_machines(place, 1, tmp_path / "m")
+
+
+@pytest.mark.law
+@pytest.mark.timeout(7200)
+def test_second_machines_take_over(place: str, tmp_path: Path) -> None:
+    assert sum(second_machines(place, seed, tmp_path / str(seed)) for seed in range(2, 9)) > 15

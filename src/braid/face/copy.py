@@ -196,7 +196,7 @@ def _cuts(source: str, to: str, last: int) -> list[str]:
 
 def _state(source: str, to: str, number: int, lines: Sequence[str]) -> None:
     """The state of a batch, with its runs."""
-    documents_, packing, names = state_file.load(source, number), packing_of(to), dict[str, str]()
+    documents_, packing, names = state_file.load(source, number), packing_of(to, 0, number), dict[str, str]()
     for place, document in documents_.items():
         old, new = runs_at(source, place), runs_at(to, place, fsync=True, packing=packing)
         for run, *_ in state_file.runs_in(document):

@@ -22,6 +22,7 @@ from braid.face.show import open_store
 from braid.face.verify import amount
 from braid.stage import begun, checkpoint, state_file
 from braid.stage.begun import Known
+from braid.stage.run_files import batch_of
 from braid.store import is_url
 from braid.topics import commit
 from braid.topics.documents import emptied, old_versions, room_of
@@ -147,7 +148,8 @@ def _unnamed(q: Known) -> Iterator[Remain]:
     if q.torn is not None or is_url(q.folder) or q.marked:
         return
     try:
-        states = [state_file.load(q.folder, n) for n in state_file.batches(q.folder)[-2:]]
+        numbers = state_file.batches(q.folder)
+        states = [state_file.load(q.folder, n) for n in numbers[-2:]]
     except BraidError:
         return
     named = {
@@ -157,11 +159,21 @@ def _unnamed(q: Known) -> Iterator[Remain]:
         for run, *_ in state_file.runs_in(document)
     }
     there = listed(os.path.join(q.folder, state_file.RUNS)).sizes
-    left = {name: size for name, size in there.items() if tuple(os.path.split(name)) not in named}
+    last = numbers[-1] if numbers else -1  # what was put for a later batch may be named by its state
+    old = {name: size for name, size in there.items() if _made_for(os.path.basename(name)) <= last}
+    left = {name: size for name, size in old.items() if tuple(os.path.split(name)) not in named}
     if left:
         paths = [os.path.join(q.folder, state_file.RUNS, name) for name in left]
         what = f"{len(left)} run{'s' * (len(left) != 1)} of {q.name}"
         yield Remain(what, sum(left.values()), "no state names them", delete=partial(_unlink, paths))
+
+
+def _made_for(name: str) -> int:
+    """The batch whose task wrote a file of runs; -1 where its name is none of ours."""
+    try:
+        return batch_of(name)
+    except (ValueError, IndexError):
+        return -1
 
 
 def _unlink(paths: list[str]) -> None:

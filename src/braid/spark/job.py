@@ -22,6 +22,7 @@ from braid.spark.columns import bucket_ids
 from braid.spark.wishes import Order, Reading
 from braid.stage.call_order import Ranks, partition_ranks
 from braid.stage.cuts import Replay
+from braid.stage.epoch import Epoch
 from braid.stage.inputs import Input, TopicInput
 from braid.topics import whereabouts
 from braid.topics.broker import Broker
@@ -42,7 +43,7 @@ class Job:
     are read. `begin`: the offset at which the query begins, of each `leaf/partition`. `range_ids`: where several tasks
     write an output partition, each a range of positions: Spark's key of each partition in the first range, the second …
     `durable`: what a batch keeps is forced to disk. `replay`: it reads what another has read, and its rows go
-    `aside`.
+    `aside`. `epoch`: the driver's claim of the checkpoint.
     """
 
     plan: Plan
@@ -71,6 +72,7 @@ class Job:
     durable: bool = False
     replay: Replay | None = None
     aside: Sink | None = None
+    epoch: Epoch | None = None
 
     @property
     def to(self) -> Sink:

@@ -2,8 +2,8 @@
 
 In: a plan, a store, wishes. Out: a `Job`, the folder of its checkpoint, and whoever looks for more files.
 Rule: what the first start chose (how the query is spread) holds for ever; a wish that differs from it is refused, never
-taken silently. Nothing is written before all is compared, and the document of the checkpoint is compared before Spark
-opens anything.
+taken silently. Nothing is written before all is compared and the checkpoint's next epoch is claimed; where another
+driver has gone on between the two, all is compared again.
 """
 
 from __future__ import annotations
@@ -35,17 +35,19 @@ from braid.spark.job import Job, checkpoint_of, dumps, ranks_of, sources_of, spr
 from braid.spark.private import own_folder
 from braid.spark.source import Planner
 from braid.spark.wishes import Wishes
-from braid.stage import batches, checkpoint, rescale, standing, ties
-from braid.stage.checkpoint import Document
+from braid.stage import batches, checkpoint, rescale, standing, state_file, ties
+from braid.stage.checkpoint import Document, GoneOn
+from braid.stage.epoch import Epoch, claim
 from braid.store import is_url
 from braid.topics import access, check_name, whereabouts
 from braid.topics.begin import UNASKED, Begins, Where, offsets_of
 from braid.topics.broker import Broker
-from braid.topics.files import members, whole
+from braid.topics.files import members, store_root, whole
 from braid.topics.interface import Topics, open_topics
 
 AT_LEAST_ONCE = "at least once"
 BUCKETS = 4  # of a stage with state, at least
+CLAIMS = 5  # tries to claim a checkpoint that others change meanwhile
 
 
 def prepared(
@@ -53,31 +55,65 @@ def prepared(
 ) -> tuple[Job, str, list[FileWatch]]:
     """The job, its checkpoint recorded or compared, and whoever looks for more files; the sink's topic is there
     afterwards. `one_node`: all tasks run on the driver's."""
-    there = _known(plan, store, wishes)
+    for left in reversed(range(CLAIMS)):
+        try:
+            return _prepared(plan, store, cores, wishes, one_node)
+        except GoneOn:
+            if not left:
+                raise
+    raise AssertionError
+
+
+def _prepared(plan: Plan, store: str, cores: int, wishes: Wishes, one_node: bool) -> tuple[Job, str, list[FileWatch]]:
+    """All is compared before the checkpoint is claimed, so that a start that is refused ends nobody's run."""
+    folder, before = _folder(plan, store, wishes)
+    there = _known(plan, store, wishes, folder)
     plan = there.lowered(plan)
-    last = None if there.known is None else batches.last_batch(there.folder, there.known)
-    goes_on = last is not None
-    if is_url(there.folder) and wishes.frames:
-        what = f"{there.name} reads DataFrames, and its checkpoint is {there.folder}"
-        raise BraidError(what, "give it a folder")
+    last = None if there.known is None else batches.last_batch(folder, there.known)
     planned = None if wishes.replay is None else wishes.replay.last()
-    found = watched(plan, wishes.files, there.folder, wishes.up, wishes.note, planned)
+    found = watched(plan, wishes.files, folder, wishes.up, wishes.note, planned)
     watches = {x.source.name: x for x in found}
     for watch in watches.values():
         watch.check()
-    spread_out = _spread(plan, there, watches, cores, one_node, goes_on)
-    _check_new(there, spread_out)
-    if there.known is not None:
-        before = partial(_job_of, plan, there, spread_out, there.known, watches, one_node)
-        _check_ties(plan, there, spread_out, last, before)
+    made = _spread(plan, there, watches, cores, one_node, last is not None)
+    _check_new(there, made)
+    unseen = there.known is not None and not _check_ties(
+        plan, there, made, last, partial(_job_of, plan, there, made, there.known, watches, one_node)
+    )
+    epoch = claim(folder if is_url(folder) else os.path.abspath(folder))
+    try:
+        if batches.seen(folder) != before:
+            raise GoneOn(f"another run of {there.name} has gone on meanwhile", "start this one again")
+        return _claimed(plan, there, made, epoch, last, unseen, watches, one_node), folder, list(watches.values())
+    except (BraidError, OSError):
+        epoch.check()
+        raise
+
+
+def _claimed(
+    plan: Plan,
+    there: _There,
+    made: _Spread,
+    epoch: Epoch,
+    last: int | None,
+    unseen: bool,
+    watches: Mapping[str, FileWatch],
+    one_node: bool,
+) -> Job:
+    """The job of the driver that holds the epoch. `unseen`: a batch was begun that nobody has seen and that cannot be
+    done again."""
+    if there.known is None:
+        state_file.clear_remains(there.folder)
+    else:
+        if unseen:
+            batches.forget_begun(there.folder, last)
         _carried_over(there, last)
-        _rescaled(plan, there, spread_out, last)
-    kept = _compared(plan, there, spread_out, watches)
+        _rescaled(plan, there, made, last, epoch)
+    kept = _compared(plan, there, made, watches)
     plan = replace(plan, numbers=dict(kept.numbers))
-    job = partial(_job_of, plan, there, spread_out, kept, watches, one_node)
-    output = _opened(plan, there, spread_out, kept, watches)
-    made = replace(job(output), aside=_aside(plan, there, output, spread_out.run))
-    return made, there.folder, list(watches.values())
+    output = _opened(plan, there, made, kept, watches)
+    job = _job_of(plan, there, made, kept, watches, one_node, output)
+    return replace(job, aside=_aside(plan, there, output, made.run), epoch=epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +155,16 @@ class _Spread:
         return tuple(i for row in (*ids, out_ids) for i in row)
 
 
-def _known(plan: Plan, store: str, wishes: Wishes) -> _There:
+def _folder(plan: Plan, store: str, wishes: Wishes) -> tuple[str, object]:
+    """That of the checkpoint, and what is there, before anything else is looked at."""
+    folder = wishes.checkpoint or checkpoint_of(store_root(store), check_name(plan.query.name, "query"))
+    return folder, batches.seen(folder)
+
+
+def _known(plan: Plan, store: str, wishes: Wishes, folder: str) -> _There:
     """What there is; refused where the checkpoint is of another query, or of other topics."""
     topics = open_topics(store, wishes.broker, durable=wishes.durable)
-    name = check_name(plan.query.name, "query")
-    folder = wishes.checkpoint or checkpoint_of(topics.root, name)
+    name = plan.query.name
     sink = wishes.output.described() if wishes.output else "topic"
     known = checkpoint.check_plan(folder, plan.query, sink, store=topics.root)
     if wishes.broker is not None:
@@ -175,15 +216,14 @@ def _check_new(there: _There, made: _Spread) -> None:
         ties.check_new(there.folder, there.name, output.target, topics)
 
 
-def _check_ties(plan: Plan, there: _There, made: _Spread, last: int | None, job_of: Callable[[Sink], Job]) -> None:
-    """What lies around the checkpoint is of its history. A batch that was begun, of records that are not there, and
-    that nobody has seen, is forgotten."""
+def _check_ties(plan: Plan, there: _There, made: _Spread, last: int | None, job_of: Callable[[Sink], Job]) -> bool:
+    """What lies around the checkpoint is of its history. False where a batch was begun, of records that are not there,
+    and nobody has seen it."""
     folder, output, sink, held = there.folder, made.output, plan.query.sink, None
     if output.recalls and there.wishes.replay is None:
         held = ties.Held(output.called(sink), output.last(there.topics, sink, made.run))
     would_read = lambda: _would_read(job_of(output), folder, last)  # noqa: E731
-    if not ties.check(folder, there.name, last, there.topics, held, would_read):
-        batches.forget_begun(folder, last)
+    return ties.check(folder, there.name, last, there.topics, held, would_read)
 
 
 def _would_read(job: Job, folder: str, last: int | None) -> str | None:
@@ -201,14 +241,14 @@ def _carried_over(there: _There, last: int | None) -> None:
     batches.carry_over(there.folder, last)
 
 
-def _rescaled(plan: Plan, there: _There, made: _Spread, last: int | None) -> None:
+def _rescaled(plan: Plan, there: _There, made: _Spread, last: int | None, epoch: Epoch) -> None:
     """The query goes on in other buckets and tasks, if that was asked for."""
     if (known := there.known) is None or (wanted := rescale.asked(there.folder)) is None:
         return
     if last is not None:
         made.output.begin_tasks(there.topics, made.run, range(known.shuffle, wanted.tasks), last)
     ids = lambda buckets, tasks: made.ids(plan, known.outputs, buckets, tasks)  # noqa: E731
-    rescale.carry_out(there.folder, plan, known, last, ids)
+    rescale.carry_out(epoch, plan, known, last, ids)
     there.wishes.note(f"{there.name} goes on in {wanted}")
 
 

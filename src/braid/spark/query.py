@@ -37,10 +37,10 @@ from braid.spark.scratch import Scratch
 from braid.spark.turns import Turns, turns
 from braid.spark.wishes import NOTHING, Wishes
 from braid.stage import batches, state_file
-from braid.stage.cuts import Cuts
 from braid.stage.inputs import TopicInput
 from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, add_up, measured
-from braid.stage.room_runs import Objects, runs_at
+from braid.stage.room_runs import runs_at
+from braid.stage.state_writer import StateWriter
 from braid.stage.waiting import Waiting, waiting
 from braid.store import is_url
 from braid.topics import access
@@ -55,6 +55,7 @@ RATE_WINDOW = 10.0  # s over which rates are taken
 REMEMBERED = 100  # batches that wait to be taken
 LAST_WORDS = 10.0  # s that a query whose batch has failed may take to end
 STARTS = 4  # how often a query is started between two batches
+BEAT = 5.0  # s between two looks, where no batch comes, whether another driver has taken over
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +82,13 @@ class Progress:
 
 @dataclass(slots=True)
 class _Seen:
-    """What tasks have said of the batches so far. `state`: the documents of all buckets after batch `upto`, `tie`:
-    what it belongs to; `done`: batches that nobody has taken yet."""
+    """What tasks have said of the batches so far. `state`: the documents of all buckets after the last; `done`: batches
+    that nobody has taken yet."""
 
     began: float = field(default_factory=time.monotonic)
     last: Measured | None = None
     totals: Totals = field(default_factory=Totals)
-    upto: int = -1
     state: state_file.Documents = field(default_factory=dict)
-    links: Sequence[int] = ()  # the files that hold it
-    before: Sequence[int] = ()  # those of the batch before
-    tie: state_file.Tie | None = None
     recent: deque[tuple[float, int, int]] = field(default_factory=deque)
     done: deque[Measured] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
@@ -140,17 +137,15 @@ class RunningQuery:
         self._follower: threading.Thread | None = None
         self._ready = threading.Event()  # all files that were there at the start
         self._ready.set()
-        upto, state = state_file.latest(folder)
-        links = state_file.links_of(folder, upto)
-        self._seen = _Seen(upto=upto, state=state, links=links, tie=state_file.tie(folder, upto))
-        self._cuts = Cuts(folder, job.durable)
-        self._objects = Objects(folder) if is_url(folder) else None
+        assert job.epoch is not None, "a query without a checkpoint of ours is started by its user"
+        self._writer = StateWriter(job.epoch, job.buckets, job.durable)
+        self._seen = _Seen(state=self._writer.state)
         self._group = Group(job)
         self._upto: Mapping[str, int] = {}
         if job.broker is not None and job.replay is None:
             self._upto = batches.reached(folder).committed["next"] or job.begin
             self._group.tell(self._upto)
-        self._told = False  # whether somebody takes batches
+        self._told, self._looked = False, 0.0  # whether somebody takes batches; when it was looked who holds the epoch
         self._shape = Shape.of(job.plan, job.name, job.buckets)
         self._checked = False
         self._guard = threading.Lock()
@@ -163,9 +158,8 @@ class RunningQuery:
 
     def lay_out(self) -> None:
         """All is as it was left, for Spark to go on with."""
+        self._writer.begin()
         self.scratch.lay_out()
-        if self._objects is not None:
-            self._objects.begin()
 
     def launch(self) -> Any:
         """Spark's handle: of the first start, or of a new one where the last died of a process that came too late."""
@@ -185,10 +179,16 @@ class RunningQuery:
             if now - self._away < PATIENCE:
                 time.sleep(1)
                 return True
-        if self._starts >= STARTS or (why := of_spark(self._handle)) is None:
+        if self._starts >= STARTS or (why := of_spark(self._handle) or self._overtaken()) is None:
             return False
         self._note(f"{self.name} is started again: {why}")
         return True
+
+    def _overtaken(self) -> str | None:
+        """Why a query goes on elsewhere: the driver that it has taken over from had done one more batch."""
+        if self._handle.isActive or not self._handle.exception() or self._writer.lost() is not None:
+            return None
+        return "the run before it has come farther" if self._writer.overtaken() else None
 
     def status(self) -> Status:
         if self._ended() is None:
@@ -299,7 +299,9 @@ class RunningQuery:
             found = ended.exception()
             if found is not None:
                 text = str(found)
-                self._failed = BraidError(f"query {self.name} failed: {reason(text)}", advice(text))
+                self._failed = self._writer.lost() or BraidError(
+                    f"query {self.name} failed: {reason(text)}", advice(text)
+                )
         return self._failed
 
     def _raise(self) -> None:
@@ -328,7 +330,17 @@ class RunningQuery:
         except BraidError:  # a batch that came through since has cleared away what was looked at
             return ()
 
+    def _beat(self) -> None:
+        """A query that has nothing to do hears, too, that another driver has taken over."""
+        now = time.monotonic()
+        if now - self._looked > BEAT and self._failed is None and not self._stopped:
+            self._looked = now
+            if (lost := self._writer.lost()) is not None:
+                self._failed = lost
+                self._end()
+
     def progress(self) -> Progress:
+        self._beat()
         with self._guard:
             seen = self._seen
             now = time.monotonic()
@@ -420,39 +432,17 @@ class RunningQuery:
             said = figures.taken(self._folder, said)
         digest = batches.digest_of(reads)
         wrote = self.job.replay is None and any(kind == "staged" for kind, _ in rows)
-        cut = batches.document_in(reads)
-        self._keep(reads, said, Written(batch, digest), wrote, self._cuts.add(cut))
+        state = self._writer.keep(reads, said, wrote, batch, self._written)
+        with self._guard:
+            self._seen.state = state
         writer.publish_batch(self.job, batch, rows, digest)
-        state_file.tell_published(self._folder, batch, self.job.durable)
-        state_file.forget(self._folder, batch - 1, self._seen.before)
-        if self._objects is not None:
-            self._objects.keep(self._seen.state)
-            self._cuts.send()
+        self._writer.shown(batch)
         if self.job.broker is not None and self.job.replay is None:
-            self._upto = cut["next"]
+            self._upto = batches.document_in(reads)["next"]
             self._group.tell(self._upto)
         self._noted(batch, told, said, (began * 1000, ran * 1000, time.time() * 1000))
         if not self._checked and self._handle is not None:
             self._check()
-
-    def _keep(
-        self, reads: Sequence[str], said: list[dict[str, Any]], now: Written, wrote: bool, cuts: Sequence[str]
-    ) -> None:
-        """The state after the batch, for the next one, what it reads, and what it belongs to."""
-        seen, batch = self._seen, now.batch
-        state, tie, links = seen.state, seen.tie, seen.links
-        if seen.upto != batch - 1:
-            state, tie = state_file.load(self._folder, batch - 1), state_file.tie(self._folder, batch - 1)
-            links = state_file.links_of(self._folder, batch - 1)
-        written = now if wrote else self._written() if tie is None else tie.written
-        before, job = state_file.Before(state, links), self.job
-        state, tie = state_file.changed(state, said), state_file.Tie(now.digest, written)
-        links = [*before.chain(), batch]
-        if not state_file.save(self._folder, batch, state, tie, reads, job.buckets, job.durable, cuts, before):
-            state = state_file.load(self._folder, batch)  # of the attempt before this one
-            links = state_file.links_of(self._folder, batch)
-        with self._guard:
-            seen.upto, seen.state, seen.tie, seen.links, seen.before = batch, state, tie, links, before.links
 
     def _written(self) -> Written | None:
         """The last batch that the output holds, of a query whose checkpoint does not say it yet."""

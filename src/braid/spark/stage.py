@@ -258,7 +258,7 @@ def through(job: Job, number: int, blobs: Iterable[Blob]) -> Iterator[Blob]:
     """A stage on a task's blobs, bucket by bucket; one without state on all at once, whatever their buckets."""
     stage, mine = job.plan.stages[number], dict[int, list[Blob]]()
     passing = stateless(stage)
-    packing = packing_of(job.checkpoint or "")
+    packing = None if job.epoch is None else packing_of(job.epoch.checkpoint, job.epoch.number, batch_id())
     told: list[tuple[int, dict[str, Any]]] = []
     kept, steps = Kept(), list[Blob]()
     for blob in blobs:

@@ -69,6 +69,15 @@ def _next(last: int | None) -> int:
     return 0 if last is None else last + 1
 
 
+def seen(folder: str) -> object:
+    """What a start goes by; another value where another driver has gone on meanwhile."""
+    try:
+        document: bytes | None = docs.read(folder, NAME)
+    except (FileNotFoundError, NotADirectoryError):
+        document = None
+    return document, state_file.batches(folder), state_file.published(folder)
+
+
 def begun(folder: str) -> bool:
     """Whether a batch was begun behind the last that is done, and may have been written."""
     return _reads_or_none(folder, _next(_last(folder))) is not None

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from braid.errors import BraidError
-from braid.stage import checkpoint, docs, state_file
+from braid.stage import checkpoint, docs, epoch, state_file
 from braid.store import is_url
 from braid.topics import whereabouts
 from braid.topics.files import items, members, parsed, reach, scratch_name, text, whole
@@ -92,6 +92,7 @@ def is_life(run: str, query: str) -> bool:
 
 def mark(q: Known) -> None:
     """From here on the query does not go on."""
+    epoch.fence(q.folder)
     if not q.marked:
         said = {"run": q.run, "reads": sorted(q.reads), "writes": q.writes, "files": q.files}
         data = json.dumps(said | {"tasks": q.tasks, "on_broker": q.on_broker}, indent=1).encode()

@@ -65,6 +65,10 @@ class ValuesChanged(BraidError):
         self.query, self.then, self.changed = query, then, changed
 
 
+class GoneOn(BraidError):
+    """Another driver has changed the checkpoint since this one looked: what is there now counts."""
+
+
 def together(refused: Sequence[ValuesChanged]) -> BraidError:
     """All of them in one error."""
     first, *more = refused
@@ -150,7 +154,9 @@ def open_or_create(directory: str | Path, document: Document, asked: Collection[
         _refuse_foreign(folder)
         if not is_url(folder):
             private_folder(folder)
-        _write(folder, document)
+            _write(folder, document)
+        elif not docs.create(folder, NAME, _dumped(document)):
+            raise GoneOn(f"another run of {document.query} has just begun", "start this one again")
         return document
     _refuse(folder, _differences(known, document, asked))
     if document.store and not known.store:  # of a version that did not record it
@@ -382,8 +388,11 @@ def _shown(x: object) -> str:
 
 
 def _write(folder: str, document: Document) -> None:
-    data = json.dumps(_to_json(document), indent=1, ensure_ascii=False).encode()
-    docs.write(folder, NAME, data, fsync=True)
+    docs.write(folder, NAME, _dumped(document), fsync=True)
+
+
+def _dumped(document: Document) -> bytes:
+    return json.dumps(_to_json(document), indent=1, ensure_ascii=False).encode()
 
 
 def _to_json(d: Document) -> dict[str, Any]:

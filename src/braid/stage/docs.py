@@ -2,7 +2,7 @@
 
 In: a checkpoint, names in it, bytes. Out: the bytes again.
 Rule: a file is there whole or not at all, and who writes one takes the place of what was there. Only `create` in a room
-decides between two writers; in a folder one run holds the store's lock.
+decides between two writers for good; in a folder one run holds the store's lock.
 """
 
 from __future__ import annotations
@@ -36,8 +36,17 @@ def write(checkpoint: str, name: str, data: bytes, fsync: bool = False) -> None:
 
 
 def create(checkpoint: str, name: str, data: bytes) -> bool:
-    """In a room: False where it was there."""
-    return room_of(checkpoint).create(name, data)
+    """False where it was there. In a folder who is killed may leave it torn."""
+    if is_url(checkpoint):
+        return room_of(checkpoint).create(name, data)
+    path = os.path.join(checkpoint, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    try:
+        with open(path, "xb") as f:
+            f.write(data)
+    except FileExistsError:
+        return False
+    return True
 
 
 def remove(checkpoint: str, *names: str) -> None:

@@ -25,6 +25,7 @@ from braid.operators.base import RunStore
 from braid.stage import batches, checkpoint, docs, state_file
 from braid.stage.bucket import BucketState
 from braid.stage.checkpoint import RESCALE, Document
+from braid.stage.epoch import Epoch, fence
 from braid.stage.room_runs import packing_of, renamed, runs_at
 from braid.stage.run_files import path_of
 from braid.stage.spreading import spread_anew
@@ -79,7 +80,10 @@ def asked(folder: str) -> Spread | None:
 def settled(folder: str, known: Document, last: int | None) -> Document:
     """The document as it is behind a rescale that was decided; that is brought to its end."""
     said = _read(folder)
-    return known if said is None or said.batch != _number(last) else _finish(folder, known, said)
+    if said is None or said.batch != _number(last):
+        return known
+    fence(folder)
+    return _finish(folder, known, said)
 
 
 def ask(folder: str, known: Document, wanted: Spread) -> None:
@@ -93,24 +97,34 @@ def ask(folder: str, known: Document, wanted: Spread) -> None:
     reach("rescale asked for")
 
 
-def carry_out(folder: str, plan: Plan, known: Document, last: int | None, ids: Ids) -> None:
+def carry_out(epoch: Epoch, plan: Plan, known: Document, last: int | None, ids: Ids) -> None:
     """What was asked for becomes so, if anything was. `last`: the last batch that was committed; `known` and it have
     been looked through."""
+    folder = epoch.checkpoint
     said = _read(folder)
     if said is None:
         return
     wanted, batch = said.spread, _number(last)
-    if said.batch != batch:
+    if said.batch != batch or not _whole(folder, said):
         check(folder, known, wanted)
         state: state_file.Documents | None = None
         if wanted.buckets != known.buckets:
             plan = replace(plan, numbers=dict(known.numbers))
-            state = _spread_anew(folder, plan, known.buckets, wanted.buckets, batch)
+            state = _spread_anew(epoch, plan, known.buckets, wanted.buckets, batch)
         reach("runs written")
         said = _Said(wanted, batch, ids(wanted.buckets, wanted.tasks), state)
+        epoch.check()
         docs.write(folder, RESCALE, said.dumps(), fsync=True)
         reach("rescale decided")
+    epoch.check()
     _finish(folder, known, said)
+
+
+def _whole(folder: str, said: _Said) -> bool:
+    """Whether the objects are there that it names: not those of a driver that decided when another had taken over."""
+    if not is_url(folder) or said.state is None:
+        return True
+    return state_file.objects_in(said.state.values()) <= {*docs.names(folder, state_file.RUNS)}
 
 
 def _number(last: int | None) -> int:
@@ -148,9 +162,10 @@ def _read(folder: str) -> _Said | None:
         raise BraidError(f"{path} cannot be read: {why(e)}", "braid rescale writes it anew") from e
 
 
-def _spread_anew(folder: str, plan: Plan, before: int, buckets: int, batch: int) -> state_file.Documents:
+def _spread_anew(epoch: Epoch, plan: Plan, before: int, buckets: int, batch: int) -> state_file.Documents:
     """The documents of all buckets, whose new runs are on the disk."""
-    texts, packing = state_file.texts(folder, batch), packing_of(folder)
+    folder = epoch.checkpoint
+    texts, packing = state_file.texts(folder, batch), packing_of(folder, epoch.number, max(0, batch))
 
     def runs(stage: int, bucket: int) -> RunStore:
         return runs_at(folder, state_file.place(stage, bucket), packing=packing)

@@ -3,13 +3,15 @@
 In: frames, by the id of their run. Out: the frames again, mapped from this machine's copies.
 Rule: the object of a task is there before the driver hears of its runs, and so before the batch is published whose
 state names them. A run's name says where it lies: `…-pOBJECT-OFFSET-LENGTH`. Objects are called by the runs that are in
-them, so attempts that were given the same make the same. One goes when no state names a run in it any more.
+them, by the batch and by the driver's epoch, so attempts of one driver that were given the same make the same, and none
+overwrites another driver's. One goes when no state names a run in it any more.
 
   runs/OBJECT     Arrow files as in `run_files.py`, each compressed by itself
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -59,9 +61,10 @@ class RoomRuns(Runs):
     def _read(self, run: str) -> pl.DataFrame:
         cache, name = cache_of(self._checkpoint), _copy(run)
         for _ in range(_TRIES):
-            frame = mapped(cache.held(name, partial(_fetch, self._checkpoint, run)))
-            if frame is not None:
-                return frame
+            with contextlib.suppress(FileNotFoundError):  # the cache was emptied meanwhile
+                frame = mapped(cache.held(name, partial(_fetch, self._checkpoint, run)))
+                if frame is not None:
+                    return frame
             cache.drop(name)
         raise BraidError(f"a run of the state is torn: {self._checkpoint}, {run}", DAMAGED)
 
@@ -80,10 +83,10 @@ class RoomRuns(Runs):
 
 
 class Packing:
-    """What a task writes of a batch's state: one object."""
+    """What a task of the driver that holds an epoch writes of a batch's state: one object."""
 
-    def __init__(self, checkpoint: str) -> None:
-        self._checkpoint = checkpoint
+    def __init__(self, checkpoint: str, epoch: int, batch: int) -> None:
+        self._checkpoint, self._epoch, self._batch = checkpoint, epoch, batch
         self._files: dict[str, str] = {}
 
     def add(self, run: str, path: str) -> None:
@@ -99,7 +102,8 @@ class Packing:
             return {}
         cache, names, end = cache_of(self._checkpoint), dict[str, str](), 0
         runs = sorted(self._files)
-        called = hashlib.sha256("\n".join(runs).encode()).hexdigest()[:32]
+        mark = hashlib.sha256("\n".join(runs).encode()).hexdigest()[:32]
+        called = state_file.object_name(self._epoch, self._batch, mark)
         path = os.path.join(cache.scratch, uuid4().hex)
         try:
             with spent("state_write"):
@@ -120,37 +124,53 @@ class Packing:
 
 
 class Objects:
-    """The driver's part: objects that no state names go."""
+    """The driver's part: objects that no state names go.
+
+    The state of a batch is created once, and is the first that can name what was put for that batch. So where it is
+    there, and neither of the last two states names an object that was put for it, none ever will: whoever put it, and
+    whenever he wakes. What was put for a batch that has no state yet may be named by that, whose driver may be alive.
+    """
 
     def __init__(self, checkpoint: str) -> None:
         self._checkpoint = checkpoint
         self._held: deque[set[str]] = deque(maxlen=2)  # by the states of the last two batches
+        self._undecided = set[str]()  # put for batches that have no state yet, by drivers before this one
 
     def begin(self) -> None:
         """What killed runs have left goes."""
+        there = docs.names(self._checkpoint, state_file.RUNS)  # before the states: what comes later is not among them
         numbers = state_file.batches(self._checkpoint)
         states = (state_file.load(self._checkpoint, n) for n in numbers[-2:])
         self._held = deque((state_file.objects_in(x.values()) for x in states), maxlen=2)
         named = set[str]().union(*self._held)
-        gone = [name for name in docs.names(self._checkpoint, state_file.RUNS) if name not in named]
-        self._remove(gone)
+        self._undecided = {*there} - named
+        self._decide(numbers[-1] if numbers else -1)
         needed = {n for last in numbers[-2:] for n in state_file.links_of(self._checkpoint, last)}
         docs.remove(self._checkpoint, *(state_file.name_of(n) for n in numbers[:-2] if n not in needed))
 
-    def keep(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
+    def keep(self, batch: int, documents: Mapping[str, Mapping[str, Any]]) -> None:
         """The state behind a batch that is published: what only the one before its last named goes."""
         now = state_file.objects_in(documents.values())
         before = self._held[0] if len(self._held) == 2 else set()
         self._held.append(now)
         self._remove(before.difference(*self._held))
+        if self._undecided:
+            self._undecided -= now
+            self._decide(batch)
+
+    def _decide(self, batch: int) -> None:
+        """The state of this batch is there, and names none of them."""
+        gone = {name for name in self._undecided if state_file.made_for(name) <= batch}
+        self._undecided -= gone
+        self._remove(gone)
 
     def _remove(self, names: Iterable[str]) -> None:
         docs.remove(self._checkpoint, *(f"{state_file.RUNS}/{name}" for name in names))
 
 
-def packing_of(checkpoint: str) -> Packing | None:
+def packing_of(checkpoint: str, epoch: int, batch: int) -> Packing | None:
     """Of a task, where its checkpoint lies in a room."""
-    return Packing(checkpoint) if is_url(checkpoint) else None
+    return Packing(checkpoint, epoch, batch) if is_url(checkpoint) else None
 
 
 def runs_at(checkpoint: str, place: str, fsync: bool = False, packing: Packing | None = None) -> Runs:
@@ -194,12 +214,19 @@ def _fetch(checkpoint: str, run: str, path: str) -> None:
     try:
         with open(packed, "xb") as f:
             for at in range(0, length, _PIECE):
-                f.write(room_of(checkpoint).range(name, offset + at, min(_PIECE, length - at)))
+                f.write(_piece(checkpoint, name, offset + at, min(_PIECE, length - at)))
         with pa.CompressedInputStream(pa.OSFile(packed), _CODEC) as source, open(path, "xb") as out:
             shutil.copyfileobj(source, out, _PIECE)
     except FileNotFoundError:
-        raise BraidError(f"a run of the state is missing: {checkpoint}/{name}", DAMAGED) from None
+        raise
     except (pa.ArrowInvalid, OSError) as e:
         raise BraidError(f"a run of the state is torn: {checkpoint}/{name}: {e}", DAMAGED) from e
     finally:
         remove(packed)
+
+
+def _piece(checkpoint: str, name: str, at: int, length: int) -> bytes:
+    try:
+        return room_of(checkpoint).range(name, at, length)
+    except FileNotFoundError:
+        raise BraidError(f"a run of the state is missing: {checkpoint}/{name}", DAMAGED) from None

@@ -39,7 +39,8 @@ FOLDER, RUNS, SUFFIX, PUBLISHED = "state", "runs", ".arrow", "published"
 MOST = 1 << 30  # bytes of the file of a batch
 _PLACE, _NUMBER = re.compile("[0-9]{1,9}/[0-9]{1,9}"), re.compile("[0-9]{1,9}")
 _RUN = re.compile("[A-Za-z0-9_-]{1,200}")
-_IN_ROOM = re.compile(r"-p(?P<object>[0-9a-f]{32})-(?P<offset>[0-9]{1,18})-(?P<length>[0-9]{1,18})$")
+_OBJECT = r"(?:(?P<epoch>[0-9]{1,18})_(?P<batch>[0-9]{1,18})_)?[0-9a-f]{32}"
+_IN_ROOM = re.compile(rf"-p(?P<object>{_OBJECT})-(?P<offset>[0-9]{{1,18}})-(?P<length>[0-9]{{1,18}})$")
 _DAMAGED = f"put it back from a copy; or {anew()}"
 
 Documents = dict[str, dict[str, Any]]
@@ -106,7 +107,7 @@ def save(
     records."""
     there = None if tie is None else _whole_or_none(checkpoint, batch)
     if tie is not None and there is not None and there.tie is not None and there.tie.digest != tie.digest:
-        what = f"batch {batch} was worked out in {checkpoint} by somebody else"
+        what = f"batch {batch} was computed in {checkpoint} by another run"
         raise BraidError(what, "two runs go on from one checkpoint: end one of them")
     data = _sealed(batch, documents, tie, reads, buckets, cuts, before)
     if not is_url(checkpoint):
@@ -242,6 +243,13 @@ def links_of(checkpoint: str, batch: int) -> Sequence[int]:
 def forgotten() -> None:
     """What this process has read of states, since a query begins anew."""
     _read.cache_clear()
+
+
+def clear_remains(checkpoint: str) -> None:
+    """Of a query that begins in a room: what a driver has saved that did not know yet that it was reset."""
+    if is_url(checkpoint):
+        docs.remove(checkpoint, *(f"{x}/{name}" for x in (FOLDER, RUNS, "cuts") for name in docs.names(checkpoint, x)))
+        forgotten()
 
 
 def forget_later(checkpoint: str, batch: int) -> None:
@@ -460,6 +468,17 @@ def place_in_room(run: str) -> tuple[str, int, int]:
     if found is None:
         raise BraidError(f"a state names a run that is none of its query: {run!r:.200}", _DAMAGED)
     return found["object"], int(found["offset"]), int(found["length"])
+
+
+def object_name(epoch: int, batch: int, mark: str) -> str:
+    """Of what a task of a driver puts of a batch; `mark`: 32 hexadecimal digits."""
+    return f"{epoch}_{batch}_{mark}"
+
+
+def made_for(name: str) -> int:
+    """The batch whose task put an object: the first whose state may name it. -1: of an older version."""
+    found = re.fullmatch(_OBJECT, name)
+    return int(found["batch"]) if found is not None and found["batch"] is not None else -1
 
 
 def put_as(run: str) -> str:

@@ -108,11 +108,13 @@ class ObjectRoom:
     def put(self, name: str, path: str) -> None:
         part = max(_PART, -(-os.path.getsize(path) // _PARTS))
 
-        def sent(store: Any) -> None:
-            with open(path, "rb") as f:
+        with open(path, "rb") as f:
+
+            def sent(store: Any) -> None:
+                f.seek(0)
                 store.put(named(name), f, chunk_size=part, max_concurrency=_AT_ONCE)
 
-        self._writing(sent)
+            self._writing(sent)
 
     def get(self, name: str, most: int) -> bytes:
         def read(store: Any) -> bytes:

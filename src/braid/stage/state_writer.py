@@ -1,0 +1,88 @@
+"""What the driver keeps of a query: the state behind each batch, saved before the batch is shown; and what goes then.
+
+In: a checkpoint whose epoch this driver holds; of each batch what it reads and what its tasks have said. Out: the
+documents of all buckets, their file, the cuts; what only earlier batches needed is gone.
+Rule: the state of a batch is there before the batch is published. A driver that finds it there, of an attempt of its
+own or of the driver that it has taken over from, takes it; where that was made of other records the query is started
+again (`overtaken`). Nothing is removed behind an epoch that was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from braid.errors import BraidError
+from braid.stage import batches, state_file
+from braid.stage.cuts import Cuts
+from braid.stage.epoch import Epoch
+from braid.stage.room_runs import Objects
+from braid.stage.state_file import Documents, Tie
+from braid.store import is_url
+from braid.topics.view import Written
+
+
+class StateWriter:
+    """`upto`: the batch behind which `state` stands, `tie`: what it belongs to; `buckets`: of each stage."""
+
+    def __init__(self, epoch: Epoch, buckets: int, durable: bool = False) -> None:
+        self._folder, self._epoch, self._buckets, self._durable = epoch.checkpoint, epoch, buckets, durable
+        self._objects = Objects(self._folder) if is_url(self._folder) else None
+        self._before: Sequence[int] = ()  # the files that held the state of the batch before
+        self._load()
+
+    def _load(self) -> None:
+        self.upto, self.state = state_file.latest(self._folder)
+        self._links = state_file.links_of(self._folder, self.upto)
+        self.tie = state_file.tie(self._folder, self.upto)
+        self._cuts = Cuts(self._folder, self._durable)
+
+    def begin(self) -> None:
+        """Before the first batch of a start: what is there now is where it goes on, what nobody needs goes."""
+        self._epoch.check()
+        self._load()
+        if self._objects is not None:
+            self._objects.begin()
+
+    def overtaken(self) -> bool:
+        """Whether there is a batch that neither this driver has saved nor was there when it began."""
+        return max(state_file.batches(self._folder), default=-1) > self.upto
+
+    def keep(
+        self,
+        reads: Sequence[str],
+        said: Sequence[dict[str, Any]],
+        wrote: bool,
+        batch: int,
+        recalled: Callable[[], Written | None] = lambda: None,
+    ) -> Documents:
+        """The state behind a batch is saved, by what its tasks have `said`; the documents of all buckets. `wrote`:
+        something; `recalled`: the last batch that the output holds, of a query whose checkpoint does not say it yet."""
+        folder, digest = self._folder, batches.digest_of(reads)
+        state, tie, links = self.state, self.tie, self._links
+        if self.upto != batch - 1:
+            state, tie = state_file.load(folder, batch - 1), state_file.tie(folder, batch - 1)
+            links = state_file.links_of(folder, batch - 1)
+        written = Written(batch, digest) if wrote else recalled() if tie is None else tie.written
+        before = state_file.Before(state, links)
+        state, tie = state_file.changed(state, said), Tie(digest, written)
+        links, cuts = [*before.chain(), batch], self._cuts.add(batches.document_in(reads))
+        self._epoch.check()
+        saved = state_file.save(folder, batch, state, tie, reads, self._buckets, self._durable, cuts, before)
+        if not saved:
+            state = state_file.load(folder, batch)  # of the attempt before this one
+            links = state_file.links_of(folder, batch)
+        self.upto, self.state, self.tie, self._links, self._before = batch, state, tie, links, before.links
+        return state
+
+    def shown(self, batch: int) -> None:
+        """The batch is visible: what only those before it needed goes."""
+        self._epoch.check()
+        state_file.tell_published(self._folder, batch, self._durable)
+        state_file.forget(self._folder, batch - 1, self._before)
+        if self._objects is not None:
+            self._objects.keep(batch, self.state)
+            self._cuts.send()
+
+    def lost(self) -> BraidError | None:
+        return self._epoch.lost()
