@@ -19,7 +19,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from braid.errors import BraidError, TakenOver
+from braid.errors import BraidError
 from braid.stage import ties
 from braid.topics import TopicStore, files
 from cli_help import braid
