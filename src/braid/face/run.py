@@ -201,7 +201,7 @@ class _World(EngineWorld):
         self._noted, self._err = _notes(request, err), err
         self._looks = looks
         self.waiting: list[Callable[[], None]] = []
-        self.checkpoints = os.path.abspath(request.checkpoint) if request.checkpoint else self.checkpoints
+        self.checkpoints = whereabouts.place(request.checkpoint) if request.checkpoint else self.checkpoints
 
     def delete_topic(self, name: str) -> None:
         if name not in self._made:
