@@ -17,6 +17,7 @@ from cli_help import braid
 MISTYPED = ("s3:/b/x", "s3:b/x", "S3:/b/x", "gs:/b/x", "az:/c/x", "s3a:/b/x", "file:/tmp/x", "hdfs:/x", "kafka:9092")
 SQL = "CREATE STREAM o (k INT KEY, v INT) WITH (kafka_topic='o', value_format='JSON', partitions=1);"
 QUERY = SQL + "CREATE STREAM p AS SELECT * FROM o;"
+TABLE = "CREATE TABLE t (k INT PRIMARY KEY, v INT) WITH (kafka_topic='t', value_format='JSON', partitions=1);"
 DOORS = (
     ("put", "o", "--store", "{}"),
     ("cat", "o", "--store", "{}"),
@@ -33,7 +34,7 @@ DOORS = (
     ("run", "-e", QUERY, "--source", "o={}/x.csv", "--until-idle"),
     ("run", "-e", QUERY, "--sink", "p={}/x.csv", "--until-idle"),
     ("run", "-e", QUERY, "--sink", "p=delta:{}/x", "--until-idle"),
-    ("check", "-e", QUERY, "--source", "o=snapshot:{}/x.csv"),
+    ("check", "-e", TABLE, "--source", "t=snapshot:{}/x.csv"),
     ("copy", "s", "{}"),
     ("copy", "{}", "s"),
     ("backup", "{}", "--store", "s"),

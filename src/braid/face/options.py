@@ -29,7 +29,7 @@ def sql_options(command: Decorated) -> Decorated:
     )
 
 
-class _Place(click.ParamType):
+class _Place(click.ParamType[str]):
     """A folder, or the URL of one."""
 
     name = "path"
