@@ -38,6 +38,7 @@ from braid.face.options import (
     store_option,
 )
 from braid.face.tabular import Terminal
+from braid.store import objects
 
 if TYPE_CHECKING:
     from braid.expr.user import Functions
@@ -58,6 +59,7 @@ class Braid(click.Group):
         verbose = "--verbose" in words  # wherever it stands
         words = [w for w in words if w != "--verbose"]
         kwargs["standalone_mode"] = False
+        objects.at_start(lambda text: err.print(text, markup=False))
         try:
             code = super().main(words, *more, **kwargs)
             code = code if isinstance(code, int) else 0
@@ -71,6 +73,8 @@ class Braid(click.Group):
             code = _told(e)
             if verbose:
                 traceback.print_exc()
+        finally:
+            objects.at_start(None)
         sys.exit(code)
 
 
