@@ -2,9 +2,10 @@
 
 In: SQL, a store, what to read from files, where results go. Out: running queries, a live progress line, a summary.
 Rule: everything is parsed, bound and checked (names, files, checkpoints, Java) before anything is created or started;
-then topics, INSERT … VALUES (once per store), queries in topological order. If one query fails the others finish their
-batch and the run ends with the reason. Started again, it goes on from the checkpoints. A push query (SELECT … EMIT
-CHANGES) has no checkpoint: it prints its rows, from the beginning of its sources.
+then topics, INSERT … VALUES (once per store), queries, all at once; in a run that ends by itself (`--until-idle`) one
+begins when those are done whose output it reads. If one query fails the others finish their batch and the run ends with
+the reason. Started again, it goes on from the checkpoints. A push query (SELECT … EMIT CHANGES) has no checkpoint: it
+prints its rows, from the beginning of its sources.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from braid.face.request import (
 )
 from braid.face.retain import Keeper
 from braid.face.tabular import print_table
-from braid.plan.logical import Query
+from braid.plan.logical import Query, sources
 from braid.sinks.console import ConsoleSink
 from braid.sinks.interface import Sink
 from braid.spark.wishes import Wishes
@@ -316,7 +317,7 @@ class _Run:
             watch.start()
             try:
                 if self.request.until_idle:
-                    self._each_in_turn()
+                    self._to_the_end()
                 else:
                     self._all_at_once()
                 self._check_drops(over=not self._stop.asked)
@@ -376,17 +377,31 @@ class _Run:
     def _output(self, query: Query, push: bool) -> Sink | None:
         return ConsoleSink() if push else self.request.sink_for(query)
 
-    def _each_in_turn(self) -> None:
-        for query in self.prepared.queries:
-            if self._stop.asked:
-                return
-            if (running := self._begun(query)) is None:
-                continue
-            while running.status() == "running" and not self._stop.within(0.05):
-                if self._at_limit(query, running):
-                    break
-            self._check(last=query is self.prepared.queries[-1])
-            running.stop()
+    def _to_the_end(self) -> None:
+        """All at once, but for queries that wait for others: these see all that is written before they begin."""
+        left, active = list(self.prepared.queries), dict[str, Query]()
+        while (left or active) and not self._stop.within(0.05):
+            for query in [q for q in left if not self._waits(q, [*active.values(), *left])]:
+                left.remove(query)
+                if not self._stop.asked and self._begun(query) is not None:
+                    active[query.name] = query
+            self._check(last=not left and len(active) == 1)
+            for name, query in list(active.items()):
+                running = self.running[name]
+                if running.status() == "stopped" or name in self._failed or self._at_limit(query, running):
+                    active.pop(name)
+                    running.stop()
+
+    def _waits(self, query: Query, going: Sequence[Query]) -> bool:
+        """Whether one that comes before it still writes what it reads, or where it writes."""
+        order = [q.name for q in self.prepared.queries]
+        before = [q for q in going if order.index(q.name) < order.index(query.name)]
+        reads = {s.topic for s in sources(query.root)}
+        return any(q.sink.topic in reads or self._place(q) == self._place(query) for q in before)
+
+    def _place(self, query: Query) -> str:
+        """Where its rows go."""
+        return "console" if query.name in self.prepared.push else self.request.target(query) or query.sink.topic
 
     def _all_at_once(self) -> None:
         active = {q.name: q for q in self.prepared.queries}
