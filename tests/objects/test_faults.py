@@ -158,7 +158,7 @@ def test_a_command_that_begins_waits_less_and_says_so(
     objects.at_start(told.append)
     try:
         memory.always, began = fault, time.monotonic()
-        with pytest.raises(Away, match="for [12] s"):
+        with pytest.raises(Away, match=r"for [12] s"):
             room.size("x")
         assert 0.5 < time.monotonic() - began < 4
         assert len(told) == 1 and told[0].startswith(f"waiting for {URL}: "), told
