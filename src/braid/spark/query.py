@@ -500,12 +500,13 @@ def start(spark: SparkSession, plan: Plan, store: str, wishes: Wishes = NOTHING)
     if wishes.broker is not None:
         access.check_speculation(context.getConf().get("spark.speculation", None))
     alone = on_one_node(context.master)
-    places = [x for x in (store, os.path.dirname(wishes.checkpoint or store)) if not is_url(x)]
-    shared = {os.path.abspath(x) for x in places}
+    places = store, os.path.dirname(wishes.checkpoint) if wishes.checkpoint else store
+    shared = {os.path.abspath(x) for x in places if not is_url(x)}
+    urls = [x for x in dict.fromkeys(places) if is_url(x) and not x.startswith(f"{store}/")]
     if wishes.output is not None and wishes.output.folder is not None:
         shared.add(os.path.dirname(wishes.output.folder))
     inputs = () if alone else some_file_of_each(wishes.files)
-    needs = executors.Needs(sorted(shared), inputs)
+    needs = executors.Needs(sorted(shared), inputs, urls)
     cores = context.defaultParallelism if alone else executors.ready(spark, needs, wishes.note)
     job, folder, watches = prepared(plan, store, cores, wishes, alone)
     text = jobs.dumps(job)
