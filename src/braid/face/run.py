@@ -51,6 +51,7 @@ from braid.face.tabular import print_table
 from braid.plan.logical import Query, sources
 from braid.sinks.console import ConsoleSink
 from braid.sinks.interface import Sink
+from braid.spark import health
 from braid.spark.wishes import Wishes
 from braid.topics import whereabouts
 from braid.topics.broker import delivery
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from braid.stage.waiting import Waiting
 
 TELL = 10.0  # s between two lines of progress where no terminal is
+HEALTH = 2.0  # s between two looks at executors
 LAST_BATCH = 60.0  # s that queries have to finish a batch when another one has failed
 
 
@@ -456,9 +458,12 @@ class _Run:
     def _watch(self) -> None:
         """Metrics; on a terminal the progress line, twice a second, elsewhere a line now and then."""
         on_terminal = self.err.is_terminal and not self.request.quiet
-        told = time.monotonic()
+        told = looked = time.monotonic()
         with self.err.status("") if on_terminal else contextlib.nullcontext() as status:
             while not self._over.wait(0.5):
+                if time.monotonic() - looked >= HEALTH:
+                    self._look()
+                    looked = time.monotonic()
                 self.metrics.tell()
                 if status is not None:
                     status.update("\n".join(self._lines()) or "starting …")
@@ -468,9 +473,20 @@ class _Run:
                         if not self.request.quiet:
                             self.err.print(line, markup=False)
 
+    def _look(self) -> None:
+        """How the machines do; executors that went and came are told at once."""
+        before = self.metrics.health
+        now = health.look(self.engine.session, before)
+        self.metrics.look(now)
+        for text in health.changes(before, now):
+            if not self.request.quiet:
+                self.err.print(f"note: {text}", markup=False)
+
     def _lines(self) -> list[str]:
-        going = [(name, q) for name, q in list(self.running.items()) if q.status() == "running"]
-        return [progress_line(name, q.progress()) for name, q in going]
+        going = [(name, q.progress()) for name, q in list(self.running.items()) if q.status() == "running"]
+        lines = [progress_line(name, p) for name, p in going]
+        state = self.metrics.health.line(sum(p.restarts for _, p in going))
+        return [*lines, state] if lines and state else lines
 
     def _summary(self, done: Mapping[str, Progress], waits: Mapping[str, Sequence[Waiting]], how: str) -> None:
         """What each query did; of `--quiet` what was lost, or cannot be meant."""

@@ -77,6 +77,8 @@ class Progress:
     last: Measured | None
     totals: Totals
     hot: Mapping[int, Hot]
+    restarts: int = 0
+    under_way: float = 0.0  # s that the present batch has taken so far
 
 
 @dataclass(slots=True)
@@ -131,6 +133,8 @@ class RunningQuery:
         self.calls = list[Call]()  # one for each start
         self._handle: Any = None
         self._starts, self._stopped = 0, False
+        self._restarts = 0
+        self._batch_began: float | None = None
         self._waiting = 0
         self._away = 0.0  # since when the broker was away, and no batch has come through
         self._silent = False  # whether that was seen without a batch
@@ -172,6 +176,7 @@ class RunningQuery:
         with self._starting:
             if self._handle is None or (not self._stopped and self._once_more()):
                 self._starts += 1
+                self._restarts += self._handle is not None
                 self._handle = self._begin(self)
             return self._handle
 
@@ -352,6 +357,8 @@ class RunningQuery:
                 seen.last,
                 totals,
                 totals.hot(self._shape),
+                self._restarts,
+                now - self._batch_began if self._batch_began is not None else 0.0,
             )
 
     def take_batches(self, over: bool = False) -> list[Measured]:
@@ -400,6 +407,13 @@ class RunningQuery:
 
     def publish(self, manifest: DataFrame, batch: int) -> None:
         """Spark's foreachBatch: runs the batch and makes it visible."""
+        self._batch_began = time.monotonic()
+        try:
+            self._publish(manifest, batch)
+        finally:
+            self._batch_began = None
+
+    def _publish(self, manifest: DataFrame, batch: int) -> None:
         if self._told:
             with self._guard:
                 self._timed()  # of the batch before
