@@ -97,6 +97,10 @@ class Cluster:
     def url(self) -> str:
         return f"spark://127.0.0.1:{self.port}"
 
+    def machine(self, number: int) -> Path:
+        """The folder that a worker has to itself."""
+        return self.folder / f"machine{number}"
+
     @property
     def up(self) -> set[int]:
         """The workers that are there."""
@@ -128,7 +132,7 @@ class Cluster:
 
     def start_worker(self, number: int) -> None:
         """Begins to start it, or one that was not there before; see `wait_for`."""
-        own = self.folder / f"machine{number}"
+        own = self.machine(number)
         shutil.rmtree(own, ignore_errors=True)
         own.mkdir()
         words = [
@@ -189,6 +193,7 @@ class Cluster:
             "HOME": str(Path.home()),
             "SPARK_HOME": HOME,
             "SPARK_LOCAL_DIRS": str(own / "local"),
+            "BRAID_CACHE": str(own / "cache"),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": LIGHT,
             **{name: os.environ[name] for name in ("JAVA_HOME", "LANG") if name in os.environ},
