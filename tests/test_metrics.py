@@ -18,7 +18,8 @@ import pytest
 
 from braid.errors import BraidError
 from braid.face import metrics
-from braid.face.metrics import METRICS, Metrics
+from braid.face.metrics import METRICS, RUN_METRICS, Metrics
+from braid.spark.health import NONE, Health, changes
 from braid.stage.measured import Measured, Shape, Totals, covered, measured
 from braid.timing import MATCH, PARTS
 from cli_help import on_shared_spark
@@ -106,6 +107,49 @@ def test_the_line() -> None:
     )
 
 
+def test_the_line_of_a_batch_that_takes_long() -> None:
+    p = running().progress()
+    p.under_way = 71.4
+    assert "  next for 71 s  state " in metrics.progress_line("Q", p)
+    p.batch = -1
+    assert metrics.progress_line("Q", p) == "Q  first batch …  next for 71 s"
+
+
+def test_the_line_of_the_machines() -> None:
+    assert NONE.line(0) == ""
+    three = Health(True, {"0": "h0", "1": "h1", "2": "h2"})
+    assert three.line(0) == "executors 3"
+    one = Health(True, {"0": "h0"}, {"1": "exited with code 137.", "2": ""}, 4, 1000)
+    assert one.line(2) == "executors 1 (2 lost)  failed tasks 4  store asked again 1,000  restarts 2"
+    none = Health(True, {}, {"0": "", **one.lost}, 4, 1000)
+    assert none.line(0).startswith("no executor is left (3 lost)  failed tasks 4")
+    assert not [*changes(NONE, three)]  # a run begins
+    assert sorted(changes(three, one)) == [
+        "the executor 1 on h1 is lost (exited with code 137); 1 is left",
+        "the executor 2 on h2 is lost; 1 is left",
+    ]
+    assert [*changes(one, none)] == [
+        "the executor 0 on h0 is lost; none is left",
+        "no executor is left: the batch goes on when a worker comes back",
+    ]
+    back = Health(True, {"3": "h3"}, none.lost, 4, 1000)
+    assert [*changes(none, back)] == ["the executor 3 on h3 has come; there is 1"]
+    assert not [*changes(back, back)]
+
+
+def test_executors_that_go_have_a_line_without_a_batch(tmp_path: Path) -> None:
+    path, three = tmp_path / "m.jsonl", Health(True, {"0": "h0", "1": "h1", "2": "h2"})
+    with Metrics(str(path), "0") as metrics:
+        for health in (three, three, Health(True, {}, {"0": "", "1": "", "2": ""}, 6)):
+            metrics.look(health)
+        assert metrics.address is not None
+        lines = scraped(metrics.address).splitlines()
+    for line in ("braid_executors 0.0", "braid_executors_lost_total 3.0", "braid_tasks_failed_total 6.0"):
+        assert line in lines
+    (line,) = map(json.loads, path.read_text().splitlines())
+    assert line["run"] == {"executors": 0, "executors_lost": 3, "tasks_failed": 6, "store_again": 0}
+
+
 # ------------------------------------------------------------------ telling
 
 
@@ -121,6 +165,7 @@ class Fake:
         return SimpleNamespace(
             batch=7, batch_ms=125.0, lag=12, state_rows=16, state_bytes=500, state_runs=3, last=batch(), totals=t,
             rows_in_per_second=10.0, rows_out_per_second=5.0, drops=t.drops, hot=t.hot(SHAPE),
+            restarts=2, under_way=3.0,
         )  # fmt: skip
 
     def take_batches(self, over: bool = False) -> list[Measured]:
@@ -144,7 +189,8 @@ def test_lines_are_appended(tmp_path: Path) -> None:
     first, *lines = path.read_text().splitlines()
     assert first == "before"
     assert [json.loads(line)["batch"] for line in lines] == [7, 8]
-    assert json.loads(lines[0]) == json.loads(json.dumps(batch().document()))
+    more = {"restarts": 2, "run": NONE.document()}
+    assert json.loads(lines[0]) == json.loads(json.dumps(batch().document() | more))
 
 
 def test_lines_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,7 +258,7 @@ def test_the_endpoint() -> None:
             assert line in lines, line
         assert any(x.startswith('braid_hottest_bucket_share{bucket="0",query="Q",stage="0"} 0.77') for x in lines)
         names = {line.split()[2] for line in lines if line.startswith("# TYPE")}
-        assert names == {m.name for m in METRICS}
+        assert names == {m.name for m in (*METRICS, *RUN_METRICS)}
     with pytest.raises(OSError):
         scraped(metrics.address)
 
@@ -232,7 +278,8 @@ def test_the_page_names_every_metric() -> None:
         (name.strip("`"), kind, re.findall(r"`(\w+)`", labels), text)
         for name, kind, labels, text in table("Prometheus")
     ]
-    assert told == [(m.name, m.kind, list(m.labels), m.help) for m in metrics.METRICS]
+    of_queries = [(m.name, m.kind, list(m.labels), m.help) for m in metrics.METRICS]
+    assert told == of_queries + [(r.name, r.kind, [], r.help) for r in RUN_METRICS]
 
 
 def test_the_page_names_every_part() -> None:
@@ -254,7 +301,8 @@ def test_the_page_names_every_field() -> None:
                 if isinstance(part, dict) and name not in free:
                     yield from names(part, free, f"{above}{name}.")
 
-    found = list(dict.fromkeys(names(batch().document(), {"drops", "counts", "spent_ms", "spark_ms"})))
+    document = batch().document() | {"restarts": 0, "run": NONE.document()}
+    found = list(dict.fromkeys(names(document, {"drops", "counts", "spent_ms", "spark_ms"})))
     assert [name.strip("`") for name, _ in table("JSON lines")] == found
 
 

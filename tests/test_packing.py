@@ -19,6 +19,7 @@ from braid.errors import BraidError
 from braid.spark import equipment, executors, packing
 from braid.spark.equipment import Lacking
 from braid.spark.executors import unfit
+from braid.spark.unpacking import NAMED
 from braid.spark.workers import unreachable
 
 
@@ -116,13 +117,29 @@ def test_a_master_that_does_not_answer() -> None:
 class Context:
     """What of a session equipping changes."""
 
-    def __init__(self, python: str) -> None:
+    def __init__(self, python: str, daemon: str | None = None) -> None:
         self.applicationId, self.pythonExec = f"app-{id(self)}", python
+        self.conf = {"spark.python.daemon.module": daemon}
         self.environment: dict[str, str] = {"PYTHONPATH": "own"}
         self.sent: list[str] = []
 
     def addArchive(self, words: str) -> None:
         self.sent.append(words)
+
+    def addFile(self, file: str) -> None:
+        self.sent.append(file)
+
+    def getConf(self) -> dict[str, str | None]:
+        return self.conf
+
+
+def test_our_own_daemon_unpacks_libraries_once_a_machine(packs: Path) -> None:
+    context = Context("python3", equipment.DAEMON)
+    equipment.equipped(context, Lacking("braid", "no braid", "do"), lambda text: None)
+    braid, libraries = context.sent
+    assert braid.endswith(f"#{packing.BRAID}") and "#" not in libraries
+    assert context.environment["PYTHONPATH"] == "__braid__:own"
+    assert context.environment[NAMED] == os.path.basename(libraries)
 
 
 def test_each_is_done_once(packs: Path) -> None:

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import pyspark
 
@@ -77,13 +78,14 @@ def isolated() -> bool:
 @dataclass(slots=True)
 class Cluster:
     """`shared`: folders that all workers see, which is to become none; `apart`: of these, folders that a worker has to
-    itself. `env`: of all workers; `software`: what they have of ours; `workers`: how many there are at first, of
-    which each gives executors so much `memory`."""
+    itself. `env`: of all workers, `own`: of one; `software`: what they have of ours; `workers`: how many there are at
+    first, of which each gives executors so much `memory`."""
 
     folder: Path
     shared: Sequence[Path] = ()
     apart: Mapping[int, Sequence[Path]] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    own: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     software: Sequence[str] = INSTALLED
     workers: int = WORKERS
     memory: str = "1g"
@@ -94,6 +96,10 @@ class Cluster:
     @property
     def url(self) -> str:
         return f"spark://127.0.0.1:{self.port}"
+
+    def machine(self, number: int) -> Path:
+        """The folder that a worker has to itself."""
+        return self.folder / f"machine{number}"
 
     @property
     def up(self) -> set[int]:
@@ -126,7 +132,7 @@ class Cluster:
 
     def start_worker(self, number: int) -> None:
         """Begins to start it, or one that was not there before; see `wait_for`."""
-        own = self.folder / f"machine{number}"
+        own = self.machine(number)
         shutil.rmtree(own, ignore_errors=True)
         own.mkdir()
         words = [
@@ -146,7 +152,7 @@ class Cluster:
         hidden = (*self.apart.get(number, ()), *([LIBRARIES] if bare else []))
         mounts = [" ".join(map(str, x)) for x in (empty, (*self.software, own, *self.shared), hidden)]
         within = ["unshare", "--map-root-user", "--mount", "sh", "-c", ISOLATED, "sh", *mounts]
-        self._workers[number] = self._start(f"worker{number}", WORKER, words, own, within)
+        self._workers[number] = self._start(f"worker{number}", WORKER, words, own, within, self.own.get(number, {}))
 
     def wait_for(self, number: int) -> None:
         self._await(f"worker{number}", self._workers[number], "Successfully registered with master")
@@ -174,17 +180,25 @@ class Cluster:
             time.sleep(0.1)
 
     def _start(
-        self, name: str, what: str, words: Sequence[str], own: Path, within: Sequence[str] = ()
+        self,
+        name: str,
+        what: str,
+        words: Sequence[str],
+        own: Path,
+        within: Sequence[str] = (),
+        env: Mapping[str, str] = MappingProxyType({}),
     ) -> subprocess.Popen[str]:
         settings = {
             "PATH": os.pathsep.join([BIN, os.defpath, "/usr/local/bin"]),
             "HOME": str(Path.home()),
             "SPARK_HOME": HOME,
             "SPARK_LOCAL_DIRS": str(own / "local"),
+            "BRAID_CACHE": str(own / "cache"),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": LIGHT,
             **{name: os.environ[name] for name in ("JAVA_HOME", "LANG") if name in os.environ},
             **self.env,
+            **env,
         }
         command = [*within, os.path.join(HOME, "bin", "spark-class"), what, *words, "--webui-port", "0"]
         with open(self.folder / f"{name}.log", "w", encoding="utf-8") as log:

@@ -24,6 +24,7 @@ from crash import world  # noqa: E402
 from crash.places import InObjects, InStore  # noqa: E402
 
 LONG = 1200  # s: libraries are packed once
+HALF = [w.replace("spark.cores.max=3", "spark.cores.max=2") for w in CONF]  # for two runs at once
 SCRIPT = """
 import braid
 from pyspark.sql import SparkSession
@@ -58,6 +59,28 @@ def test_a_run_sends_what_workers_lack(bare: Cluster, at: Path) -> None:
     assert said.code == 0, said.err
     assert "workers do not have this Braid: it is packed, once, and sent to them" in said.err, said.err
     assert (found := world.difference(store.written(["CHAINED"]), want)) is None, found
+
+
+def test_libraries_lie_once_on_a_worker(bare: Cluster, at: Path) -> None:
+    """After several runs, two of which went on at once; nothing of that size is left by a run."""
+    for place in ("a", "b"):
+        (at / place).mkdir()
+        prepared(at / place)
+    words = ("run", "q.sql", "--store", "s", "--until-idle", "--quiet", "--master", bare.url, *HALF)
+    running = [launch(*words, cwd=at / place) for place in ("a", "b")]
+    for process in running:
+        said = ended(process, LONG)
+        assert said.code == 0, said.err
+    for number in range(2):
+        machine = bare.machine(number)
+        (name,) = kept(machine)
+        assert name.startswith("libraries-")
+        left = sum(f.stat().st_size for f in (machine / "work").rglob("*") if f.is_file())
+        assert left < 50 << 20, [(str(f), f.stat().st_size) for f in (machine / "work").rglob("*.zip")]
+
+
+def kept(machine: Path) -> list[str]:
+    return [name for name in os.listdir(machine / "cache" / "libraries") if not name.startswith(".")]
 
 
 def test_workers_that_share_no_folder_are_sent_it_too(bare: Cluster, at: Path, url: str) -> None:

@@ -310,12 +310,10 @@ def test_records_that_retention_took_are_missed(broker: Broker, tmp_path: Path) 
 
 
 def test_mistakes_get_one_line(broker: Broker, tmp_path: Path) -> None:
-    began = time.monotonic()
     nobody = braid(tmp_path, "topics", "--kafka", "127.0.0.1:1")
     assert (nobody.returncode, nobody.stdout) == (1, "")
     assert "no broker answers at 127.0.0.1:1" in nobody.stderr
-    assert len(nobody.stderr.splitlines()) == 2
-    assert time.monotonic() - began < 13
+    assert len(nobody.stderr.splitlines()) == 2  # after one look: test_not_ready.py
     no_port = braid(tmp_path, "topics", "--kafka", "localhost")
     assert "is no HOST:PORT" in no_port.stderr
     (tmp_path / "k.conf").write_text("security.protocol=PLAINTEXT\nnonsense=1\n")

@@ -102,7 +102,7 @@ def test_a_large_put_whose_last_answer_is_lost(memory: Faulty, tmp_path: Path) -
 CALLS = ("put", "create", "get", "range", "size", "list", "delete")
 
 
-@pytest.mark.parametrize(("fault", "said"), [(503, "ill (503"), (429, "429"), ("hang", "no answer within 0.5 s")])
+@pytest.mark.parametrize(("fault", "said"), [(503, "ill (503"), (429, "429"), ("hang", "no answer, for ")])
 @pytest.mark.parametrize("call", CALLS)
 def test_a_fault_that_stays_is_a_line(
     memory: Faulty, room: Room, tmp_path: Path, call: str, fault: int | str, said: str
@@ -144,6 +144,39 @@ def test_what_the_server_says_is_not_shown(memory: Faulty, room: Room, tmp_path:
     assert f"{URL}: access is refused (403" in str(e.value)
     shown = "".join(traceback.format_exception(e.value)) + f"{e.value} {e.value!r} {room!r} {vars(room)}"
     assert faulty.KEY not in shown and faulty.SECRET not in shown
+
+
+@pytest.mark.parametrize("fault", [503, "cut", "hang"])
+def test_a_command_that_begins_waits_less_and_says_so(
+    memory: Faulty, room: Room, monkeypatch: pytest.MonkeyPatch, fault: int | str
+) -> None:
+    """Until the server has answered once: from then on it has all the time."""
+    told: list[str] = []
+    monkeypatch.setattr(objects, "PATIENCE", 60.0)
+    monkeypatch.setattr(objects, "START", 0.6)
+    monkeypatch.setattr(objects, "TELL", 0.2)
+    objects.at_start(told.append)
+    try:
+        memory.always, began = fault, time.monotonic()
+        with pytest.raises(Away, match=r"for [12] s"):
+            room.size("x")
+        assert 0.5 < time.monotonic() - began < 4
+        assert len(told) == 1 and told[0].startswith(f"waiting for {URL}: "), told
+        memory.always = None
+        assert room.size("x") is None
+        assert len(told) == 2 and told[1].startswith("s3://memory answers again, after "), told
+        memory.faults.extend([503] * 6)  # which takes longer than a start has
+        assert room.size("x") is None and len(told) == 4
+        assert objects.tried_again() >= 6
+    finally:
+        objects.at_start(None)
+
+
+def test_whoever_is_no_command_tells_nobody(memory: Faulty, room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task waits as long as it may from its first call on."""
+    monkeypatch.setattr(objects, "START", 0.1)
+    memory.faults.extend([503] * 3)
+    assert room.size("x") is None
 
 
 def test_nobody_listens(monkeypatch: pytest.MonkeyPatch, memory: Faulty) -> None:

@@ -24,6 +24,7 @@ from braid.bind.dialects import DIALECTS
 from braid.errors import BraidError, QueryDied, TooManyDrops, printable, printable_lines
 from braid.face.keeping import COMMANDS
 from braid.face.options import (
+    PLACE,
     at_least_once_option,
     dead_letters_option,
     durable_option,
@@ -37,6 +38,7 @@ from braid.face.options import (
     store_option,
 )
 from braid.face.tabular import Terminal
+from braid.store import objects
 
 if TYPE_CHECKING:
     from braid.expr.user import Functions
@@ -57,6 +59,7 @@ class Braid(click.Group):
         verbose = "--verbose" in words  # wherever it stands
         words = [w for w in words if w != "--verbose"]
         kwargs["standalone_mode"] = False
+        objects.at_start(lambda text: err.print(text, markup=False))
         try:
             code = super().main(words, *more, **kwargs)
             code = code if isinstance(code, int) else 0
@@ -70,6 +73,8 @@ class Braid(click.Group):
             code = _told(e)
             if verbose:
                 traceback.print_exc()
+        finally:
+            objects.at_start(None)
         sys.exit(code)
 
 
@@ -408,7 +413,7 @@ def drops(query: str, form: str, limit: int | None, store: str) -> None:
 @click.option(
     "--data", type=click.Path(), default=None, help="A folder made by braid.demo.make_data. [default: January]"
 )
-@click.option("--store", default=None, help="Keep the topics here. [default: a temporary folder]")
+@click.option("--store", type=PLACE, default=None, help="Keep the topics here. [default: a temporary folder]")
 def demo(data: str | None, store: str | None) -> None:
     """Join New York's flights to planes and weather."""
     from braid.demo.show import run_demo
@@ -444,7 +449,7 @@ def doctor(
 
 
 @main.command()
-@click.argument("folder", type=click.Path())
+@click.argument("folder", type=PLACE)
 def pack(folder: str) -> None:
     """Write into FOLDER what the workers of a cluster need: two archives, Braid and its libraries.
 

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from braid.errors import BraidError
+from braid.store import is_url
 from braid.topics.broker import Broker, delivery
 
 PATIENCE = 300.0  # s for a JVM to write its classes
@@ -45,7 +46,8 @@ def examine(
     store: str = ".",
 ) -> bool:
     """Prints the examination. `java_only`: nothing but an error about Java. `broker`: one that is looked at, too.
-    `store`: a folder that the workers of a cluster are to see."""
+    `store`: a folder that the workers of a cluster are to see, or a place in an object store that all must be able to
+    use."""
     from braid.spark.conf import LOCAL_SETTINGS, SCRATCH_SETTINGS, SETTINGS, examined_channels, on_one_node
     from braid.spark.jvm import archive, java_version
     from braid.spark.private import own_folder
@@ -72,6 +74,8 @@ def examine(
     fine_here = fine
     if broker is not None:
         fine = _examined(broker, out) and fine
+    reached = not is_url(store) or _usable(store, out)
+    fine = fine and reached
     out.print(_quick_start(archive()), markup=False)
     out.print(f"ok    logs of Spark go to {own_folder('log')}", markup=False)
     for told, safe in examined_channels(master, conf):
@@ -80,7 +84,8 @@ def examine(
     if not on_one_node(master) and fine_here:
         from braid.spark.workers import examined
 
-        for told, well in examined(master, conf, store, lambda text: out.print(f"      {text}", markup=False)):
+        seen = store if reached else None
+        for told, well in examined(master, conf, seen, lambda text: out.print(f"      {text}", markup=False)):
             fine = fine and well
             out.print(told, markup=False)
     out.print("\nSettings that Braid makes in every session, or for each query:")
@@ -106,6 +111,19 @@ def _examined(broker: Broker, out: Console) -> bool:
     except BraidError as e:
         out.print(f"miss  {e}", markup=False)
         return False
+
+
+def _usable(store: str, out: Console) -> bool:
+    """Whether this machine can use a store in an object store."""
+    from braid.store.probing import check
+
+    try:
+        check(store)
+    except BraidError as e:
+        out.print(f"miss  {e.message}; {e.hint}" if e.hint else f"miss  {e.message}", markup=False)
+        return False
+    out.print(f"ok    {store} can be read and written from here", markup=False)
+    return True
 
 
 def _memory_gib() -> float:

@@ -80,6 +80,10 @@ class Engine:
         self._spark = spark
         self._told: dict[str, _Told] = {}
 
+    @property
+    def session(self) -> SparkSession:
+        return self._spark()
+
     # ------------------------------------------------------------ lifecycle
 
     def runs(self, name: str) -> bool:

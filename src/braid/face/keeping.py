@@ -15,6 +15,7 @@ import click
 
 from braid.errors import BraidError
 from braid.face.options import (
+    PLACE,
     at_least_once_option,
     folder_of,
     functions_option,
@@ -71,7 +72,7 @@ def upgrade(file: str | None, text: str | None, dialect: str | None, master: str
 @command
 @click.argument("query")
 @click.option("--cascade", is_flag=True, help="Also the queries that read its output, or write there too.")
-@click.option("--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]")
+@click.option("--checkpoint", type=PLACE, help="Folder of checkpoints. [default: STORE/checkpoints]")
 @click.option("--delete-topic", is_flag=True, help="In Kafka its topic goes, too; else it gets all results once more.")
 @store_option
 @kafka_options
@@ -89,7 +90,7 @@ def reset(
 @click.argument("query")
 @click.option("--buckets", type=click.IntRange(min=1), help="Shares of the keys. [default: two a task, at least]")
 @click.option("--tasks", type=click.IntRange(min=1), help="Tasks a stage. [default: as many as it has]")
-@click.option("--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]")
+@click.option("--checkpoint", type=PLACE, help="Folder of checkpoints. [default: STORE/checkpoints]")
 @store_option
 def rescale(query: str, buckets: int | None, tasks: int | None, checkpoint: str | None, store: str) -> None:
     """Let a query go on in other buckets and tasks, with its state.
@@ -105,7 +106,7 @@ def rescale(query: str, buckets: int | None, tasks: int | None, checkpoint: str 
 
 @command
 @click.argument("topic")
-@click.option("--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]")
+@click.option("--checkpoint", type=PLACE, help="Folder of checkpoints. [default: STORE/checkpoints]")
 @store_option
 @kafka_options
 def rm(topic: str, checkpoint: str | None, store: str, broker: Broker | None) -> None:
@@ -118,7 +119,7 @@ def rm(topic: str, checkpoint: str | None, store: str, broker: Broker | None) ->
 
 @command
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables; bytes and times as numbers.")
-@click.option("--checkpoint", type=click.Path(), help="One more folder of checkpoints than the store knows.")
+@click.option("--checkpoint", type=PLACE, help="One more folder of checkpoints than the store knows.")
 @store_option
 def usage(store: str, checkpoint: str | None, as_json: bool) -> None:
     """Show what a store holds, who needs it, and what may be deleted.
@@ -138,7 +139,7 @@ def usage(store: str, checkpoint: str | None, as_json: bool) -> None:
 @click.option("--compact/--no-compact", default=None, help="Of each key only the last record stays.")
 @click.option("--tombstones", metavar="SPAN", help="Compacted, a record without a value stays so long. [default: 1d]")
 @click.option("--all", "all_", is_flag=True, help="All records stay, but for what else is said.")
-@click.option("--checkpoint", type=click.Path(), help="One more folder of checkpoints than the store knows.")
+@click.option("--checkpoint", type=PLACE, help="One more folder of checkpoints than the store knows.")
 @store_option
 def retain(
     topic: str | None,
@@ -169,7 +170,7 @@ def retain(
 
 
 @command
-@click.option("--checkpoint", type=click.Path(), help="One more folder of checkpoints than the store knows.")
+@click.option("--checkpoint", type=PLACE, help="One more folder of checkpoints than the store knows.")
 @store_option
 def sweep(store: str, checkpoint: str | None) -> None:
     """Delete what killed commands and runs have left, and nobody needs.
@@ -183,7 +184,7 @@ def sweep(store: str, checkpoint: str | None) -> None:
 
 
 @command
-@click.option("--checkpoint", type=click.Path(), help="One more folder of checkpoints than the store knows.")
+@click.option("--checkpoint", type=PLACE, help="One more folder of checkpoints than the store knows.")
 @store_option
 def verify(store: str, checkpoint: str | None) -> None:
     """Look whether a store is whole, and its parts belong together.
@@ -211,7 +212,7 @@ def _looked_at(told: Iterable[str | BraidError], store: str) -> None:
 
 
 @command
-@click.argument("target", metavar="FOLDER|URL")
+@click.argument("target", type=PLACE, metavar="FOLDER|URL")
 @store_option
 def backup(target: str, store: str) -> None:
     """Copy a store into FOLDER, or to a URL, also while queries run on it.
@@ -226,8 +227,8 @@ def backup(target: str, store: str) -> None:
 
 
 @command
-@click.argument("source", metavar="FROM")
-@click.argument("target", metavar="TO")
+@click.argument("source", type=PLACE, metavar="FROM")
+@click.argument("target", type=PLACE, metavar="TO")
 def copy(source: str, target: str) -> None:
     """Make a store at TO of the store at FROM, which no run uses: from a folder to an object store, or back.
 
@@ -241,8 +242,8 @@ def copy(source: str, target: str) -> None:
 
 
 @command
-@click.argument("source", metavar="FROM")
-@click.argument("folder", type=click.Path())
+@click.argument("source", type=PLACE, metavar="FROM")
+@click.argument("folder", type=PLACE)
 @click.option("--at", metavar="NAME", default=None, help="Of a URL's backups this one. [default: the newest]")
 def restore(source: str, folder: str, at: str | None) -> None:
     """Make a store in FOLDER from a backup: a folder or a URL that `braid backup` has filled.

@@ -14,16 +14,19 @@ import json
 import re
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from threading import Thread
-from typing import TYPE_CHECKING, Literal, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 from wsgiref.simple_server import WSGIServer
 
 from braid.errors import BraidError
 from braid.face import tabular, waiting
+from braid.spark.health import NONE, Health
 from braid.stage.measured import CACHE, Measured, Place, StageSums
+from braid.store.objects import AGAIN
 from braid.types import MILLISECONDS, unit_of
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 PARTS_SHOWN = 3  # of a batch's time
 LEAST = 0.05  # of it
+LONG = 5.0  # s that a batch is under way, from which on it is told
 SHARE_FROM = 1000  # records from which a share of drops ends a run that is up
 
 
@@ -62,13 +66,18 @@ class MaxDrops:
 
 def progress_line(name: str, p: Progress) -> str:
     if p.batch < 0:
-        return f"{name}  first batch …"
+        return f"{name}  first batch …{_since(p)}"
     dropped = sum(p.drops.values())
     return (
         f"{name}  in {p.rows_in_per_second:,.0f}/s  out {p.rows_out_per_second:,.0f}/s  batch {p.batch}"
-        f" {p.batch_ms:.0f} ms{_where(p)}  state {p.state_rows:,} rows {p.state_bytes / 2**20:.1f} MiB"
+        f" {p.batch_ms:.0f} ms{_where(p)}{_since(p)}  state {p.state_rows:,} rows {p.state_bytes / 2**20:.1f} MiB"
         f"  drops {dropped:,}  lag {p.lag:,}{''.join(f'  hot: {told}' for told in hot(p))}"
     )
+
+
+def _since(p: Progress) -> str:
+    """How long the next batch has been under way, where that is long."""
+    return f"  next for {p.under_way:.0f} s" if p.under_way >= LONG else ""
 
 
 def _where(p: Progress) -> str:
@@ -166,6 +175,7 @@ class Metrics:
         self._open = ExitStack()
         self._one = threading.Lock()
         self.queries: Mapping[str, Watched] = {}
+        self.health = NONE
         self.address: str | None = None  # of the endpoint
         self.fault: str | None = None  # why lines are no longer written
 
@@ -191,7 +201,7 @@ class Metrics:
 
     def _serve(self, host: str, port: int) -> None:
         try:
-            server, thread = serve(host, port, lambda: self.queries)
+            server, thread = serve(host, port, lambda: self.queries, lambda: self.health)
         except OSError as e:
             raise BraidError(f"--metrics-port {self._asked}: {e.strerror}", "take another one; 0 finds one") from None
         self.address = f"http://{host}:{server.server_port}/metrics"
@@ -199,12 +209,27 @@ class Metrics:
         self._open.callback(server.server_close)
         self._open.callback(server.shutdown)
 
+    def look(self, health: Health) -> None:
+        """How the machines do now. Where executors went or came there is a line, be there a batch or none."""
+        before, self.health = self.health, health
+        if before.executors and (before.executors, before.lost) != (health.executors, health.lost):
+            self._write([{"at": round(time.time() * 1000), "run": health.document()}])
+
     def tell(self, over: bool = False) -> None:
         """Writes the lines of the batches that are new. `over`: there will be no more."""
+        self._write(self._new(over))
+
+    def _new(self, over: bool) -> Iterator[dict[str, Any]]:
+        for query in list(self.queries.values()):
+            batches = query.take_batches(over)
+            more = {"restarts": query.progress().restarts, "run": self.health.document()} if batches else {}
+            yield from (batch.document() | more for batch in batches)
+
+    def _write(self, documents: Iterable[dict[str, Any]]) -> None:
         if self._lines is None or self.fault is not None:
             return
         with self._one:
-            made = [batch.document() for query in list(self.queries.values()) for batch in query.take_batches(over)]
+            made = list(documents)
             try:
                 self._lines.writelines(json.dumps(document, separators=(",", ":")) + "\n" for document in made)
                 self._lines.flush()
@@ -222,8 +247,10 @@ def _host_and_port(text: str) -> tuple[str, int]:
 # ------------------------------------------------------------------ Prometheus
 
 
-def serve(host: str, port: int, queries: Callable[[], Mapping[str, Watched]]) -> tuple[WSGIServer, Thread]:
-    """Serves `queries()`, asked at each scrape, in a thread of its own."""
+def serve(
+    host: str, port: int, queries: Callable[[], Mapping[str, Watched]], health: Callable[[], Health]
+) -> tuple[WSGIServer, Thread]:
+    """Serves `queries()` and `health()`, asked at each scrape, in a thread of its own."""
     from prometheus_client import CollectorRegistry, start_http_server
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
     from prometheus_client.registry import Collector
@@ -238,6 +265,10 @@ def serve(host: str, port: int, queries: Callable[[], Mapping[str, Watched]]) ->
                     for labels, value in m.samples(progress):
                         made.add_metric([name, *labels], value)
                 yield made
+            now = health().document()
+            for r in RUN_METRICS:
+                family = CounterMetricFamily if r.kind == "counter" else GaugeMetricFamily
+                yield family(r.name, r.help, value=now[r.field])
 
         def describe(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
             return []  # asked for when it is registered; nothing runs yet
@@ -246,6 +277,23 @@ def serve(host: str, port: int, queries: Callable[[], Mapping[str, Watched]]) ->
     registry.register(Figures())
     return start_http_server(port, addr=host, registry=registry)
 
+
+@dataclass(frozen=True, slots=True)
+class RunMetric:
+    """One name of the endpoint, of the run and no query; `field`: of `Health.document`."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    help: str
+    field: str
+
+
+RUN_METRICS = (
+    RunMetric("braid_executors", "gauge", "Executors that are there.", "executors"),
+    RunMetric("braid_executors_lost_total", "counter", "Executors that were lost.", "executors_lost"),
+    RunMetric("braid_tasks_failed_total", "counter", "Attempts of tasks that failed.", "tasks_failed"),
+    RunMetric("braid_run_store_again_total", "counter", "Calls to the store made again, not by tasks.", "store_again"),
+)
 
 Sample = tuple[tuple[str, ...], float]  # labels behind `query`, value
 
@@ -322,6 +370,11 @@ METRICS = (
         "Time of batches: tasks, publish, jvm.",
         _by_name(_wall_seconds),
     ),
+    Metric(
+        "braid_batch_under_way_seconds", "gauge", (), "Time so far of the batch under way.", _one(lambda p: p.under_way)
+    ),
+    Metric("braid_restarts_total", "counter", (), "Starts of the query after the first.", _one(lambda p: p.restarts)),
+    Metric("braid_store_again_total", "counter", (), "Calls to the store made again, by tasks.", _tallied(AGAIN)),
     Metric("braid_rows_in_total", "counter", (), "Records read.", _one(lambda p: p.totals.rows_in)),
     Metric("braid_rows_out_total", "counter", (), "Records written.", _one(lambda p: p.totals.rows_out)),
     Metric("braid_drops_total", "counter", ("reason",), "Rows dropped.", _by_name(lambda p: p.totals.drops)),

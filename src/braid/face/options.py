@@ -16,6 +16,7 @@ import click
 
 from braid.bind.dialects import DIALECTS
 from braid.errors import BraidError
+from braid.store import is_url
 
 Decorated = Callable[..., Any]
 
@@ -28,8 +29,21 @@ def sql_options(command: Decorated) -> Decorated:
     )
 
 
+class _Place(click.ParamType[str]):
+    """A folder, or the URL of one."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        is_url(value)
+        return value
+
+
+PLACE = _Place()
+
 store_option = click.option(
     "--store",
+    type=PLACE,
     default="./braid-data",
     show_default=True,
     help="Folder of topics and checkpoints; or s3://…, gs://…, az://… (docs/object-stores.md).",
@@ -135,9 +149,9 @@ def places_options(command: Decorated) -> Decorated:
         help="Write a result to files (a folder: .csv, .parquet, .jsonl), here, or to a table: postgres:…, delta:…, "
         "iceberg:… (docs/sinks.md).",
     )(command)
-    command = click.option(
-        "--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]"
-    )(command)
+    command = click.option("--checkpoint", type=PLACE, help="Folder of checkpoints. [default: STORE/checkpoints]")(
+        command
+    )
     command = click.option(
         "--deleted",
         multiple=True,

@@ -2,9 +2,10 @@
 
 In: SQL, a store, what to read from files, where results go. Out: running queries, a live progress line, a summary.
 Rule: everything is parsed, bound and checked (names, files, checkpoints, Java) before anything is created or started;
-then topics, INSERT … VALUES (once per store), queries in topological order. If one query fails the others finish their
-batch and the run ends with the reason. Started again, it goes on from the checkpoints. A push query (SELECT … EMIT
-CHANGES) has no checkpoint: it prints its rows, from the beginning of its sources.
+then topics, INSERT … VALUES (once per store), queries, all at once; in a run that ends by itself (`--until-idle`) one
+begins when those are done whose output it reads. If one query fails the others finish their batch and the run ends with
+the reason. Started again, it goes on from the checkpoints. A push query (SELECT … EMIT CHANGES) has no checkpoint: it
+prints its rows, from the beginning of its sources.
 """
 
 from __future__ import annotations
@@ -47,9 +48,10 @@ from braid.face.request import (
 )
 from braid.face.retain import Keeper
 from braid.face.tabular import print_table
-from braid.plan.logical import Query
+from braid.plan.logical import Query, sources
 from braid.sinks.console import ConsoleSink
 from braid.sinks.interface import Sink
+from braid.spark import health
 from braid.spark.wishes import Wishes
 from braid.topics import whereabouts
 from braid.topics.broker import delivery
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from braid.stage.waiting import Waiting
 
 TELL = 10.0  # s between two lines of progress where no terminal is
+HEALTH = 2.0  # s between two looks at executors
 LAST_BATCH = 60.0  # s that queries have to finish a batch when another one has failed
 
 
@@ -201,7 +204,7 @@ class _World(EngineWorld):
         self._noted, self._err = _notes(request, err), err
         self._looks = looks
         self.waiting: list[Callable[[], None]] = []
-        self.checkpoints = os.path.abspath(request.checkpoint) if request.checkpoint else self.checkpoints
+        self.checkpoints = whereabouts.place(request.checkpoint) if request.checkpoint else self.checkpoints
 
     def delete_topic(self, name: str) -> None:
         if name not in self._made:
@@ -316,7 +319,7 @@ class _Run:
             watch.start()
             try:
                 if self.request.until_idle:
-                    self._each_in_turn()
+                    self._to_the_end()
                 else:
                     self._all_at_once()
                 self._check_drops(over=not self._stop.asked)
@@ -376,17 +379,31 @@ class _Run:
     def _output(self, query: Query, push: bool) -> Sink | None:
         return ConsoleSink() if push else self.request.sink_for(query)
 
-    def _each_in_turn(self) -> None:
-        for query in self.prepared.queries:
-            if self._stop.asked:
-                return
-            if (running := self._begun(query)) is None:
-                continue
-            while running.status() == "running" and not self._stop.within(0.05):
-                if self._at_limit(query, running):
-                    break
-            self._check(last=query is self.prepared.queries[-1])
-            running.stop()
+    def _to_the_end(self) -> None:
+        """All at once, but for queries that wait for others: these see all that is written before they begin."""
+        left, active = list(self.prepared.queries), dict[str, Query]()
+        while (left or active) and not self._stop.within(0.05):
+            for query in [q for q in left if not self._waits(q, [*active.values(), *left])]:
+                left.remove(query)
+                if not self._stop.asked and self._begun(query) is not None:
+                    active[query.name] = query
+            self._check(last=not left and len(active) == 1)
+            for name, query in list(active.items()):
+                running = self.running[name]
+                if running.status() == "stopped" or name in self._failed or self._at_limit(query, running):
+                    active.pop(name)
+                    running.stop()
+
+    def _waits(self, query: Query, going: Sequence[Query]) -> bool:
+        """Whether one that comes before it still writes what it reads, or where it writes."""
+        order = [q.name for q in self.prepared.queries]
+        before = [q for q in going if order.index(q.name) < order.index(query.name)]
+        reads = {s.topic for s in sources(query.root)}
+        return any(q.sink.topic in reads or self._place(q) == self._place(query) for q in before)
+
+    def _place(self, query: Query) -> str:
+        """Where its rows go."""
+        return "console" if query.name in self.prepared.push else self.request.target(query) or query.sink.topic
 
     def _all_at_once(self) -> None:
         active = {q.name: q for q in self.prepared.queries}
@@ -441,9 +458,12 @@ class _Run:
     def _watch(self) -> None:
         """Metrics; on a terminal the progress line, twice a second, elsewhere a line now and then."""
         on_terminal = self.err.is_terminal and not self.request.quiet
-        told = time.monotonic()
+        told = looked = time.monotonic()
         with self.err.status("") if on_terminal else contextlib.nullcontext() as status:
             while not self._over.wait(0.5):
+                if time.monotonic() - looked >= HEALTH:
+                    self._look()
+                    looked = time.monotonic()
                 self.metrics.tell()
                 if status is not None:
                     status.update("\n".join(self._lines()) or "starting …")
@@ -453,9 +473,20 @@ class _Run:
                         if not self.request.quiet:
                             self.err.print(line, markup=False)
 
+    def _look(self) -> None:
+        """How the machines do; executors that went and came are told at once."""
+        before = self.metrics.health
+        now = health.look(self.engine.session, before)
+        self.metrics.look(now)
+        for text in health.changes(before, now):
+            if not self.request.quiet:
+                self.err.print(f"note: {text}", markup=False)
+
     def _lines(self) -> list[str]:
-        going = [(name, q) for name, q in list(self.running.items()) if q.status() == "running"]
-        return [progress_line(name, q.progress()) for name, q in going]
+        going = [(name, q.progress()) for name, q in list(self.running.items()) if q.status() == "running"]
+        lines = [progress_line(name, p) for name, p in going]
+        state = self.metrics.health.line(sum(p.restarts for _, p in going))
+        return [*lines, state] if lines and state else lines
 
     def _summary(self, done: Mapping[str, Progress], waits: Mapping[str, Sequence[Waiting]], how: str) -> None:
         """What each query did; of `--quiet` what was lost, or cannot be meant."""

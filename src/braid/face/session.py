@@ -437,7 +437,7 @@ def connect(
     broker = broker_of(kafka, kafka_config, registry, registry_config, at_least_once, dead_letters)
     begins = begins_of(begin)
     if store is not None and is_url(store):
-        raise BraidError("a session's store is a folder so far", "over an object store there is braid run --checkpoint")
+        raise BraidError("a session's store is a folder so far", "over an object store there is braid run --store")
     if store is not None and os.path.exists(store) and not os.path.isdir(store):
         raise BraidError(f"{store} is a file", "a store is a folder")
     if spark is None and not running():

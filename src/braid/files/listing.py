@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from typing import Literal
 
 from braid.errors import BraidError
+from braid.store import on_disk
 
 Kind = Literal["csv", "json", "parquet"]
 
@@ -53,7 +54,7 @@ def is_plain(name: str) -> bool:
 
 def root_of(pattern: str) -> str:
     """The folder that names are relative to: the one before the first wildcard."""
-    root = os.path.dirname(pattern)
+    root = os.path.dirname(on_disk(pattern))
     while glob.has_magic(root):
         root = os.path.dirname(root)
     return os.path.abspath(root or ".")

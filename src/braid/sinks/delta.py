@@ -22,6 +22,7 @@ from braid.plan import logical
 from braid.sinks.arrow import DELTA, arrow_of, arrow_schema, check_schema
 from braid.sinks.interface import Batch
 from braid.sinks.staged import Shape, StagedSink, check_owner, commit, is_written
+from braid.store import on_disk
 from braid.topics.files import reach, remove
 from braid.topics.interface import Topics
 from braid.topics.view import Written
@@ -46,7 +47,7 @@ class DeltaSink(StagedSink):
                 f"delta:{text} is no folder", "write delta:PATH; a table in an object store is not there yet"
             )
         library("deltalake", "delta")
-        return DeltaSink(os.path.abspath(text))
+        return DeltaSink(os.path.abspath(on_disk(text)))
 
     def described(self) -> str:
         return f"the Delta table {self.target}"

@@ -23,6 +23,7 @@ from braid.plan.logical import BOUNDS
 from braid.sinks.interface import Batch, Part, Sink
 from braid.sinks.rows import named
 from braid.stage.wire import bucket_of
+from braid.store import on_disk
 from braid.topics.files import force
 from braid.topics.interface import Topics
 from braid.topics.view import Written
@@ -40,7 +41,7 @@ class FileSink(Sink):
 
     @staticmethod
     def of(text: str) -> FileSink:
-        return FileSink(os.path.abspath(text), 1, results.kind_of(text))
+        return FileSink(os.path.abspath(on_disk(text)), 1, results.kind_of(text))
 
     def described(self) -> str:
         return results.described(self.format, self.target)

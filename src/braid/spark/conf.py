@@ -66,7 +66,7 @@ SETTINGS: tuple[Setting, ...] = (
         early=True,
     ),
     Setting("spark.python.unix.domain.socket.enabled", "true", "halves the way between the JVM and Python", early=True),
-    Setting("spark.python.daemon.module", "braid.spark.daemon", "workers start with all modules imported", early=True),
+    Setting("spark.python.daemon.module", equipment.DAEMON, "workers start with all modules imported", early=True),
     Setting("spark.sql.shuffle.partitions", "2", "each is a task and a commit of state; a query sets its own"),
     Setting("spark.sql.adaptive.enabled", "false", "buckets are spread on purpose; nothing may regroup them"),
     Setting("spark.sql.adaptive.streaming.stateless.enabled", "false", "the same, for queries without state"),

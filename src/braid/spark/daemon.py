@@ -1,8 +1,9 @@
 """The process that Spark forks its Python workers from, with what every worker needs already imported.
 
 In: Spark's call. Out: workers that are ready at once: a query needs half a dozen, and each would import for a second.
-Rule: imports only. No thread pool may start before a fork: Polars and Arrow start theirs when first used, OpenBLAS is
-kept to one thread. (The setting `spark.python.daemon.module` = `pyspark.daemon` does without.)
+Rule: imports only, of libraries that the driver has sent where there are none (`unpacking`). No thread pool may start
+before a fork: Polars and Arrow start theirs when first used, OpenBLAS is kept to one thread. (The setting
+`spark.python.daemon.module` = `pyspark.daemon` does without.)
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import os
 import sys
 
 from pyspark import daemon
+
+from braid.spark import unpacking
 
 NEEDED = (
     "pandas",  # PySpark's worker asks for it
@@ -27,6 +30,7 @@ NEEDED = (
 def main() -> None:
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    unpacking.added()
     if sys.argv[1:2] == ["pyspark.worker"]:  # others look up a data source, once a query
         for module in ("pyspark.worker", *NEEDED):
             importlib.import_module(module)

@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from braid.records.registry import RegistryAway
-from braid.topics.broker import BrokerAway
+from braid.topics.broker import BrokerAway, NotReady
 
 HINT = "Spark's log has more"
 TOO_SLOW = "Python worker failed to connect back"  # Spark gives it ten seconds
@@ -43,7 +43,7 @@ def advice(text: str) -> str:
 def was_away(handle: Any) -> bool:
     """Whether the query died of a broker, or a registry, that did not answer."""
     why = str(handle.exception() or "") if not handle.isActive else ""
-    return any(kind.__name__ in why for kind in (BrokerAway, RegistryAway))
+    return any(kind.__name__ in why for kind in (BrokerAway, NotReady, RegistryAway))
 
 
 def of_spark(handle: Any) -> str | None:

@@ -11,13 +11,15 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from braid.errors import BraidError
-from braid.spark.packing import PATH, PYTHON, archives, digest
+from braid.spark.packing import BRAID, LIBRARIES, PATH, PYTHON, Archive, archives, digest
+from braid.spark.unpacking import NAMED
 
 OTHER = "another Braid than the driver's"
+DAEMON = "braid.spark.daemon"  # what Spark starts Python by on workers
 
 
 class Lacking(BraidError):
@@ -58,10 +60,20 @@ def equipped(context: Any, lacking: Lacking, note: Callable[[str], None]) -> Non
         made = archives()
         size = sum(os.path.getsize(a.file) for a in made)
         note(f"each gets {size >> 20} MB ({', '.join(os.path.basename(a.file) for a in made)})")
-        for a in made:
+        _send(context, made)
+
+
+def _send(context: Any, made: Sequence[Archive]) -> None:
+    """Spark unpacks an archive once a run and executor; our own daemon the libraries once a machine."""
+    once = context.getConf().get("spark.python.daemon.module", None) == DAEMON
+    for a in made:
+        if once and a.folder == LIBRARIES:
+            context.addFile(a.file)
+            context.environment[NAMED] = os.path.basename(a.file)
+        else:
             context.addArchive(a.words)
-        old = context.environment.get("PYTHONPATH")
-        context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, (PATH, old)))
+    path = BRAID if once else PATH
+    context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, (path, context.environment.get("PYTHONPATH"))))
 
 
 def named_here() -> None:

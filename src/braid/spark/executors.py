@@ -15,7 +15,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 
 from braid.errors import BraidError
 from braid.spark.equipment import OTHER, Lacking, equipped, same_braid
+from braid.store.probing import probe
 
 TASKS = "spark.braid.tasks"  # a setting: how many tasks a stage of a query that starts has
 PATIENCE = 300.0  # s for the first executor to come
@@ -33,19 +34,25 @@ EACH = 2  # probes for each task that runs at once
 TRIES = 3
 HEAD = 64  # bytes of a file by which it is known
 BRAID = ""  # stands for the driver's Braid, among folders and files
+USABLE = "each worker needs credentials of its own for it, in its environment or by its machine: docs/cluster.md"
+
+Probes = Mapping[str, tuple[str, bytes]]  # by folder, file or URL: what is to be found there, and its bytes
+Missing = Sequence[tuple[str, str]]  # what a task does not see, and why where that is known
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What tasks must see as the driver does: folders that they share with it, files that they read."""
+    """What tasks must see as the driver does: folders that they share with it, files that they read; and the places in
+    object stores that they must be able to use."""
 
     folders: Sequence[str]
     files: Sequence[str] = ()
+    urls: Sequence[str] = ()
 
     @property
     def all(self) -> tuple[str, ...]:
         """The driver's Braid first, which is always needed."""
-        return BRAID, *self.folders, *self.files
+        return BRAID, *self.folders, *self.files, *self.urls
 
 
 @dataclass(slots=True)
@@ -144,8 +151,8 @@ def _probed(context: Any, needs: Needs, begun: bool) -> set[tuple[str, str]]:
     there is another time to look."""
     why, files = "", [path for path in needs.files if os.path.isfile(path)]
     for _ in range(1 if begun else TRIES):
-        with written(needs.folders) as made:
-            seeing = _seeing({**made, **{path: (path, _head(path)) for path in files}}, same_braid())
+        with written(needs.folders) as made, probed(needs.urls) as probes:
+            seeing = _seeing({**made, **{path: (path, _head(path)) for path in files}}, probes, same_braid())
             missing, why, tasks = everywhere(context, seeing)
         for task in tasks:
             if task.error is not None and (found := unfit(task.host, task.error)) is not None:
@@ -157,16 +164,22 @@ def _probed(context: Any, needs: Needs, begun: bool) -> set[tuple[str, str]]:
     raise BraidError(f"the workers of {context.master} do not work: {why.splitlines()[0]}", "Spark's log has more")
 
 
-def _fine(tasks: Sequence[Task], missing: Sequence[list[str]], needs: Needs, begun: bool) -> set[tuple[str, str]]:
+def _fine(tasks: Sequence[Task], missing: Sequence[Missing], needs: Needs, begun: bool) -> set[tuple[str, str]]:
     for task in tasks:
-        for path in missing[task.index]:
+        for path, why in missing[task.index]:
+            if why:
+                raise BraidError(f"the worker {task.host} cannot use {path}: {why}", f"{USABLE}; {_nothing(begun)}")
             what = "folder" if os.path.isdir(path) else "file"
             raise BraidError(
                 f"the worker {task.host} does not see the {what} {path} of this machine",
                 "the store, checkpoints, and what --source and --sink name must lie where the driver and all workers"
-                f" see them under one path (NFS, a volume); {'this batch is not' if begun else 'nothing was'} written",
+                f" see them under one path (NFS, a volume); {_nothing(begun)}",
             )
     return {(task.executor, path) for task in tasks for path in needs.all}
+
+
+def _nothing(begun: bool) -> str:
+    return "this batch is not written" if begun else "nothing was written"
 
 
 def _head(path: str) -> bytes:
@@ -216,12 +229,21 @@ def written(folders: Collection[str]) -> Iterator[dict[str, tuple[str, bytes]]]:
                 os.unlink(path)
 
 
-def _seeing(files: dict[str, tuple[str, bytes]], same: Callable[[], None]) -> Callable[[Any], Iterator[list[str]]]:
-    """For a task: the folders whose file it does not find. `same`: whether it has the driver's Braid."""
+@contextlib.contextmanager
+def probed(urls: Collection[str]) -> Iterator[Probes]:
+    """An object at each place, with what it holds."""
+    with contextlib.ExitStack() as stack:
+        yield {url: stack.enter_context(probe(url)) for url in urls}
 
-    def sees(_: Any) -> Iterator[list[str]]:
+
+def _seeing(files: Probes, objects: Probes, same: Callable[[], None]) -> Callable[[Any], Iterator[Missing]]:
+    """For a task: the folders whose file it does not find, and the places that it cannot use. `same`: whether it has
+    the driver's Braid."""
+
+    def sees(_: Any) -> Iterator[Missing]:
         same()
         import braid.spark.writer  # noqa: F401  (what its tasks will import)
+        from braid.store.probing import unusable
 
         deadline = time.monotonic() + SHARED
         left = dict(files)
@@ -235,7 +257,8 @@ def _seeing(files: dict[str, tuple[str, bytes]], same: Callable[[], None]) -> Ca
             if left:
                 time.sleep(0.1)
         time.sleep(0.05)  # so that no executor does them all
-        yield sorted(left)
+        tried = {url: unusable(url, *made) for url, made in objects.items()}
+        yield [*((path, "") for path in sorted(left)), *((url, why) for url, why in tried.items() if why)]
 
     return sees
 

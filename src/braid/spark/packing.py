@@ -27,6 +27,7 @@ from pathlib import Path
 
 from braid.errors import BraidError
 from braid.spark.private import own_folder
+from braid.store import on_disk
 
 OWN = "braid-sql"  # the distribution
 OF_WORKERS = frozenset({"pyspark", "py4j"})  # what lies there with Spark
@@ -70,7 +71,7 @@ def archives() -> Sequence[Archive]:
 
 def copied(folder: str) -> Sequence[Archive]:
     """The same in a folder of the user's."""
-    os.makedirs(folder, exist_ok=True)
+    os.makedirs(on_disk(folder), exist_ok=True)
     return [Archive(shutil.copy(a.file, folder), a.folder) for a in archives()]
 
 

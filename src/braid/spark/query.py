@@ -78,6 +78,8 @@ class Progress:
     last: Measured | None
     totals: Totals
     hot: Mapping[int, Hot]
+    restarts: int = 0
+    under_way: float = 0.0  # s that the present batch has taken so far
 
 
 @dataclass(slots=True)
@@ -128,6 +130,8 @@ class RunningQuery:
         self.calls = list[Call]()  # one for each start
         self._handle: Any = None
         self._starts, self._stopped = 0, False
+        self._restarts = 0
+        self._batch_began: float | None = None
         self._waiting = 0
         self._away = 0.0  # since when the broker was away, and no batch has come through
         self._silent = False  # whether that was seen without a batch
@@ -166,6 +170,7 @@ class RunningQuery:
         with self._starting:
             if self._handle is None or (not self._stopped and self._once_more()):
                 self._starts += 1
+                self._restarts += self._handle is not None
                 self._handle = self._begin(self)
             return self._handle
 
@@ -364,6 +369,8 @@ class RunningQuery:
                 seen.last,
                 totals,
                 totals.hot(self._shape),
+                self._restarts,
+                now - self._batch_began if self._batch_began is not None else 0.0,
             )
 
     def take_batches(self, over: bool = False) -> list[Measured]:
@@ -412,6 +419,13 @@ class RunningQuery:
 
     def publish(self, manifest: DataFrame, batch: int) -> None:
         """Spark's foreachBatch: runs the batch and makes it visible."""
+        self._batch_began = time.monotonic()
+        try:
+            self._publish(manifest, batch)
+        finally:
+            self._batch_began = None
+
+    def _publish(self, manifest: DataFrame, batch: int) -> None:
         if self._told:
             with self._guard:
                 self._timed()  # of the batch before
@@ -490,12 +504,13 @@ def start(spark: SparkSession, plan: Plan, store: str, wishes: Wishes = NOTHING)
     if wishes.broker is not None:
         access.check_speculation(context.getConf().get("spark.speculation", None))
     alone = on_one_node(context.master)
-    places = [x for x in (store, os.path.dirname(wishes.checkpoint or store)) if not is_url(x)]
-    shared = {os.path.abspath(x) for x in places}
+    places = store, os.path.dirname(wishes.checkpoint) if wishes.checkpoint else store
+    shared = {os.path.abspath(x) for x in places if not is_url(x)}
+    urls = [x for x in dict.fromkeys(places) if is_url(x) and not x.startswith(f"{store}/")]
     if wishes.output is not None and wishes.output.folder is not None:
         shared.add(os.path.dirname(wishes.output.folder))
     inputs = () if alone else some_file_of_each(wishes.files)
-    needs = executors.Needs(sorted(shared), inputs)
+    needs = executors.Needs(sorted(shared), inputs, urls)
     cores = context.defaultParallelism if alone else executors.ready(spark, needs, wishes.note)
     job, folder, watches = prepared(plan, store, cores, wishes, alone)
     text = jobs.dumps(job)

@@ -31,12 +31,13 @@ PLAIN = {"spark.python.daemon.module": "pyspark.daemon"}  # ours is part of what
 Line = tuple[str, bool]
 
 
-def examined(master: str, given: Mapping[str, str], store: str, note: Callable[[str], None]) -> Iterator[Line]:
-    """A line a worker, behind one of the master."""
+def examined(master: str, given: Mapping[str, str], store: str | None, note: Callable[[str], None]) -> Iterator[Line]:
+    """A line a worker, behind one of the master. `store`: None where this machine cannot use it itself."""
     if (why := unreachable(master)) is not None:
         yield f"miss  {master} does not answer ({why}): is the master up, is this its host and port?", False
         return
-    seen = [os.path.abspath(store)] if os.path.isdir(store) else []
+    urls = [store] if store is not None and is_url(store) else []
+    seen = [os.path.abspath(store)] if store is not None and not urls and os.path.isdir(store) else []
     try:
         spark = conf.session(master, CARRIER | dict(given) | PLAIN)
     except BraidError as e:
@@ -44,14 +45,12 @@ def examined(master: str, given: Mapping[str, str], store: str, note: Callable[[
         return
     try:
         executors.await_all(spark.sparkContext, note, COMES)
-        yield from _looked_at(spark.sparkContext, seen, note)
+        yield from _looked_at(spark.sparkContext, seen, urls, note)
     except BraidError as e:
         yield f"miss  {e}; {e.hint}" if e.hint else f"miss  {e}", False
     finally:
         conf.end(spark)
-    if is_url(store):
-        yield f"ok    whether workers see {store} was not looked at: each needs credentials of its own", True
-    elif not seen:
+    if store is not None and not seen and not urls:
         yield f"ok    the store {store} is not there yet: whether workers see it was not looked at (--store)", True
 
 
@@ -67,11 +66,13 @@ def unreachable(master: str) -> str | None:
     return why
 
 
-def _looked_at(context: Any, folders: Sequence[str], note: Callable[[str], None]) -> Iterator[Line]:
+def _looked_at(
+    context: Any, folders: Sequence[str], urls: Sequence[str], note: Callable[[str], None]
+) -> Iterator[Line]:
     while True:
         began = time.time()
-        with executors.written(folders) as made:
-            facts, _, tasks = executors.everywhere(context, _asking(made, packing.versions()))
+        with executors.written(folders) as made, executors.probed(urls) as probes:
+            facts, _, tasks = executors.everywhere(context, _asking(made, probes, packing.versions()))
         ended = time.time()
         failed = [(t, e) for t in tasks if t.error is not None and (e := executors.unfit(t.host, t.error)) is not None]
         lacking = next((e for _, e in failed if isinstance(e, Lacking)), None)
@@ -110,6 +111,8 @@ def _told(task: Task, fact: Mapping[str, Any], began: float, ended: float) -> Li
         has[-1] += ", so a run sends it"
     for folder in fact["unseen"]:
         wrong.append(f"does not see the store {folder}: put it where all machines see it under one path")
+    for url, why in fact["unusable"]:
+        wrong.append(f"cannot use the store {url}: {why}; {executors.USABLE}")
     late = max(began - fact["time"], fact["time"] - ended, 0.0)
     if late > CLOCKS:
         wrong.append(f"has a clock that is wrong by {late:.0f} s: let both keep time (NTP)")
@@ -117,14 +120,18 @@ def _told(task: Task, fact: Mapping[str, Any], began: float, ended: float) -> Li
     who = f"the worker {task.host}"
     if wrong:
         return f"miss  {who} {'; it '.join(wrong)} ({', '.join(has)})", False
-    return f"ok    {who}: {', '.join(has)}{', sees the store' if fact['seen'] else ''}", True
+    store = ", sees the store" if fact["seen"] else ", can use the store" if fact["used"] else ""
+    return f"ok    {who}: {', '.join(has)}{store}", True
 
 
-def _asking(made: Mapping[str, tuple[str, bytes]], versions: Mapping[str, str]) -> Callable[[Any], Iterator[Any]]:
-    """For a task, which has nothing but Python and Spark there. `made`: files and what they hold, by folder;
-    `versions`: of libraries here."""
+def _asking(
+    made: executors.Probes, probes: executors.Probes, versions: Mapping[str, str]
+) -> Callable[[Any], Iterator[Any]]:
+    """For a task, which has nothing but Python and Spark there: whether it can use an object store is tried where Braid
+    is. `made`: files and what they hold, by folder; `probes`: the same by URL; `versions`: of libraries here."""
 
     def asks(_: Any) -> Iterator[dict[str, Any]]:
+        import contextlib
         import importlib.metadata
         import os
         import platform
@@ -151,6 +158,11 @@ def _asking(made: Mapping[str, tuple[str, bytes]], versions: Mapping[str, str]) 
             own = digest()
         except ImportError:
             own = None
+        tried: dict[str, str] = {}
+        with contextlib.suppress(ImportError):
+            from braid.store.probing import unusable
+
+            tried = {url: unusable(url, *probe) for url, probe in probes.items()}
         unseen = [folder for folder, (path, token) in made.items() if not sees(path, token)]
         others = [name for name, known in versions.items() if version(name) != known]
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -162,6 +174,8 @@ def _asking(made: Mapping[str, tuple[str, bytes]], versions: Mapping[str, str]) 
             "version": version("braid-sql"),
             "others": others,
             "unseen": unseen,
+            "unusable": [(url, why) for url, why in tried.items() if why],
+            "used": [*tried],
             "seen": [folder for folder in made if folder not in unseen],
             "time": time.time(),
             "cores": os.cpu_count(),

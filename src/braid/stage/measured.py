@@ -28,6 +28,7 @@ from braid.lower.physical import Plan
 from braid.operators.changes import LEAF_BITS, LOW, OFFSET_BITS, POS, POS_TYPE, TIME
 from braid.operators.clocks import BOTH, CLOCK, FOREVER
 from braid.stage.state_file import runs_in
+from braid.store.objects import AGAIN
 from braid.timing import MATCH, Watch
 
 SOURCE, WRITE = "source", "write"
@@ -316,6 +317,7 @@ class Measured:
             "rows_out": self.rows_out,
             "drops": dict(self.drops),
             "counts": dict(self.counts),
+            "store_again": sum(s.tallies.get(AGAIN, 0) for s in self.stages.values()),
             "stages": [self._stage(place, sums) for place, sums in self.stages.items()],
         }
 

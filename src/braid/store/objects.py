@@ -2,7 +2,8 @@
 
 In: a bucket and a path in it; credentials from where the cloud's own tools have them. Out: its objects.
 Rule: *create* is told apart from its own earlier attempt, whose answer was lost, by a mark that is new for each call. A
-server that is busy, away or silent is asked again, for `PATIENCE` at most; then one line says why. What the server or
+server that is busy, away or silent is asked again, for `PATIENCE` at most, `START` where a command begins; whoever
+listens (`at_start`) is told after `TELL`; then one line says why. What the server or
 the library says is never shown, as it may hold a key or a signature: only the status and S3's code, which is one word.
 A client is made where it is first used, by each process for itself, since a process that was forked from one with a
 client would wait for ever.
@@ -14,6 +15,7 @@ import contextlib
 import errno
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,10 +27,13 @@ from uuid import uuid4
 from braid.errors import Away, BraidError, library
 from braid.store import aws
 from braid.store.interface import named, too_large
+from braid.timing import tally
 
 T = TypeVar("T")
 
 PATIENCE = 120.0  # seconds after which a call is not tried again
+START = 15.0  # the same of a command, until a server has answered it once
+TELL = 3.0  # seconds after which it is told what is waited for
 ANSWER = 60.0  # seconds that one try may take
 TRIES = 50
 _PAUSE = 0.1  # seconds before the second try; each later one waits longer
@@ -43,7 +48,52 @@ _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _UNKNOWN_USER = ("169.254.", "metadata.google", "MissingAccount", "Credentials")  # asks a cloud's machine who it is
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
 _LATER = "try again later"
+_OF_PARTS = 5  # tries of each part of a large object, whose others need not go once more
+AGAIN = "store_again"  # what a task counts: calls that were tried again
 _runtime: list[int] = []  # the process in which obstore was first used
+
+
+class _Waits:
+    """What this process knows of its waits. `tell`: whom it tells of them, where it is a command; `answered`: servers
+    that have; `lost`: those that are waited for, and since when; `again`: how many calls were tried again."""
+
+    def __init__(self) -> None:
+        self.tell: Callable[[str], None] | None = None
+        self.answered: set[str] = set()
+        self.lost: dict[str, float] = {}
+        self.again = 0
+        self._guard = threading.Lock()
+
+    def away(self, place: str, why: str, since: float) -> None:
+        """Told once, however many threads wait."""
+        with self._guard:
+            told, self.lost[place] = place in self.lost, self.lost.get(place, since)
+        if not told and self.tell is not None:
+            self.tell(f"waiting for {why}")
+
+    def there(self, place: str) -> None:
+        self.answered.add(place)
+        if place not in self.lost:
+            return
+        with self._guard:
+            since = self.lost.pop(place, None)
+        if since is not None and self.tell is not None:
+            self.tell(f"{place} answers again, after {time.monotonic() - since:.0f} s")
+
+
+_waits = _Waits()
+
+
+def at_start(tell: Callable[[str], None] | None) -> None:
+    """A command begins: a server that does not answer is told of, and until it has answered waited for less long."""
+    _waits.tell = tell
+    _waits.answered.clear()
+    _waits.lost.clear()
+
+
+def tried_again() -> int:
+    """How many calls of this process were not answered at first."""
+    return _waits.again
 
 
 @dataclass(frozen=True)
@@ -67,7 +117,7 @@ KINDS = {
 class ObjectRoom:
     def __init__(self, kind: str, bucket: str, path: str) -> None:
         self._kind, self._bucket, self._path = kind, bucket, path
-        self._made: tuple[int, Any] | None = None
+        self._made: dict[tuple[int, float, int], Any] = {}
 
     def __reduce__(self) -> tuple[type[ObjectRoom], tuple[str, str, str]]:
         return ObjectRoom, (self._kind, self._bucket, self._path)
@@ -88,25 +138,26 @@ class ObjectRoom:
             return True
 
         def tried() -> bool:
-            if self._writing(made):
+            if self._in_bucket(partial(self._asked, made)):
                 return True
             # What is there may be of an earlier try of this call. Nothing is, if two were under way and both failed.
             if (found := self._mark(name)) is not None:
                 return found == mark
             raise Away(f"{self.url}: others create {name}, and none comes to an end", _LATER)
 
-        return _patiently(tried)
+        return self._patiently(tried)
 
     def _mark(self, name: str) -> str | None:
         """Which call has created it; None where it is not there."""
         try:
-            found = self._reading(lambda s: s.get(named(name), options={"head": True}).attributes)
+            found = self._asked(lambda s: s.get(named(name), options={"head": True}).attributes)
         except FileNotFoundError:
             return None
         return str(found.get(_MARK, ""))
 
     def put(self, name: str, path: str) -> None:
-        part = max(_PART, -(-os.path.getsize(path) // _PARTS))
+        size = os.path.getsize(path)
+        part = max(_PART, -(-size // _PARTS))
 
         with open(path, "rb") as f:
 
@@ -114,7 +165,7 @@ class ObjectRoom:
                 f.seek(0)
                 store.put(named(name), f, chunk_size=part, max_concurrency=_AT_ONCE)
 
-            self._writing(sent)
+            self._in_bucket(partial(self._reading, sent, _OF_PARTS if size > part else 0))
 
     def get(self, name: str, most: int) -> bytes:
         def read(store: Any) -> bytes:
@@ -151,24 +202,24 @@ class ObjectRoom:
         def read(store: Any) -> list[tuple[str, int]]:
             return [(x["path"], x["size"]) for page in store.list(named(folder) if folder else None) for x in page]
 
-        yield from self._writing(read)
+        yield from self._in_bucket(partial(self._reading, read))
 
-    def _writing(self, do: Callable[[Any], T]) -> T:
+    def _in_bucket(self, call: Callable[[], T]) -> T:
         """What a call gives for which only the bucket can be missing."""
         try:
-            return self._reading(do)
+            return call()
         except FileNotFoundError:
             raise self._no_bucket() from None
 
-    def _reading(self, do: Callable[[Any], T]) -> T:
-        """What a call gives that is about one object, which may not be there. obstore tries again only where it is sure
-        that nothing was done; all of ours may be done twice."""
-        return _patiently(partial(self._asked, do))
+    def _reading(self, do: Callable[[Any], T], tries: int = 0) -> T:
+        """What a call gives that is about one object, which may not be there. It may be done twice. `tries`: of
+        obstore's own, for each request of many."""
+        return self._patiently(partial(self._asked, do, tries))
 
-    def _asked(self, do: Callable[[Any], T]) -> T:
+    def _asked(self, do: Callable[[Any], T], tries: int = 0) -> T:
         exceptions = library("obstore.exceptions", "objects")
         try:
-            return do(self._store())
+            return do(self._store(tries))
         except FileNotFoundError as e:
             if (code := _code(str(e))) in _NO_BUCKET:
                 raise self._no_bucket() from None
@@ -178,17 +229,65 @@ class ObjectRoom:
         except (exceptions.BaseError, ValueError) as e:
             raise self._error(str(e), type(e).__name__) from None
 
-    def _store(self) -> Any:
+    @property
+    def _place(self) -> str:
+        return f"{self._kind}://{self._bucket}"
+
+    @property
+    def _starts(self) -> bool:
+        """Whether a command begins, and its server has not answered yet."""
+        return _waits.tell is not None and self._place not in _waits.answered
+
+    def _patiently(self, do: Callable[[], T]) -> T:
+        """What it gives, sooner or later."""
+        began, patience = time.monotonic(), min(START, PATIENCE) if self._starts else PATIENCE
+        for n in range(TRIES):
+            try:
+                with self._silence_told(began):
+                    found = do()
+                break
+            except Away as e:
+                waited = time.monotonic() - began
+                if waited > patience or n == TRIES - 1:
+                    raise Away(f"{e.message}, for {waited:.0f} s", e.hint) from None
+                _waits.again += 1
+                tally(AGAIN)
+                if waited > TELL:
+                    _waits.away(self._place, e.message, began)
+                time.sleep(min(_PAUSE * 2**n, _LONGEST_PAUSE))
+            except (BraidError, FileNotFoundError):
+                _waits.there(self._place)
+                raise
+        _waits.there(self._place)
+        return found
+
+    @contextlib.contextmanager
+    def _silence_told(self, began: float) -> Iterator[None]:
+        """Tells of a server that takes a first call and says nothing."""
+        if not self._starts:
+            yield
+            return
+        timer = threading.Timer(TELL, _waits.away, [self._place, f"{self.url}: no answer yet", began])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _store(self, tries: int) -> Any:
         """The client of this process."""
         process = os.getpid()
-        if self._made is not None and self._made[0] == process:
-            return self._made[1]
+        answer = min(ANSWER, START) if self._starts else ANSWER
+        which = process, answer, tries
+        if which in self._made:
+            return self._made[which]
         _runtime[:] = _runtime or [process]
         if _runtime != [process]:
             raise RuntimeError(f"process {_runtime[0]} used object stores before {process} was forked from it")
         made = library("obstore.store", "objects")
         pause = {"init_backoff": timedelta(seconds=_PAUSE), "max_backoff": timedelta(seconds=_LONGEST_PAUSE), "base": 2}
-        options: dict[str, Any] = {"timeout": timedelta(seconds=ANSWER)}
+        options: dict[str, Any] = {"timeout": timedelta(seconds=answer)}
         config = aws.settings(os.environ) if self._kind == "s3" else {}
         if any(x.startswith("http://") for x in (config.get("endpoint", ""), *map(_environment, _ENDPOINTS))):
             options["allow_http"] = True
@@ -197,9 +296,9 @@ class ObjectRoom:
             prefix=self._path or None,
             config=config,
             client_options=options,
-            retry_config={"max_retries": TRIES, "retry_timeout": timedelta(seconds=PATIENCE / 4), "backoff": pause},
+            retry_config={"max_retries": tries, "retry_timeout": timedelta(seconds=PATIENCE / 4), "backoff": pause},
         )
-        self._made = process, store
+        self._made[which] = store
         return store
 
     def _no_bucket(self) -> BraidError:
@@ -218,25 +317,12 @@ class ObjectRoom:
         if code in _NO_BUCKET:
             return self._no_bucket()
         if status >= 500 or status in _BUSY:
-            return Away(f"{self.url}: the server is busy or ill ({told}), for {PATIENCE:g} s", _LATER)
+            return Away(f"{self.url}: the server is busy or ill ({told})", _LATER)
         if "kind: Timeout" in said:
-            return Away(f"{self.url}: no answer within {ANSWER:g} s", _LATER)
+            return Away(f"{self.url}: no answer", _LATER)
         if "HttpError" in said:
             return Away(f"{self.url}: the server cannot be reached", "is it up, and is its address right?")
         return BraidError(f"{self.url}: the server does not do it ({told})", "are region and address right?")
-
-
-def _patiently(do: Callable[[], T]) -> T:
-    """What it gives, sooner or later."""
-    until = time.monotonic() + PATIENCE
-    for n in range(TRIES):
-        try:
-            return do()
-        except Away:
-            if time.monotonic() > until:
-                raise
-            time.sleep(min(_PAUSE * 2**n, _LONGEST_PAUSE))
-    return do()
 
 
 def _delete(name: str, store: Any) -> None:

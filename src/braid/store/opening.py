@@ -1,7 +1,8 @@
 """Which room a URL names.
 
 In: what the user wrote. Out: a folder or an object store, not touched yet.
-Rule: a URL holds no credentials: one that may is refused, and is not shown.
+Rule: a URL holds no credentials: one that may is refused, and is not shown. What was meant as a URL and is none, as
+`s3:/bucket/x`, is never taken for a folder of that name.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import re
 from urllib.parse import unquote
 
-from braid.errors import BraidError
+from braid.errors import BraidError, printable
 from braid.store.folder import FolderRoom
 from braid.store.interface import Room
 from braid.store.objects import KINDS, ObjectRoom
@@ -21,8 +22,32 @@ _OBJECTS = re.compile(
 _LIKE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "azure": "az", "abfs": "az", "abfss": "az", "wasbs": "az"}
 
 
+_SCHEMES = frozenset({*KINDS, *_LIKE, "file", "kafka", "http", "https", "hdfs", "dbfs"})
+_NEARLY = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/*)")
+
+
 def is_url(place: str) -> bool:
-    return "://" in place
+    """Whether it is a URL, and no path."""
+    if "://" in place:
+        return True
+    nearly = _NEARLY.match(place)
+    if nearly is not None and (nearly[2] or nearly[1].lower() in _SCHEMES):
+        kind = nearly[1].lower()[:20]
+        meant = _LIKE.get(kind, kind)
+        write = "topics in Kafka are named by --kafka HOST:PORT" if kind == "kafka" else f"a URL begins with {meant}://"
+        what = f"{nearly[1][:20]}:{nearly[2][:1]}… is neither a URL nor a path"
+        raise BraidError(what, f"{write}; a path that begins so is written ./{nearly[1][:20]}:{nearly[2][:1]}…")
+    return False
+
+
+def on_disk(path: str) -> str:
+    """A path, as it was written; a URL is refused where only files of this machine do."""
+    if is_url(path):
+        what = (
+            f"{printable(path.split('://', 1)[0][:20])}://… is no path: such files are read and written on disks only"
+        )
+        raise BraidError(what, "name a path that this machine sees; an object store is for --store and backups")
+    return path
 
 
 def opened(place: str) -> Room:

@@ -18,6 +18,7 @@ from braid.bind.bound import Declared
 from braid.errors import BraidError
 from braid.files.input import columns_of, open_files
 from braid.files.listing import Found, is_plain, look
+from braid.store import on_disk
 from braid.tables.interface import Read, Table, Unready
 from braid.topics.files import open_for_writing
 
@@ -34,7 +35,7 @@ class SnapshotTable(Table):
     def of(text: str) -> SnapshotTable:
         if not text:
             raise BraidError("snapshot: names no file", "write snapshot:PATH, such as snapshot:customers.csv")
-        return SnapshotTable(text)
+        return SnapshotTable(on_disk(text))
 
     def described(self) -> str:
         return f"snapshot:{self.pattern}"

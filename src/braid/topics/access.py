@@ -8,6 +8,7 @@ Rule: nothing is left behind: a topic is not made, and the transaction that is t
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -32,7 +33,7 @@ from braid.topics.files import check_name
 from braid.topics.interface import Topics
 from braid.topics.kafka import KafkaTopics
 
-TRIED = 5.0  # s for a first transaction
+TRIED, LONG = 5.0, 15.0  # s for each call of a first transaction; in which one may be made again
 APPEND_TIME = "LogAppendTime"
 ASK = "give this user the right: docs/kafka.md, Security"
 
@@ -70,10 +71,14 @@ def permitted(broker: Broker, topic: str, *operations: str) -> None:
     from confluent_kafka import TopicCollection
 
     what = f"topic {topic}"
-    found = admin(broker).describe_topics(
-        TopicCollection([topic]), include_authorized_operations=True, request_timeout=WAIT
-    )
-    may = asked(broker, what, lambda: found[topic].result(WAIT + 2)).authorized_operations
+
+    def described() -> Any:
+        found = admin(broker).describe_topics(
+            TopicCollection([topic]), include_authorized_operations=True, request_timeout=WAIT
+        )
+        return found[topic].result(WAIT + 2)
+
+    may = asked(broker, what, described).authorized_operations
     for operation in operations:
         if may is not None and operation not in {x.name for x in may}:
             raise NotPermitted(f"{what}: the broker does not permit to {operation} it", ASK)
@@ -96,8 +101,12 @@ def takes(broker: Broker, topic: str, letters: bool = False) -> Takes:
     # a marker is an offset of the topic, for which a broker asks READ
     permitted(broker, topic, "WRITE", *(["READ"] if broker.exactly_once and not letters else []))
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    (found,) = admin(broker).describe_configs([resource], request_timeout=WAIT).values()
-    settings = asked(broker, f"settings of the topic {topic} (DESCRIBE_CONFIGS)", lambda: found.result(WAIT + 2))
+
+    def described() -> Any:
+        (found,) = admin(broker).describe_configs([resource], request_timeout=WAIT).values()
+        return found.result(WAIT + 2)
+
+    settings = asked(broker, f"settings of the topic {topic} (DESCRIBE_CONFIGS)", described)
     if settings["message.timestamp.type"].value == APPEND_TIME and not letters:
         raise BraidError(
             f"the topic {topic} has times of the broker's own (message.timestamp.type={APPEND_TIME}): those of results"
@@ -121,15 +130,22 @@ def try_transaction(broker: Broker, query: str, topic: str | None) -> None:
     made, group = producer(broker, name, lambda: None), consumer(broker, name)
 
     def tried(call: Callable[[], Any]) -> None:
-        try:
-            call()
-        except KafkaException as e:
-            why = refused(broker, f"a transaction of {name}", e.args[0])
-            if isinstance(why, NotPermitted):
-                raise why from None
-            what = f"the broker at {broker.address} takes no transactions: {e.args[0].str()}"
-            hint = "with --at-least-once none are used: a row may be written twice then, where a run ended badly"
-            raise BraidError(what, hint) from None
+        deadline = time.monotonic() + LONG
+        while True:
+            try:
+                call()
+                return
+            except KafkaException as e:
+                error = e.args[0]
+            if not error.retriable() or time.monotonic() > deadline:
+                break
+            time.sleep(0.1)
+        why = refused(broker, f"a transaction of {name}", error)
+        if isinstance(why, NotPermitted):
+            raise why
+        what = f"the broker at {broker.address} takes no transactions: {error.str()}"
+        hint = "with --at-least-once none are used: a row may be written twice then, where a run ended badly"
+        raise BraidError(what, hint)
 
     try:
         asked(broker, "list the topics", lambda: made.list_topics(timeout=WAIT))

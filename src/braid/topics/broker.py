@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 WAIT = 6.0  # s that a broker has to answer before a run starts
 PATIENCE = 600.0  # s that it may be away while one runs
+SETTLE = 30.0  # s that one which answers has to become ready: leaders and coordinators are found anew now and then
+FRESH = 3.0  # s until all brokers know of a topic that was just made
 IDLE = 60.0  # s after which a client that nobody uses is given up
 # s that the client gives a request about groups. Who asks waits less, and keeps the client: librdkafka (2.16) aborts
 # the process where the coordinator is found after such a request has run out of time.
@@ -236,7 +238,8 @@ _PASSES = (  # of which the client itself does not say that one may try again
     "GROUP_COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR_FOR_GROUP", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION",
     "NOT_LEADER_OR_FOLLOWER", "REPLICA_NOT_AVAILABLE", "OFFSET_NOT_AVAILABLE", "FENCED_LEADER_EPOCH",
     "UNKNOWN_LEADER_EPOCH", "_NOENT", "KAFKA_STORAGE_ERROR", "UNSTABLE_OFFSET_COMMIT", "CONCURRENT_TRANSACTIONS",
-    # the transaction was ended by the broker, or by another start of this query
+)  # fmt: skip
+_ENDED = (  # the transaction was ended by the broker, or by another start of this query
     "INVALID_TXN_STATE", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "PRODUCER_FENCED",
     "_FENCED", "_STATE",
     "_DESTROY",  # another thread has given this client up
@@ -246,6 +249,14 @@ _PASSES = (  # of which the client itself does not say that one may try again
 class BrokerAway(Away):
     """It does not answer, or is not ready, or what was begun there has ended meanwhile. Later it may be otherwise: a
     query that runs waits."""
+
+
+class NotReady(BrokerAway):
+    """It answers, and cannot do it just now."""
+
+
+class TopicGone(BraidError):
+    """There is no such topic, or not every broker knows of it yet."""
 
 
 class NotPermitted(BraidError):
@@ -266,18 +277,31 @@ def patiently(ask: Callable[[], T], seconds: float = PATIENCE) -> T:
 
 
 def asked(broker: Broker, what: str, call: Callable[[], T]) -> T:
-    """The answer of a broker, or why there is none."""
+    """The answer of a broker, or why there is none. What passes is waited for: each `call` makes the request anew, of
+    a client that is asked for anew."""
     from confluent_kafka import KafkaException
 
-    try:
-        return call()
-    except KafkaException as e:
-        why = refused(broker, what, e.args[0])
-    except TimeoutError:
-        why = _silent(broker, what)
-    if isinstance(why, BrokerAway):
-        forget("admin", broker, "")  # it may remember a leader of before, and not ask anew
-    raise why
+    began, pause = time.monotonic(), 0.02
+    while True:
+        try:
+            return call()
+        except KafkaException as e:
+            why = refused(broker, what, e.args[0])
+        except TimeoutError:
+            why = _silent(broker, what)
+        except (NotReady, TopicGone) as e:
+            why = e
+        if isinstance(why, BrokerAway):
+            forget("admin", broker, "")  # it may remember a leader of before, and not ask anew
+        if time.monotonic() - began >= _settles(why):
+            raise why
+        time.sleep(pause)
+        pause = min(2 * pause, 1.0)
+
+
+def _settles(why: BraidError) -> float:
+    """s in which it may pass, where the broker answers."""
+    return SETTLE if isinstance(why, NotReady) else FRESH if isinstance(why, TopicGone) else 0.0
 
 
 def told(broker: Broker, what: str, answer: Future[T]) -> T:
@@ -312,7 +336,7 @@ def refused(broker: Broker, what: str, error: KafkaError) -> BraidError:
         hint = "give this user the right: topics, the group and the transactional ids, which begin with braid."
         return NotPermitted(f"{what}: the broker does not permit it ({error.str()})", hint)
     if code in (Codes.UNKNOWN_TOPIC_OR_PART, Codes._UNKNOWN_TOPIC, Codes._UNKNOWN_PARTITION):
-        return BraidError(f"{what}: the topic is not there any more", "make it again, or leave the statement out")
+        return TopicGone(f"{what}: the topic is not there any more", "make it again, or leave the statement out")
     if code in (Codes.MSG_SIZE_TOO_LARGE,):
         return BraidError(f"{what}: a record is larger than is allowed", "raise max.message.bytes of the topic")
     if code == Codes.INVALID_TIMESTAMP:
@@ -323,8 +347,11 @@ def refused(broker: Broker, what: str, error: KafkaError) -> BraidError:
     if code == Codes.UNKNOWN:
         hint = "its log says why; to a topic with a compression.type of its own it takes no time before 1970"
         return BraidError(f"{what}: the broker does not say what is wrong", hint)
-    if error.retriable() or error.txn_requires_abort() or error.name() in _PASSES:
-        return BrokerAway(f"{what}: the broker at {broker.address} is not ready: {error.str()}", _LATER)
+    away = f"{what}: the broker at {broker.address} is not ready: {error.str()}"
+    if error.txn_requires_abort() or error.name() in _ENDED:
+        return BrokerAway(away, _LATER)
+    if error.retriable() or error.name() in _PASSES:
+        return NotReady(away, _LATER)
     return BraidError(f"{what}: {error.str()}", f"Kafka's code is {error.name()}")
 
 

@@ -18,7 +18,6 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -45,10 +44,10 @@ from braid.topics.broker import (
     WAIT,
     Broker,
     BrokerAway,
+    NotReady,
     admin,
     asked,
     consumer,
-    forget,
     group_admin,
     kept,
     left_open,
@@ -136,16 +135,16 @@ class KafkaTopics:
     def _partitions(self, name: str) -> int | None:
         from confluent_kafka import KafkaError
 
-        found = asked(self.broker, f"topic {name}", lambda: admin(self.broker).list_topics(name, timeout=WAIT))
-        topic = found.topics.get(name)
-        if topic is None or (
-            topic.error is not None
-            and topic.error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
-        ):
-            return None
-        if topic.error is not None:
-            raise refused(self.broker, f"topic {name}", topic.error)
-        return len(topic.partitions)
+        def ask() -> int | None:
+            topic = admin(self.broker).list_topics(name, timeout=WAIT).topics.get(name)
+            error = None if topic is None else topic.error
+            if error is None:
+                return None if topic is None else len(topic.partitions)
+            if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+                return None
+            raise refused(self.broker, f"topic {name}", error)
+
+        return asked(self.broker, f"topic {name}", ask)
 
     def create(self, name: str, partitions: int = 1, compacted: bool = False, try_only: bool = False) -> None:
         """A topic with so many partitions, whose records stand for ever; `compacted`: the last of each key. Nothing
@@ -158,12 +157,16 @@ class KafkaTopics:
         if have is None:
             config = FOR_EVER | ({"cleanup.policy": "compact"} if compacted else {"retention.ms": "-1"})
             new = NewTopic(name, partitions, config=config)
-            made = admin(self.broker).create_topics([new], operation_timeout=WAIT, validate_only=try_only)
-            try:
-                made[name].result(WAIT + 2)
-            except KafkaException as e:
-                if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise refused(self.broker, f"create the topic {name}", e.args[0]) from None
+
+            def make() -> None:
+                made = admin(self.broker).create_topics([new], operation_timeout=WAIT, validate_only=try_only)
+                try:
+                    made[name].result(WAIT + 2)
+                except KafkaException as e:
+                    if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                        raise
+
+            asked(self.broker, f"create the topic {name}", make)
             if try_only:
                 return
             have = self._until(name, there=True)
@@ -174,8 +177,10 @@ class KafkaTopics:
             )
 
     def delete(self, name: str) -> None:
-        made = admin(self.broker).delete_topics([name], operation_timeout=WAIT)
-        asked(self.broker, f"delete the topic {name}", lambda: made[name].result(WAIT + 2))
+        def gone() -> None:
+            admin(self.broker).delete_topics([name], operation_timeout=WAIT)[name].result(WAIT + 2)
+
+        asked(self.broker, f"delete the topic {name}", gone)
         self._until(name, there=False)
 
     def _until(self, name: str, there: bool) -> int | None:
@@ -191,9 +196,11 @@ class KafkaTopics:
         """What tells a topic from a later one of its name."""
         from confluent_kafka import TopicCollection
 
-        found = admin(self.broker).describe_topics(TopicCollection([name]), request_timeout=WAIT)[name]
-        described = asked(self.broker, f"topic {name}", lambda: found.result(WAIT + 2))
-        return str(described.topic_id)
+        def described() -> Any:
+            found = admin(self.broker).describe_topics(TopicCollection([name]), request_timeout=WAIT)
+            return found[name].result(WAIT + 2)
+
+        return str(asked(self.broker, f"topic {name}", described).topic_id)
 
     # -- records --------------------------------------------------------------------------------------------------
 
@@ -242,18 +249,21 @@ class KafkaTopics:
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
         places = [TopicPartition(name, p) for p in range(self._counted(name))]
-        found = admin(self.broker).list_offsets(
-            dict.fromkeys(places, getattr(OffsetSpec, which)(*given)),
-            isolation_level=IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED,
-            request_timeout=WAIT,
-        )
         what = f"offsets of the topic {name}"
-        made = {tp.partition: asked(self.broker, what, partial(f.result, WAIT + 2)) for tp, f in found.items()}
-        offsets = [int(made[p].offset) for p in range(len(places))]
-        if not given and min(offsets) < 0:  # a broker that has just started does not know yet
-            forget("admin", self.broker, "")
-            raise BrokerAway(f"{what}: the broker at {self.broker.address} is not ready", "try again")
-        return offsets
+
+        def ask() -> list[int]:
+            found = admin(self.broker).list_offsets(
+                dict.fromkeys(places, getattr(OffsetSpec, which)(*given)),
+                isolation_level=IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=WAIT,
+            )
+            made = {tp.partition: f.result(WAIT + 2) for tp, f in found.items()}
+            offsets = [int(made[p].offset) for p in range(len(places))]
+            if not given and min(offsets) < 0:  # a broker that has just started does not know yet
+                raise NotReady(f"{what}: the broker at {self.broker.address} is not ready", "try again")
+            return offsets
+
+        return asked(self.broker, what, ask)
 
     def raw(self, name: str, partition: int, first: int, last: int, how: Wires) -> pl.DataFrame:
         """Columns of `RAW` of the records that there are in [first, last); bytes in formats with schemas."""

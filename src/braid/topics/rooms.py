@@ -22,7 +22,7 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -54,6 +54,7 @@ _LARGEST = 1 << 30  # bytes of a commit or a rollup
 _WIDE = 64 << 20  # bytes of a rollup of rollups, at most: who finds none takes its parts
 _DESCRIPTION = 1 << 16
 _PIECE = 8 << 20  # bytes fetched at once
+_GAP = 64 << 10  # bytes that are rather fetched than asked for by another request
 _LONG = 100  # characters of a writer's name that are part of others
 _BATCHES = 100  # of a writer, whose objects lie in one folder
 _GONE = "gone"  # of the last commit of a topic that was deleted
@@ -247,17 +248,37 @@ class RoomTopic(Topic):
         return f"{self.path}/{segment.partition}/{segment.first}-{segment.extent.size}-{crc}.jsonl"
 
     def prepare(self, segments: Iterable[Segment]) -> None:
-        """Fetches what this machine has no copy of, several at once."""
+        """Fetches what this machine has no copy of: neighbours in an object by one request, several objects at once."""
         wanted = [s for s in segments if not os.path.exists(self._cache.path(self._copy(s)))]
         if len(wanted) < 2:
             return
-
-        def fetched(s: Segment) -> None:
-            with contextlib.suppress(TornError):  # whoever reads it is told
-                self._cache.held(self._copy(s), partial(self._fetch, s))
-
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            list(pool.map(fetched, wanted))
+            list(pool.map(self._fetch_together, _stretches(wanted)))
+
+    def _fetch_together(self, stretch: Sequence[Segment]) -> None:
+        """Copies of segments that lie near each other in an object. Who reads one that is damaged is told then."""
+        with contextlib.suppress(TornError):
+            if len(stretch) == 1:
+                self._cache.held(self._copy(stretch[0]), partial(self._fetch, stretch[0]))
+                return
+            for s, data in self._ranged(stretch):
+                self._cache.held(self._copy(s), partial(_written, data))
+
+    def _ranged(self, stretch: Sequence[Segment]) -> Iterator[tuple[Segment, bytes]]:
+        """By one request: segments and their bytes, of those that are what their commit says."""
+        first, last = stretch[0], stretch[-1]
+        start = first.at or 0
+        name, end = f"{self.path}/data/{first.staged}", (last.at or 0) + last.extent.size
+        try:
+            data = memoryview(self.room.range(name, start, end - start))
+        except FileNotFoundError:
+            self._missed = True
+            raise torn(f"{self.room.url}/{name}", "it is missing") from None
+        for s in stretch:
+            at = (s.at or 0) - start
+            mine = data[at : at + s.extent.size]
+            if len(mine) == s.extent.size and zlib.crc32(mine) == s.extent.crc32:
+                yield s, bytes(mine)
 
     def _fetch(self, segment: Segment, path: str) -> None:
         """Writes a copy of a segment, which is what its commit says."""
@@ -524,6 +545,22 @@ def _rollup(start: int, to: int) -> str:
 def _objects(x: dict[str, Any]) -> set[str]:
     """All that a commit or a rollup names."""
     return {s["file"] for s in (*x["segments"], *x.get("instead", []))}
+
+
+def _stretches(segments: Iterable[Segment]) -> Iterator[Sequence[Segment]]:
+    """Those that one request gives: of one object, near each other, `_PIECE` bytes at most."""
+    stretch: list[Segment] = []
+    for s in sorted(segments, key=lambda s: (s.staged or "", s.at or 0)):
+        at, end = s.at or 0, (s.at or 0) + s.extent.size
+        if stretch:
+            before = stretch[-1]
+            gap = at - (before.at or 0) - before.extent.size
+            if s.staged != before.staged or gap > _GAP or end - (stretch[0].at or 0) > _PIECE:
+                yield stretch
+                stretch = []
+        stretch.append(s)
+    if stretch:
+        yield stretch
 
 
 def _folder(query: str, batch: int) -> str:

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from concurrent.futures import Future
 from functools import partial
 
 from braid.errors import BraidError
-from braid.topics.broker import ENDLESS, WAIT, Broker, asked, group_admin, producer, told
+from braid.topics.broker import ENDLESS, WAIT, Broker, asked, group_admin, producer, refused, told
 
 
 def remove(broker: Broker, query: str, run: str, tasks: int) -> list[str]:
@@ -27,19 +26,18 @@ def remove(broker: Broker, query: str, run: str, tasks: int) -> list[str]:
 
 
 def _groups_gone(broker: Broker, groups: list[str]) -> Iterator[str]:
-    client = group_admin(broker)
-    for group, answer in client.delete_consumer_groups(groups, request_timeout=ENDLESS).items():
+    for group in groups:
         what = f"delete the group {group}"
-        if asked(broker, what, partial(_gone, broker, what, group, answer)):
+        if asked(broker, what, partial(_gone, broker, what, group)):
             yield group
 
 
-def _gone(broker: Broker, what: str, group: str, answer: Future[None]) -> bool:
+def _gone(broker: Broker, what: str, group: str) -> bool:
     """False where there was none."""
     from confluent_kafka import KafkaError, KafkaException
 
     try:
-        told(broker, what, answer)
+        told(broker, what, group_admin(broker).delete_consumer_groups([group], request_timeout=ENDLESS)[group])
     except KafkaException as e:
         if e.args[0].code() == KafkaError.NON_EMPTY_GROUP:
             raise BraidError(f"the group {group} has members: something reads as it", "stop it first") from None
@@ -56,10 +54,14 @@ def once(broker: Broker, topic: str) -> set[str]:
     """The names of the statements that have a marker at a topic. Groups whose markers the broker has forgotten are none
     any more."""
     what = f"the statements that wrote {topic}"
-    listed = asked(
-        broker, what, lambda: told(broker, what, group_admin(broker).list_consumer_groups(request_timeout=ENDLESS))
-    )
-    groups = [m for m in (_ONCE.fullmatch(g.group_id) for g in listed.valid or ()) if m is not None]
+
+    def listed() -> list[str]:
+        found = told(broker, what, group_admin(broker).list_consumer_groups(request_timeout=ENDLESS))
+        for error in found.errors or ():  # of one of several brokers: what it knows is not among the others
+            raise error
+        return [g.group_id for g in found.valid or ()]
+
+    groups = [m for m in map(_ONCE.fullmatch, asked(broker, what, listed)) if m is not None]
     return {m[1] for m in groups if asked(broker, what, partial(_marks, broker, what, m[0], topic))}
 
 
@@ -69,4 +71,8 @@ def _marks(broker: Broker, what: str, group: str, topic: str) -> bool:
     answers = group_admin(broker).list_consumer_group_offsets(
         [ConsumerGroupTopicPartitions(group)], request_timeout=ENDLESS
     )
-    return any(at.topic == topic and at.offset >= 0 for at in told(broker, what, answers[group]).topic_partitions or ())
+    places = told(broker, what, answers[group]).topic_partitions or ()
+    for at in places:
+        if at.error is not None:
+            raise refused(broker, what, at.error)
+    return any(at.topic == topic and at.offset >= 0 for at in places)

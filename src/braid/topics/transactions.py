@@ -16,7 +16,8 @@ import contextlib
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from braid.topics.broker import (
     WAIT,
     Broker,
     BrokerAway,
+    NotReady,
     asked,
     consumer,
     forget,
@@ -178,6 +180,7 @@ class Transaction(Writing):
                 return
             except KafkaException as e:
                 if e.args[0].retriable() and time.monotonic() < deadline:
+                    time.sleep(0.05)
                     continue
                 self.abort()
                 raise refused(self.broker, self._what, e.args[0]) from None
@@ -210,7 +213,7 @@ class Transaction(Writing):
         asked(self.broker, self._what, lambda: self._producer.init_transactions(COMMIT))
         self.done = self._digest is not None and self._look()
         if not self.done:
-            asked(self.broker, self._what, lambda: self._begin(COMMIT))
+            self._begin(partial(asked, self.broker, self._what), COMMIT)
 
     def _connect(self) -> None:
         """A client gives its first connection up when it hears of the brokers, and transactions that begin without one
@@ -226,19 +229,21 @@ class Transaction(Writing):
         from confluent_kafka import KafkaException
 
         try:
-            self._begin(WAIT)
+            self._begin(lambda send: send(), WAIT)
             return True
         except KafkaException:
             return False
 
-    def _begin(self, seconds: float) -> None:
-        """The transaction, with its marker first: that also finds out whether a kept producer is still the one."""
+    def _begin(self, how: Callable[[Callable[[], None]], None], seconds: float) -> None:
+        """The transaction, with its marker first: that also finds out whether a kept producer is still the one. `how`
+        that is asked for."""
         from confluent_kafka import TopicPartition
 
-        self._producer.begin_transaction()
+        how(self._producer.begin_transaction)
         if self._digest is not None:
             marker = TopicPartition(self._topic, self._task, self.batch + 1, self._digest)
-            self._producer.send_offsets_to_transaction([marker], self._membership(), seconds)
+            send = self._producer.send_offsets_to_transaction
+            how(lambda: send([marker], self._membership(), seconds))
 
     def _membership(self) -> Any:
         """What a consumer of the group says of itself; it need not stay for that."""
@@ -276,7 +281,7 @@ class Transaction(Writing):
             (at,) = told(self.broker, what, answers[self._group]).topic_partitions
             if at.error is not None:  # what has just been committed is not told yet, it may be
                 why = refused(self.broker, what, at.error)
-                raise BrokerAway(why.message, HANGS) if isinstance(why, BrokerAway) else why
+                raise NotReady(why.message, HANGS) if isinstance(why, BrokerAway) else why
             return at
 
         at = patiently(lambda: asked(self.broker, what, ask), COMMIT)
