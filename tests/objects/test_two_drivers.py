@@ -26,7 +26,7 @@ from braid.stage import batches, docs, run_files, state_file
 from braid.stage.epoch import Epoch, claim
 from braid.stage.room_runs import RoomRuns, cache_of, packing_of, renamed
 from braid.stage.state_writer import StateWriter
-from braid.store import objects
+from braid.store.objects import ObjectRoom
 from braid.topics.commit import publish
 from braid.topics.interface import open_topics
 
@@ -167,8 +167,12 @@ def end_of(reads: Any) -> int:
 def turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Turns]]:
     """The turns of the round that is under way."""
     now: list[Turns] = []
-    patiently = objects._patiently
-    monkeypatch.setattr(objects, "_patiently", lambda do: now[-1].call(lambda: patiently(do)) if now else patiently(do))
+    patiently = ObjectRoom._patiently
+
+    def asked(self: ObjectRoom, do: Callable[[], Any]) -> Any:
+        return now[-1].call(lambda: patiently(self, do)) if now else patiently(self, do)
+
+    monkeypatch.setattr(ObjectRoom, "_patiently", asked)
     yield now
 
 
