@@ -1,5 +1,5 @@
-"""One rule for the time of a record, at every door: before 1970 is a time, beyond 95,000,000 days is none. What a column
-of ksqldb holds before 1970 is none either.
+"""One rule for the time of a record, at every door: before 1970 is a time, beyond 95,000,000 days is none. What a
+column of ksqldb holds before 1970 is none either.
 
 In: the same rows as records of a topic, as files, as frames, as statements. Out: what is read of each.
 """

@@ -181,7 +181,7 @@ def encoding(
     for one in ("KEY_FORMAT", "VALUE_FORMAT"):
         if both is not None and one in p.items:
             raise SqlError(f"FORMAT and {one} exclude each other", p.span(one), "keep KEY_FORMAT and VALUE_FORMAT")
-    value = _format(p, "VALUE_FORMAT") or both or (inherited.value if inherited else settings.value_format)
+    value = _format(p, "VALUE_FORMAT") or both or (inherited.value if inherited else settings.value_format or "JSON")
     if not FORMATS[value].of_values:
         hint = f"write value_format = 'JSON'; only keys may be {value}"
         raise SqlError(
