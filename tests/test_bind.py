@@ -256,7 +256,7 @@ def test_the_canonical_text_shows_every_change_of_meaning(other: str) -> None:
 
 def test_bind_changes_no_catalog() -> None:
     catalog = Catalog()
-    text = "CREATE STREAM l (k INT KEY, v VARCHAR) WITH (kafka_topic='l');"
+    text = "CREATE STREAM l (k INT KEY, v VARCHAR) WITH (kafka_topic='l', value_format='JSON');"
     made = bind(parse(text, DIALECT.words).statements[0], catalog, Settings(), text, DIALECT)
     assert catalog.sources == {}
     assert list(catalog.apply(made).sources) == ["L"]

@@ -2,7 +2,7 @@
 
 In: the items as written, and how one is bound. Out: expressions of one type, or of types that widen to one.
 Rule: constants take the type that is wanted, or are refused: that of what IN compares, else of the first item that is
-not NULL. Texts are read as numbers and truth values, constants become texts, structures have the fields of all.
+not NULL. Texts are read as numbers, truth values and times, constants become texts, structures have the fields of all.
 (docs/rules/ksqldb.md, KR-91)
 """
 
@@ -16,8 +16,9 @@ from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr
 from braid.sql import ast
-from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, is_numeric
+from braid.types import TIMESTAMPS, Array, Column, Decimal, Map, Scalar, Struct, Type, is_numeric
 
+_MOMENTS = (Scalar.DATE, Scalar.TIME, *TIMESTAMPS)
 Binder = Callable[[ast.Expr], Expr]
 
 
@@ -121,6 +122,8 @@ def bind_listed(e: ast.Expr, wanted: Type, bind: Binder) -> Expr | None:
             return typing.literal(_boolean(text), Scalar.BOOLEAN)
         case ast.Literal(value=str(text)), _ if is_numeric(wanted):
             return _number(text, wanted)
+        case ast.Literal(value=str(text)), Scalar() if wanted in _MOMENTS:
+            return typing.moment(text, wanted)
         case ast.Literal(value=bool(value)), Scalar.VARCHAR:
             return typing.literal("true" if value else "false", Scalar.VARCHAR)
         case ast.Literal(value=int() | PyDecimal() as number), Scalar.VARCHAR:

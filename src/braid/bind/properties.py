@@ -144,6 +144,7 @@ def column_named(p: Properties, name: str, columns: Sequence[DeclaredColumn]) ->
 
 
 def timestamp(p: Properties, columns: Sequence[DeclaredColumn]) -> Timestamp | None:
+    """The column that gives the time, of ksqldb's: no time lies before 1970 there."""
     column = column_named(p, "TIMESTAMP", columns)
     pattern = p.text("TIMESTAMP_FORMAT")
     if column is None:
@@ -156,7 +157,7 @@ def timestamp(p: Properties, columns: Sequence[DeclaredColumn]) -> Timestamp | N
             raise SqlError(f"timestamp column {column.name} is VARCHAR", p.span("TIMESTAMP"), hint)
         with told_at(p.span("TIMESTAMP_FORMAT")):
             dates.check_parse(pattern)
-        return Timestamp(column.name, pattern)
+        return Timestamp(column.name, pattern, since_1970=True)
     if column.type not in (Scalar.BIGINT, Scalar.TIMESTAMP):
         hint = "use a BIGINT (ms since 1970), TIMESTAMP or VARCHAR column"
         raise SqlError(f"timestamp column {column.name} is {column.type}", p.span("TIMESTAMP"), hint)
@@ -164,7 +165,7 @@ def timestamp(p: Properties, columns: Sequence[DeclaredColumn]) -> Timestamp | N
         hint = "leave timestamp_format out"
         message = f"TIMESTAMP_FORMAT is for VARCHAR columns; {column.name} is {column.type}"
         raise SqlError(message, p.span("TIMESTAMP_FORMAT"), hint)
-    return Timestamp(column.name)
+    return Timestamp(column.name, since_1970=True)
 
 
 def encoding(
@@ -180,7 +181,7 @@ def encoding(
     for one in ("KEY_FORMAT", "VALUE_FORMAT"):
         if both is not None and one in p.items:
             raise SqlError(f"FORMAT and {one} exclude each other", p.span(one), "keep KEY_FORMAT and VALUE_FORMAT")
-    value = _format(p, "VALUE_FORMAT") or both or (inherited.value if inherited else settings.value_format)
+    value = _format(p, "VALUE_FORMAT") or both or (inherited.value if inherited else settings.value_format or "JSON")
     if not FORMATS[value].of_values:
         hint = f"write value_format = 'JSON'; only keys may be {value}"
         raise SqlError(

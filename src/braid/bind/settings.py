@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from typing import Any, Literal, get_args
 
 from braid.errors import SqlError
+from braid.expr.aggregates import MOST
 from braid.records.formats.named import FORMATS, named_in
 
 NullKey = Literal["drop", "pad"]
@@ -76,10 +77,10 @@ class Settings:
     """`null_key`: are outer rows without a join key dropped or padded. `key_column`: does a projected join column show
     the join key or its own value. `late`: do rows too late to be stored still look up. `mode`: `native` accepts more
     where the meaning is clear, `strict` refuses what only early releases allowed. `wrap`: is a value of one column a
-    record. `key_format`, `value_format`: of declarations that name none. `begin`: where queries begin to read.
-    `collect_list`, `collect_set`: how many values these aggregates keep. `assert_topic`, `assert_schema`: how long
-    ASSERT waits, in ms. `scans`: may a pull query look at all rows of a table. `sqlstream`, `lenses`, `risingwave`:
-    those dialects' own."""
+    record. `key_format`, `value_format`: of declarations that name none (null: each names one). `begin`: where queries
+    begin to read. `collect_list`, `collect_set`: how many values these aggregates keep. `assert_topic`,
+    `assert_schema`: how long ASSERT waits, in ms. `scans`: may a pull query look at all rows of a table. `sqlstream`,
+    `lenses`, `risingwave`: those dialects' own."""
 
     null_key: NullKey = "drop"
     key_column: KeyColumn = "join"
@@ -87,7 +88,7 @@ class Settings:
     mode: Strictness = "default"
     wrap: bool = field(default=True, repr=False)
     key_format: str = field(default="KAFKA", repr=False)
-    value_format: str = field(default="JSON", repr=False)
+    value_format: str | None = field(default=None, repr=False)
     begin: Reset = field(default="earliest", repr=False)
     collect_list: int = field(default=1000, repr=False)
     collect_set: int = field(default=1000, repr=False)
@@ -121,7 +122,8 @@ def _one_of(field: str, *words: str) -> Setting:
 
 
 def _format(field: str, *words: str) -> Setting:
-    return Setting(field, words, lambda text: word if (word := text.strip().upper()) in words else None)
+    read = lambda text: word if (word := text.strip().upper()) in words else None  # noqa: E731
+    return Setting(field, words, read, lambda value: value or "none")
 
 
 def _bare(field: str, *words: str) -> Setting:
@@ -155,6 +157,13 @@ def _count(text: str) -> int | None:
     return int(text) if text.isdigit() and 0 < int(text) <= 10_000 else None
 
 
+def _values(text: str) -> int | None:
+    """How many values an aggregate keeps; a negative number: as many as there may be."""
+    if not re.fullmatch(r"[+-]?[0-9]{1,10}", text.strip()):
+        return None
+    return MOST if int(text) < 0 else min(int(text), MOST)
+
+
 def _milliseconds(text: str) -> int | None:
     return int(text) if text.isdigit() and int(text) <= 86_400_000 else None
 
@@ -172,8 +181,8 @@ SETTINGS: dict[str, dict[str, Setting]] = {
         "ksql.persistence.default.format.key": _format("key_format", *KEY_FORMATS),
         "ksql.persistence.default.format.value": _format("value_format", *VALUE_FORMATS),
         "auto.offset.reset": _one_of("begin", *get_args(Reset)),
-        "ksql.functions.collect_list.limit": Setting("collect_list", ("a number of values",), _count),
-        "ksql.functions.collect_set.limit": Setting("collect_set", ("a number of values",), _count),
+        "ksql.functions.collect_list.limit": Setting("collect_list", ("a number of values",), _values),
+        "ksql.functions.collect_set.limit": Setting("collect_set", ("a number of values",), _values),
         "ksql.assert.topic.default.timeout.ms": Setting("assert_topic", ("milliseconds",), _milliseconds),
         "ksql.assert.schema.default.timeout.ms": Setting("assert_schema", ("milliseconds",), _milliseconds),
     },

@@ -69,12 +69,21 @@ def bind_source(s: ast.CreateSource, catalog: Catalog, settings: Settings, sql: 
         message_key, p.count("PARTITIONS"), None, sql, p.text("NULL_VALUE"), windowed=windowed,
         read_only=s.read_only,
     )  # fmt: skip
+    _check_owned(exists, s)
     if exists is not None:
-        _check_owned(exists, s)
         _check_evolved(exists, declared, catalog, s.name_span)
     check_topic_name(declared.topic, p.span("KAFKA_TOPIC"))
+    _check_value_format(s, p, settings)
     told = (e.message for e in misread(declared, catalog, {}, s.name_span))
     return SourceDeclared(declared, exists is not None, (*p.notices(), *told), p.count("RETENTION_MS"))
+
+
+def _check_value_format(s: ast.CreateSource, p: properties.Properties, settings: Settings) -> None:
+    """Who names the topic of others says how its values are written; ksqlDB has no default either."""
+    said = properties.written_format(p, "value") or settings.value_format or settings.mode == "native"
+    if "KAFKA_TOPIC" in p.items and not said:
+        hint = "add value_format = 'JSON', or above it SET 'ksql.persistence.default.format.value' = 'JSON'"
+        raise SqlError(f"{s.name} has no VALUE_FORMAT", s.name_span, hint)
 
 
 def existing(s: ast.CreateSource | ast.CreateAs, catalog: Catalog) -> Declared | Nothing | None:
@@ -97,11 +106,11 @@ def existing(s: ast.CreateSource | ast.CreateAs, catalog: Catalog) -> Declared |
     return found
 
 
-def _check_owned(found: Declared, s: ast.CreateSource) -> None:
+def _check_owned(found: Declared | None, s: ast.CreateSource) -> None:
     """A SOURCE is what another program writes: it is declared once."""
-    if found.read_only or s.read_only:
-        kind = found.kind.upper()
-        raise SqlError(f"a SOURCE {found.kind} cannot be replaced", s.name_span, f"DROP {kind} {found.name} first")
+    if s.or_replace and (s.read_only or (found is not None and found.read_only)):
+        hint = f"write CREATE SOURCE {s.kind}" if found is None else f"DROP {found.kind.upper()} {found.name} first"
+        raise SqlError(f"a SOURCE {KIND[s.kind]} cannot be replaced: OR REPLACE is not for one", s.name_span, hint)
 
 
 def check_idle(found: Declared, catalog: Catalog, span: Span, why: str = "") -> None:

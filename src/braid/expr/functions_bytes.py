@@ -8,6 +8,7 @@ and URLs that cannot be read make the row fail.
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
 import struct
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ import polars as pl
 
 from braid.expr.nodes import Expr
 from braid.expr.rows import distinct
-from braid.expr.signatures import Function, Refused, Resolver, Signature, constant, forms, tried
+from braid.expr.signatures import Function, Refused, Resolver, Signature, constant, forms, in_sql, tried
 from braid.types import Scalar
 
 S = Scalar
@@ -206,6 +207,10 @@ def _decoded_parameter(text: str) -> str:
     return unquote_to_bytes(text.replace("+", " ")).decode("utf-8", "replace")
 
 
+def _md5(data: str | bytes) -> str:
+    return hashlib.md5(data.encode() if isinstance(data, str) else data, usedforsecurity=False).hexdigest()
+
+
 _url = forms("a VARCHAR", ((_TEXT,), _TEXT))
 
 BYTES_FUNCTIONS = {
@@ -225,6 +230,12 @@ BYTES_FUNCTIONS = {
         _number_of(4, "i", S.INT),
         _number_of(8, "q", S.BIGINT),
         _number_of(8, "d", S.DOUBLE),
+        Function(
+            "MD5",
+            forms("a VARCHAR, or BYTES", ((_TEXT,), _TEXT), ((S.BYTES,), _TEXT)),
+            lambda call, args: distinct(_md5, args, pl.String()),
+            names=in_sql(ksqldb="MD5"),
+        ),
         Function("UUID", _resolve_uuid, *tried(_uuid, _TEXT)),
         Function("URL_ENCODE_PARAM", _url, lambda call, args: distinct(_encoded_parameter, args, pl.String())),
         Function("URL_DECODE_PARAM", _url, *tried(_decoded_parameter, _TEXT)),

@@ -3,8 +3,8 @@
 In: a call, the Polars expressions of its arguments but the lambda functions, and how expressions are evaluated. Out: a
 Polars expression: the value, or where it failed.
 Rule: the body is evaluated for the elements of all rows at once, REDUCE's for the n-th elements of all rows. What it
-names besides its arguments are columns. A row fails where an element does. Null in, null out; a null condition is not
-true.
+names besides its arguments are columns. Where an element fails the row does, and its whole value is null; within a body
+a number that is null fails in arithmetic, as it does in Java. Null in, null out; a null condition is not true.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import polars as pl
 
-from braid.expr.nodes import Call, Expr, Lambda, inputs
+from braid.expr.nodes import Call, Expr, Lambda, changed, inputs
 from braid.expr.rows import lists
 from braid.expr.signatures import Function, Refused, in_sql
-from braid.types import Map, polars_type
+from braid.types import Map, Scalar, polars_type
 
 Evaluate = Callable[[pl.DataFrame, list[tuple[str, Expr]]], tuple[pl.DataFrame, pl.Series]]
 
@@ -40,6 +40,7 @@ LAMBDAS = {
     )
 }
 _ROW, _COLLECTION, _STATE = "=row", "=collection", "=state"
+_ARITHMETIC = ("add", "sub", "mul", "div", "mod", "neg")
 
 
 def applied(call: Call, args: Sequence[pl.Expr], evaluate: Evaluate, *, failing: bool = False) -> pl.Expr:
@@ -79,7 +80,7 @@ def _elementwise(
     first = functions[0]
     elements, size = _elements(call, first, frame)
     own = [p.name for p in first.params]
-    value, bad = evaluate(elements, [("v", first.body)])
+    value, bad = evaluate(elements, [("v", _body(first))])
     found = value["v"]
     there = frame[_COLLECTION].is_not_null()
     if call.function == "FILTER":
@@ -89,15 +90,31 @@ def _elementwise(
     elif isinstance(call.type, Map):
         second = functions[1]
         elements = elements.rename(dict(zip(own, (p.name for p in second.params), strict=True)))
-        value, worse = evaluate(elements, [("v", second.body)])
+        value, worse = evaluate(elements, [("v", _body(second))])
         twice = pl.DataFrame([elements[_ROW], found.alias("k")]).select(pl.struct(_ROW, "k").is_duplicated())
         wrong = twice.to_series() | found.is_null()  # a key that stands twice, or is null
         bad = bad | worse | wrong
-        there = there & (_counted(elements[_ROW].filter(wrong), frame.height) == 0)
         found = _entries(found, value["v"])
     failed = _counted(elements[_ROW].filter(bad), frame.height) > 0
     made = lists(found, size.to_numpy()).cast(polars_type(call.type))
-    return pl.select(pl.when(there).then(made)).to_series(), failed
+    return pl.select(pl.when(there & ~failed).then(made)).to_series(), failed
+
+
+def _body(f: Lambda) -> Expr:
+    """The body, where arithmetic with a null fails. The bodies of functions within it have their own turn."""
+
+    def change(e: Expr) -> Expr | None:
+        if isinstance(e, Lambda):
+            return e
+        if not isinstance(e, Call) or e.function not in _ARITHMETIC:
+            return None
+        args = tuple(changed(a, change) for a in e.args)
+        lacks: Expr = Call("is_null", (args[0],), Scalar.BOOLEAN)
+        for a in args[1:]:
+            lacks = Call("or", (lacks, Call("is_null", (a,), Scalar.BOOLEAN)), Scalar.BOOLEAN)
+        return Call("called", (Call(e.function, args, e.type), lacks), e.type)
+
+    return changed(f.body, change)
 
 
 def _counted(rows: pl.Series, height: int) -> pl.Series:
@@ -113,6 +130,7 @@ def _reduce(
 ) -> tuple[pl.Series, pl.Series]:
     """A null state to begin with gives null; no collection gives the state."""
     (f,) = functions
+    body = _body(f)
     state = frame[_STATE]
     begun = state.is_not_null().to_numpy()
     elements, size = _elements(call, f, frame)
@@ -122,9 +140,9 @@ def _reduce(
     for n in range(int(sizes.max(initial=0))):
         rows = np.flatnonzero(sizes > n)
         turn = elements[first[rows] + n].with_columns(state.gather(rows).alias(f.params[0].name))
-        value, bad = evaluate(turn, [("v", f.body)])
+        value, bad = evaluate(turn, [("v", body)])
         at = np.arange(frame.height)
         at[rows] = frame.height + np.arange(len(rows))
         state = state.clone().append(value["v"].cast(state.dtype)).gather(at)
         failed[rows] |= bad.to_numpy()
-    return state, pl.Series(failed)
+    return state.set(pl.Series(failed), None), pl.Series(failed)

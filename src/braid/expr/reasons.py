@@ -86,7 +86,7 @@ def of(e: Expr, given: Given) -> str:
         case Call(code=Code() as code):
             return user.raised_by(code, pl.DataFrame([s.alias(str(i)) for i, (s, _) in enumerate(given)])) or _RAISED
         case Call(function=name) if name in LAMBDAS:
-            return "it has no result for an element"
+            return "it has no result for an element (arithmetic with NULL has none)"
         case Call(function=name, type=t):
             row = FUNCTIONS.get(name)
             told = _told(row.why, given) if row is not None and row.why else _told(WHY.get(name, ""), given)

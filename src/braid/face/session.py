@@ -161,7 +161,7 @@ class Session(Public):
         made = replace(
             made,
             topic=f"{REGISTERED}{name}",
-            timestamp=None if time is None else Timestamp(fold(time)),
+            timestamp=None if time is None else Timestamp(fold(time), since_1970=self._dialect.words.since_1970),
             sql=f"register({name!r})",
             read_only=True,
         )

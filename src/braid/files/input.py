@@ -41,11 +41,11 @@ from braid.records import codec
 from braid.records.formats.delimited import delimiter_of
 from braid.records.python import python_values
 from braid.records.values import a
-from braid.stage.decode import Decoded, no_time, time_of, with_pseudo
+from braid.stage.decode import Decoded, times_of, with_pseudo
 from braid.stage.inputs import Ahead, Block, Times, filled
 from braid.timing import spent
 from braid.topics.files import read_small, remove
-from braid.types import Column, Scalar, polars_type
+from braid.types import Column, Scalar, Type, polars_type
 
 DELETED = ("true", "t", "1", "d", "delete", "deleted")  # what says that a row is, in any case
 _SAYS = " deleted"  # the column that tells it, by a name that no column of a plan has
@@ -344,6 +344,7 @@ class FileInput:
             file_copies.FORMAT, p.name, p.start, p.stop, p.digest, known[0].digest if known else p.digest,
             [[c.name, str(c.type)] for c in self._declared], [self.options.null_value, self.options.delimiter],
             [t.field, t.format] if t else None, *filter(None, [self.options.deleted]),
+            *(["since 1970"] if t and t.since_1970 else []),
         ]  # fmt: skip
         return os.path.join(self.cache, hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32])
 
@@ -384,9 +385,7 @@ class FileInput:
         t = self._time
         assert t is not None
         i = next(i for i, c in enumerate(self._columns) if c.field == t.field)
-        frame = pl.DataFrame([rows.columns[i].alias("v")])
-        times = time_of(frame, Col("v", self._declared[i].type), t.format)
-        return self._without_nulls(times)
+        return self._without_nulls(_times_in(rows.columns[i], self._declared[i].type, t)[0])
 
     def _without_nulls(self, times: pl.Series) -> Times:
         """What holds no time is malformed where times are declared; else it stands at 1970."""
@@ -422,8 +421,7 @@ class FileInput:
             values, _ = from_column(
                 file_parquet.rows_of(path, [name], start, 8 * GROUP).to_series(), column.column.type
             )
-            times = time_of(values.alias("v").to_frame(), Col("v", column.column.type), t.format)
-            yield self._without_nulls(times)
+            yield self._without_nulls(_times_in(values, column.column.type, t)[0])
 
 
 def _time_of_watermark(source: Source) -> Timestamp | None:
@@ -433,6 +431,11 @@ def _time_of_watermark(source: Source) -> Timestamp | None:
     return Timestamp(found[0]) if len(found) == 1 else None
 
 
+def _times_in(values: pl.Series, type: Type, t: Timestamp) -> tuple[pl.Series, pl.Series]:
+    """The times that the values of a column are, and why they are none."""
+    return times_of(values.alias("v").to_frame(), Col("v", type), t)
+
+
 def _with_time_errors(source: Source, rows: Rows, times: Times) -> Rows:
     """A row whose timestamp column gives no time is malformed."""
     if source.timestamp is None or not times.size or times.min() > NEVER:
@@ -440,8 +443,10 @@ def _with_time_errors(source: Source, rows: Rows, times: Times) -> Rows:
     at = (pl.Series(times == NEVER) & rows.error.is_null()).arg_true()
     if not len(at):
         return rows
-    error = rows.error.clone().scatter(at, no_time(source))
     names = [c.field for c in columns_of(source)]
+    i = names.index(source.timestamp.field)
+    _, why = _times_in(rows.columns[i][at], columns_of(source)[i].column.type, source.timestamp)
+    error = rows.error.clone().scatter(at, why)
     shown = pl.DataFrame([s.alias(name) for s, name in zip(rows.columns, names, strict=False)])[at]
     return Rows(rows.columns, error, rows.raw.clone().scatter(at, _as_json(shown)))
 

@@ -46,10 +46,12 @@ class SourceColumn:
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
-    """A column that replaces the record's time; `format` is a Java date pattern for VARCHAR columns."""
+    """A column that replaces the record's time; `format` is a Java date pattern for VARCHAR columns. `since_1970`: what
+    it holds before 1970 is no time."""
 
     field: str
     format: str | None = None
+    since_1970: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-# How JSON is read. plain: dates and times are numbers; iso: or ISO text; lenient: a number may be a text, and a whole
-# one loses what is behind its point.
-Manner = Literal["plain", "iso", "lenient"]
+# How JSON is read. plain: dates and times are numbers; iso: or ISO text; texts: a number may be a text; lenient: and a
+# whole one loses what is behind its point.
+Manner = Literal["plain", "iso", "texts", "lenient"]
 KeyWindow = Literal["time", "session"]  # what stands behind keys that windows are parts of
 
 

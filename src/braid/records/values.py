@@ -166,14 +166,14 @@ def _boolean(value: Any) -> Any:
 
 def _whole(t: Scalar, manner: Manner) -> Reader:
     low, high, unit = WHOLE[t].low, WHOLE[t].high, WHOLE[t].unit
-    iso, lenient = manner == "iso" and t in MOMENTS, manner == "lenient"
+    iso, texts, lenient = manner == "iso" and t in MOMENTS, manner in ("texts", "lenient"), manner == "lenient"
 
     def read(value: Any) -> Any:
         if type(value) is not int:
             found = iso_value(value, t) if iso and type(value) is str else None
             if found is not None:
                 return found
-            number = _whole_part(value) if lenient else None
+            number = _whole_part(value, lenient) if texts else None
             if number is None:
                 raise _not(value, t) if iso or t not in _WRITTEN else _no_moment(value, t)
             value = number
@@ -184,11 +184,11 @@ def _whole(t: Scalar, manner: Manner) -> Reader:
     return read
 
 
-def _whole_part(value: Any) -> int | None:
-    """Of a number in a text, or with a fraction."""
+def _whole_part(value: Any, fractions: bool) -> int | None:
+    """Of a number in a text; with `fractions` of one that has some."""
     if type(value) is str:
         return int(value) if _DIGITS.fullmatch(value) else None
-    if type(value) is not RawNumber:
+    if type(value) is not RawNumber or not fractions:
         return None
     number = decimal.Decimal(value)
     return int(number) if number.adjusted() < MAX_DIGITS else 10**MAX_DIGITS
@@ -223,7 +223,7 @@ def _float(t: Type, manner: Manner) -> Reader:
     def in_text(value: Any) -> Any:
         return read(RawNumber(value.strip()) if type(value) is str and _FLOAT.fullmatch(value) else value)
 
-    return in_text if manner == "lenient" else read
+    return in_text if manner in ("texts", "lenient") else read
 
 
 def _double(value: Any) -> float:

@@ -176,8 +176,11 @@ class Reference:
                 why = reason(exprs, row.values, groups.names(self.query.root))
                 self._run.drop("expression", self._root.number, row, message=why)
             time = row.time if row.gone or sink.timestamp is None else _milliseconds(values["time"][i])
-            if time is None:
-                self._run.drop("timestamp", self._root.number, row)
+            if time is None or (time < 0 and not row.gone and sink.timestamp is not None and sink.timestamp.since_1970):
+                what = "no time" if time is None else "a time before 1970"
+                self._run.drop(
+                    "timestamp", self._root.number, row, message=f"the result's timestamp column holds {what}"
+                )
                 continue
             key = tuple(None if row.gone and needs[name] else values[name][i] for name, _ in keys)
             written = None if row.gone else {o.name: values[f"value {o.name}"][i] for o in sink.values}

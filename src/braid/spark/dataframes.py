@@ -31,7 +31,7 @@ from braid.spark import job as jobs
 from braid.spark.entry import SCHEMA
 from braid.spark.source import blobs
 from braid.spark.stage import batch_id
-from braid.stage.decode import Decoded, decode, no_time, time_of, with_pseudo
+from braid.stage.decode import Decoded, decode, times_of, with_pseudo
 from braid.stage.emit import merged
 from braid.stage.ingest import Chunk
 from braid.stage.inputs import filled
@@ -257,9 +257,8 @@ def _decoded(source: Source, rows: pl.DataFrame, how: Columns, partition: int, p
     error = pl.Series("e", [None] * typed.height, dtype=pl.String)
     if source.timestamp is not None:
         column = next(c for c in source.columns if c.field == source.timestamp.field)
-        time = time_of(typed, column.col, source.timestamp.format)
+        time, error = times_of(typed, column.col, source.timestamp)
         typed = filled(typed.with_columns(time.alias(TIME)))
-        error = pl.DataFrame({"n": time.is_null()}).select(pl.when("n").then(pl.lit(no_time(source))).alias("e"))["e"]
     if source.encoding.key != "ROW_ID" or placed:
         return Decoded(with_pseudo(source, typed, partition), error)
     place = pl.col("_offset")

@@ -20,11 +20,11 @@ from braid.expr import compile, typing
 from braid.expr.nodes import Col
 from braid.operators.changes import DIFF, HEADERS, TIME
 from braid.operators.ranges import repeated
-from braid.plan.logical import Source, SourceColumn
+from braid.plan.logical import Source, SourceColumn, Timestamp
 from braid.records import codec
 from braid.records.registry import Registry
 from braid.records.wire import Wires, prefixed, wires
-from braid.types import TIMESTAMPS, Column, Scalar, are_times, polars_type
+from braid.types import MAX_TIME, TIMESTAMPS, Column, Scalar, are_times, polars_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,25 +146,27 @@ def _with_time(source: Source, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Ser
     column = source.timed_by
     if source.timestamp is None or column is None:
         return rows, nothing
-    time = time_of(rows, column.col, source.timestamp.format)
-    bad = time.is_null() & (rows[DIFF] == 1)
-    error = pl.select(pl.when(bad).then(pl.lit(no_time(source))).alias("e"))["e"] if rows.height else nothing
-    return rows.with_columns(pl.coalesce(time, TIME).alias(TIME)), error
+    time, why = times_of(rows, column.col, source.timestamp)
+    return rows.with_columns(pl.coalesce(time, TIME).alias(TIME)), why.set(rows[DIFF] != 1, None)
 
 
-def time_of(rows: pl.DataFrame, column: Col, format: str | None) -> pl.Series:
-    """The times (ms) that a column holds: BIGINT in ms, TIMESTAMP, or VARCHAR with a Java date pattern. What is
-    beyond all TIMESTAMPs is no time: null; what is before 1970 is one. So it is for records of every kind, and for
-    results."""
-    times = _read_times(rows, column, format)
-    beyond = ~are_times(times)
-    return times.set(beyond, None) if beyond.any() else times
-
-
-def no_time(source: Source) -> str:
-    """What is wrong with a record whose timestamp column holds no time."""
-    assert source.timestamp is not None
-    return f"timestamp column {source.timestamp.field} holds no time"
+def times_of(rows: pl.DataFrame, column: Col, of: Timestamp, called: str | None = None) -> tuple[pl.Series, pl.Series]:
+    """The times (ms) that a column holds, and why it holds none: BIGINT in ms, TIMESTAMP, or VARCHAR with a Java date
+    pattern. What is beyond all TIMESTAMPs is no time; what is before 1970 is one, unless `of` says that it is not. So
+    it is for records of every kind, and for results."""
+    called = called or f"timestamp column {of.field}"
+    times = _read_times(rows, column, of.format)
+    early = times.is_between(-MAX_TIME, -1) if of.since_1970 else None
+    lacks = ~are_times(times).fill_null(False)
+    if early is not None:
+        lacks |= early.fill_null(False)
+    if not lacks.any():
+        return times, _no_errors(len(times))
+    told = pl.when(pl.lit(lacks)).then(pl.lit(f"{called} holds no time"))
+    why = pl.select(told.alias("e"))["e"]
+    if early is not None:
+        why = why.set(early.fill_null(False), f"{called} holds a time before 1970")
+    return times.set(lacks, None), why
 
 
 def _read_times(rows: pl.DataFrame, column: Col, format: str | None) -> pl.Series:

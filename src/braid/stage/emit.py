@@ -23,7 +23,7 @@ from braid.plan.logical import Sink
 from braid.records.formats.interface import Named
 from braid.records.registry import Registry
 from braid.records.wire import Wires, kafka_partition, wires
-from braid.stage.decode import time_of
+from braid.stage.decode import times_of
 from braid.stage.drops import DROPS, drops_of
 from braid.stage.ingest import needing_a_value
 from braid.stage.wire import bucket_of, joined
@@ -154,10 +154,12 @@ def projected(
     live = failed & (frame[DIFF] == 1)
     key = [e.name for e in plan.query.root.row_key if isinstance(e, Col)]
     dropped = _failed(plan, frame.filter(live), rehashed, key) if live.any() else no_rows(DROPS)
+    lacks = None
     if sink.timestamp is not None:
-        own = pl.when(pl.col(DIFF) == 1).then(_sink_time(sink, out)).otherwise(pl.col(TIME))
-        out = out.with_columns(own.alias(TIME))
-    why = _no_time(out[TIME], untaken)
+        times, lacks = _sink_time(sink, out)
+        own = pl.when(pl.col(DIFF) == 1).then(times).otherwise(pl.col(TIME))
+        out, lacks = out.with_columns(own.alias(TIME)), lacks.set(out[DIFF] != 1, None)
+    why = _no_time(out[TIME], lacks, untaken)
     if why is not None:
         timed = why.is_null()
         told = drops_of(frame.filter(~timed), "timestamp", "select", key, why.filter(~timed))
@@ -170,14 +172,14 @@ def projected(
     return out, dropped
 
 
-def _no_time(times: pl.Series, untaken: Callable[[pl.Series], pl.Series] | None) -> pl.Series | None:
-    """Why rows cannot be written with their times; None where all can."""
-    if untaken is None and not times.null_count():
-        return None
-    known = None if untaken is None else untaken(times)
-    lacks = pl.when(times.is_null()).then(pl.lit("the result's timestamp column holds no time")).otherwise(known)
-    why = pl.select(lacks.alias("why"))["why"]
-    return why if why.null_count() < len(why) else None
+def _no_time(
+    times: pl.Series, lacks: pl.Series | None, untaken: Callable[[pl.Series], pl.Series] | None
+) -> pl.Series | None:
+    """Why rows cannot be written with their times; None where all can. `lacks`: why a row has none."""
+    why = None if untaken is None else untaken(times)
+    if lacks is not None:
+        why = lacks if why is None else lacks.zip_with(lacks.is_not_null(), why)
+    return why if why is not None and why.null_count() < len(why) else None
 
 
 def _failed(plan: Plan, rows: pl.DataFrame, rehashed: bool, key: Sequence[str]) -> pl.DataFrame:
@@ -213,12 +215,12 @@ def _needing_a_value(plan: Plan) -> frozenset[int]:
     return needing_a_value(plan.query.sink.written_key, [leaf.source for leaf in plan.leaves])
 
 
-def _sink_time(sink: logical.Sink, out: pl.DataFrame) -> pl.Series:
-    """The time column of the result, in ms; null where it holds none."""
+def _sink_time(sink: logical.Sink, out: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
+    """The time column of the result, in ms; null where it holds none, and why."""
     assert sink.timestamp is not None
     outputs = [
         *((o, key_column(i)) for i, o in enumerate(sink.key)),
         *((o, f"v{i}") for i, o in enumerate(sink.values)),
     ]
     output, name = next((o, n) for o, n in outputs if o.name == sink.timestamp.field)
-    return time_of(out, Col(name, output.expr.type), sink.timestamp.format)
+    return times_of(out, Col(name, output.expr.type), sink.timestamp, "the result's timestamp column")

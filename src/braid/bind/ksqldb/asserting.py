@@ -87,7 +87,8 @@ def bind_source_asserted(s: ast.AssertSource, env: Env) -> Nothing:
 def _declared(written: ast.CreateSource, found: Declared, env: Env) -> Declared:
     """What the statement would declare; with the columns that there are where it names none."""
     columns = written.columns or tuple(_written(c, found, written) for c in found.visible)
-    made = bind_source(replace(written, columns=columns), env.catalog.without(found.name), env.settings, "")
+    settings = replace(env.settings, value_format=env.settings.value_format or "JSON")  # an ASSERT need not name it
+    made = bind_source(replace(written, columns=columns), env.catalog.without(found.name), settings, "")
     assert isinstance(made, SourceDeclared)
     return made.declared
 

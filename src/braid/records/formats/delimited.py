@@ -34,8 +34,8 @@ class Delimited(Lines):
 
 
 S = Scalar
-# What ksqlDB quotes (by Commons CSV 1.4, "minimal"): the first field of a line unless it begins with a letter or digit
-# of ASCII, an empty one too; others where a reader might trim them, or take them for a comment.
+# Which texts ksqlDB quotes (by Commons CSV 1.4, "minimal"): the first field of a line unless it begins with a letter or
+# digit of ASCII, an empty one too; others where a reader might trim them, or take them for a comment.
 _FIRST, _BLANK_EDGE = r"\A(?:[^0-9A-Za-z]|\z)|[\x00- ]\z", r"\A[\x00-#]|[\x00- ]\z"
 _APART = ",;|\t "  # delimiters that no number or time has in it
 _NAMED = {"SPACE": " ", "TAB": "\t"}
@@ -70,7 +70,7 @@ def _fields(line: str, by: str) -> list[str] | None:
 
 
 def encode_delimited(frame: pl.DataFrame, columns: Sequence[tuple[str, Column]], delimiter: str = ",") -> pl.Series:
-    """One line per row; a null is an empty field, quoted where it is the first."""
+    """One line per row; a null is an empty field."""
     by = delimiter_of(delimiter)
     texts = [_write(frame.get_column(name), c.type, by, i == 0).alias(str(i)) for i, (name, c) in enumerate(columns)]
     if not texts:
@@ -81,8 +81,6 @@ def encode_delimited(frame: pl.DataFrame, columns: Sequence[tuple[str, Column]],
 
 def _write(s: pl.Series, t: Type, by: str, first: bool) -> pl.Series:
     texts = field_text(s, t)
-    if first:
-        texts = texts.fill_null("")
     odd = _odd(texts, t, by, first)
     if odd is None or not odd.any():
         return texts
@@ -93,7 +91,7 @@ def _write(s: pl.Series, t: Type, by: str, first: bool) -> pl.Series:
 
 def _odd(texts: pl.Series, t: Type, by: str, first: bool) -> pl.Series | None:
     """Which fields are quoted; None where none can be."""
-    if t is S.VARCHAR or by not in _APART:
+    if t is S.VARCHAR:
         edge = texts.str.contains(_FIRST if first else _BLANK_EDGE)
         return (edge | texts.str.contains_any([by, '"', "\n", "\r"])).fill_null(False)
-    return texts.str.contains(_FIRST) if first else None
+    return None if by in _APART else texts.str.contains(by, literal=True).fill_null(False)

@@ -104,8 +104,8 @@ class Format:
     # -- texts ----------------------------------------------------------------------------------------------------
 
     def decode(self, texts: pl.Series, columns: Sequence[Column], facet: Facet, manner: Manner) -> Decoded:
-        """The columns of texts. Numbers are read strictly, whatever a dialect lets pass in JSON."""
-        return decode_values(texts, columns, unwrapped=facet.bare, manner="plain" if manner == "lenient" else manner)
+        """The columns of texts. Numbers lose nothing, whatever a dialect lets pass in JSON."""
+        return decode_values(texts, columns, unwrapped=facet.bare, manner="texts" if manner == "lenient" else manner)
 
     def encode(self, frame: pl.DataFrame, columns: Named, facet: Facet) -> pl.Series:
         """The text of each row. What has no place in a schema is null."""

@@ -97,6 +97,7 @@ class Words:
     units: Mapping[str, int] = field(default_factory=lambda: UNITS)  # of durations, in milliseconds
     name_quotes: str = '`"'
     has_variables: bool = False  # DEFINE x = '...' and ${x}
+    since_1970: bool = False  # what a time column holds before 1970 is no time
     hyphens: bool = False  # `a-b` is a name; a subtraction has blanks
     glued_units: bool = False  # durations are written `5s`
     ends_inside: bool = False  # a `;` may stand before `)`

@@ -169,6 +169,7 @@ KSQLDB = Words(
         "VIEW": "ksqlDB has no views: write CREATE TABLE ... AS SELECT",
     },
     has_variables=True,
+    since_1970=True,
     spelled={Scalar.INT: "INT", Scalar.VARCHAR: "STRING"},
     array="ARRAY<{}>",
     map="MAP<{}, {}>",
