@@ -56,7 +56,8 @@ JOINS: Mapping[tuple[type, bool], tuple[str, str]] = {
 # Fields that are only words: of the SQL, of declarations, of what is told to people; what is kept to be asked for;
 # where results go, which a checkpoint records in a sink's own words; what the key format of a source says already.
 WORDS = {"Query": ("sql", "notices"), "Sink": ("columns", "keeps", "retention", "into"), "Source": ("name",),
-         "Encoding": ("binary", "lenient"), "Code": ("path", "text", "pickled"), "Final": ("binary",)}  # fmt: skip
+         "Encoding": ("binary", "lenient"), "OnTime": ("judged",), "Code": ("path", "text", "pickled"),
+         "Final": ("binary",)}  # fmt: skip
 
 
 def canonical(query: Query) -> str:
@@ -171,10 +172,13 @@ class _Form:
         return [
             c
             for c in source.columns
-            if c.name in self._needed
-            or c.name in own
-            or c.place == "key"
-            or (c.place == "value" and (whole or c.field in fixed))
+            if c.place != "statement"  # which the key says
+            and (
+                c.name in self._needed
+                or c.name in own
+                or c.place == "key"
+                or (c.place == "value" and (whole or c.field in fixed))
+            )
         ]
 
 
