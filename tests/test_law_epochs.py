@@ -6,13 +6,14 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Literal
 
 import pytest
 
 from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.typing import call
+from braid.lower.lower import lower
 from braid.plan import logical
 from braid.plan.epochs import (
     AsOfJoin,
@@ -32,10 +33,11 @@ from braid.plan.logical import Filter, Node, Output, Project, Query, Sink, Sourc
 from braid.plan.watermarks import cleaned, progress
 from braid.plan.windows import Hopping
 from braid.records.encoding import Encoding
+from braid.stage.local import LocalQuery
 from braid.types import Column, Scalar
-from cuts import seq_cuts, some
-from histories import History, col, expected, integer, random_history, source
-from law import by_reference, difference, ran
+from cuts import Batch, seq_cuts, some
+from histories import History, Raw, aggregate, col, expected, integer, random_history, source
+from law import Told, by_reference, chunks_of, difference, lines_of, ran
 
 pytestmark = pytest.mark.heavy
 
@@ -302,3 +304,74 @@ def test_law_by_another_key_at_length(shape: str) -> None:
 def test_law_at_length(shape: str) -> None:
     for seed in range(1000, 1050):
         check(shape, seed)
+
+
+# ---------------------------------------------------- one run gives what two give
+
+
+def _falling(rng: random.Random) -> History:
+    """A topic of one partition whose records often have one time, or an earlier one than those before them; so have
+    their values."""
+    now, made = 100, list[Raw]()
+    value = 0
+    for seq in range(rng.randint(10, 40)):
+        now += rng.choice([0, 0, 0, 1, 5, -3, -20])
+        value += rng.choice([0, 1, 3, 12])
+        n = None if rng.random() < 0.1 else value - rng.choice([0, 0, 2, DELAY - 1, DELAY + 1, 25])
+        made.append(Raw(seq, rng.choice([1, 2]), {"V": rng.choice("ab"), "N": n}, max(now, 0)))
+    return History({"ta": [made]}, False, (), ends=False)
+
+
+def _closing_alone(rng: random.Random) -> Query:
+    """EMIT ON WINDOW CLOSE over one source: its rows, or groups of them."""
+    read = source("A", "ta", "stream", partitions=1)
+    row_id = SourceColumn("A.ID", "ROWOFFSET", Column("ROWOFFSET", Scalar.BIGINT), "rowoffset")
+    value = col(read, "A.N")
+    read = replace(read, columns=(*read.columns, row_id), watermark=call("sub", [value, integer(DELAY)]), end="lift")
+    root: Node = OnTime(read, value, Bound("A", value, value))
+    if rng.random() < 0.3:
+        waits = watermark_of(root)
+        assert waits is not None
+        return view(rng, EmitOnClose(root, *waits))
+    keys = [call("COALESCE", [value, integer(0)]), *([col(read, "A.V")] if rng.random() < 0.5 else [])]
+    groups = aggregate(root, keys, [("COUNT", None), ("SUM", value)])
+    made = Changes(groups)
+    root = EmitOnClose(made, made.schema[0], progress(made)[made.schema[0].name])
+    outputs = tuple(Output(c.name, c) for c in root.schema)
+    sink = Sink("OUT", "out", "stream", outputs[: len(keys)], outputs[len(keys) :], Encoding(), whole_key=True)
+    return Query("OUT", "risingwave", "", Coalesce(root, tuple(o.expr for o in outputs[: len(keys)])), sink)
+
+
+def check_runs(seed: int) -> int:
+    """Each run reads what is there; a later one goes on with what has come. However the records fall into runs, what
+    goes out is the same, once and for good. How many rows that is."""
+    rng = random.Random(f"runs {seed}")
+    query, history = _closing_alone(rng), _falling(rng)
+    count = len(history.topics["ta"][0])
+    want = by_reference(query, history)
+    keys = [line[0] for line in want.lines]
+    assert len(set(keys)) == len(keys) and all(line[1] is not None for line in want.lines)
+    for cuts in ([], sorted(rng.sample(range(1, count), 3)), range(1, count)):
+        plan, told = lower(query), Told([], [])
+        local = LocalQuery(plan, 1, rng.choice([1, 2, 4]))
+        for first, last in pairwise([0, *cuts, count]):
+            if rng.random() < 0.3:
+                local.restore(local.snapshot())
+            made = local.run(chunks_of(plan, history, Batch({("ta", 0): (first, last)})))
+            told.lines.extend(lines_of(made.records))
+            told.drops.extend((r, t, "") for r, t in made.dropped.select("reason", "timestamp").iter_rows())
+        of = f"runs {seed}: cut at {[*cuts]}, {query.root}"
+        assert sorted(told.drops) == want.drops, of
+        assert sorted(told.lines, key=repr) == sorted(want.lines, key=repr), difference(told.lines, want.lines, of)
+        assert [x[2] for x in told.lines] == [x[2] for x in want.lines], of
+    return len(keys)
+
+
+def test_one_run_gives_what_two_give() -> None:
+    assert sum(check_runs(seed) for seed in range(30)) > 50
+
+
+@pytest.mark.law
+def test_one_run_gives_what_two_give_at_length() -> None:
+    for seed in range(1000, 1100):
+        check_runs(seed)

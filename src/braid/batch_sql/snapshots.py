@@ -1,9 +1,10 @@
 """Tables as they stand: what batch queries read, and what INSERT, UPDATE and DELETE write.
 
 In: the records of topics; statements whose rows a snapshot decides. Out: frames; records of one epoch, and late rows.
-Rule: RW-5 and RW-43: a row below the watermark before its epoch is late. One that a statement writes never reaches the
-topic; one that came there otherwise is not in the table, as queries see it. It is the operator of running queries that
-judges (`operators.on_time`), so both see the same rows. The last record of a key stands.
+Rule: RW-5 and RW-43: a row below the watermark before its statement, or before it in its topic, is late. One that a
+statement writes never reaches the topic; one that came there otherwise is not in the table, as queries see it. It is
+the operator of running queries that judges (`operators.on_time`), so both see the same rows. The last record of a key
+stands.
 """
 
 from __future__ import annotations
@@ -20,16 +21,14 @@ from braid.bind.bound import BatchQuery, Bounded, Declared, Read, RowsChanged
 from braid.errors import BraidError, SqlError
 from braid.expr.json_text import dumps
 from braid.expr.nodes import Col
-from braid.operators.base import State
 from braid.operators.changes import DIFF, LOW, NEVER, POS, POS_TYPE, TIME, no_rows
 from braid.operators.clocks import CLOCK, STEPS, Clocks, LeafClock
 from braid.operators.on_time import OnTime
 from braid.operators.watermarks import ABOVE_ALL, Watermark, ticks_of
 from braid.records import codec
 from braid.records.python import json_value
-from braid.stage.bucket import Keepless
 from braid.stage.call_order import Placed, raw_frame
-from braid.stage.decode import decode, key_of, row_ids
+from braid.stage.decode import by_statement, decode, key_of, row_ids
 from braid.types import WHOLE_NUMBERS, Column, polars_type
 
 
@@ -66,6 +65,7 @@ class _Standing:
             if self.gate is not None:
                 there = [r for r, well in zip(records, good, strict=True) if well]
                 late = self.gate.late(new, [r.seq for r in there], [r.partition for r in there])
+                late &= ~_judged(self.declared, there)
                 new, self.late = new.filter(~late), self.late + int(late.sum())
             rows = pl.concat([self.rows, new])
             self.rows = _last(self.declared, rows).filter(pl.col(DIFF) == 1)
@@ -125,11 +125,11 @@ class Snapshots:
         standing.add(self._records(declared, standing.count))
         return standing
 
-    def lift(self, declared: Declared, epoch: int, partitions: int, time: int) -> None:
-        """From this epoch on no partition of the table shows anything below `time` (ms)."""
+    def lift(self, declared: Declared, partitions: int, time: int) -> None:
+        """From now on no partition of the table shows anything below `time` (ms)."""
         gate = self._now(declared).gate
         if gate is not None:
-            gate.lift(epoch, range(partitions), time)
+            gate.lift(range(partitions), time)
 
     def answer(self, query: BatchQuery, past: Callable[[Read], int | None]) -> list[tuple[Any, ...]]:
         """The rows of a query. `past`: the epoch that a read wants, None for the last."""
@@ -275,6 +275,14 @@ def _decoded(declared: Declared, records: Sequence[Placed]) -> tuple[pl.DataFram
     return rows.filter(good).select(*columns, DIFF), good
 
 
+def _judged(declared: Declared, records: Sequence[Placed]) -> pl.Series:
+    """Which records a statement has written, and judged."""
+    if declared.relation is None or declared.relation.what != "table":
+        return pl.repeat(False, len(records), dtype=pl.Boolean, eager=True)
+    keys = pl.DataFrame({"k": [r.key for r in records]}, schema={"k": pl.String})
+    return keys.select(by_statement(pl.col("k")))["k"]
+
+
 def _last(declared: Declared, rows: pl.DataFrame) -> pl.DataFrame:
     """The last row of each key of a table; all rows of an append-only one."""
     if declared.kind == "stream":
@@ -309,7 +317,6 @@ class Gate:
         self._operator, self._mark = OnTime(column, Watermark(0, column, column)), watermark.expr
         self._ticks_a_ms = 1 if column.type in WHOLE_NUMBERS else 1000
         self._kept: dict[str, Any] = {}
-        self._state = State(Keepless(), "")
 
     @staticmethod
     def of(declared: Declared) -> Gate | None:
@@ -326,23 +333,22 @@ class Gate:
         return clock // self._ticks_a_ms if clock > NEVER else None
 
     def late(self, rows: pl.DataFrame, epochs: Sequence[int] | pl.Series, partitions: Sequence[int]) -> pl.Series:
-        """Which of the rows are late; the watermark moves on."""
-        placed = rows.with_columns((pl.Series(epochs, dtype=POS_TYPE) * pl.lit(LOW, POS_TYPE)).alias(POS))
+        """Which of the rows are late, each by the watermark before it; the watermark moves on."""
+        high = pl.Series("e", epochs, dtype=POS_TYPE)
+        place = pl.col("e") * pl.lit(LOW, POS_TYPE) + pl.int_range(pl.len()).cast(POS_TYPE)
+        placed = rows.with_columns(high.to_frame().select(place.alias(POS)))
         parts = pl.Series("part", partitions, dtype=pl.Int32)
         clocks = self._moved(placed.select(POS, parts, ticks_of(self._mark).alias("value")))
-        return pl.Series(self._operator.late(placed, clocks, self._state)[0])
+        return pl.Series(self._operator.late(placed, clocks)[0])
 
     def next(self, rows: pl.DataFrame) -> pl.Series:
-        """Which of these rows would be late in an epoch after all others; nothing moves."""
+        """Which of these rows would be late in a statement after all others; nothing moves."""
         return pl.Series(self._operator.below(rows, np.full(rows.height, self._now())))
 
-    def lift(self, epoch: int, partitions: Sequence[int], time: int) -> None:
+    def lift(self, partitions: Sequence[int], time: int) -> None:
         """The partitions show nothing below `time` (ms) any more."""
-        at = [epoch * LOW] * len(partitions)
-        value = [time * self._ticks_a_ms] * len(partitions)
-        shown = pl.DataFrame({POS: at, "part": partitions, "value": value},
-                             schema={POS: POS_TYPE, "part": pl.Int32(), "value": pl.Int64()})  # fmt: skip
-        self._operator.before(pl.Series([], dtype=pl.Int64), self._moved(shown), self._state)
+        shown = {POS: [0] * len(partitions), "part": partitions, "value": [time * self._ticks_a_ms] * len(partitions)}
+        self._moved(pl.DataFrame(shown, schema={POS: POS_TYPE, "part": pl.Int32(), "value": pl.Int64()}))
 
     def _now(self) -> int:
         return Clocks(no_rows(STEPS), self._kept).end(LeafClock(0))

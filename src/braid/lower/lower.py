@@ -535,9 +535,10 @@ def _local(node: Node, b: _Builder, keys: Keys, null_key: NullKey, stage: int) -
             return b.step(_filter(node, b), [frame], node, frame.keys, frame.columns)
         case logical.Project(input=x):
             return _project(node, _local(x, b, _below(keys, node), null_key, stage), b)
-        case epochs.OnTime(input=x, value=value, bound=bound):
+        case epochs.OnTime(input=x, value=value, bound=bound, judged=judged):
             frame = _local(x, b, keys, null_key, stage)
-            return b.step(OnTime(value, b.watermark(bound)), [frame], node, frame.keys, frame.columns)
+            columns = [c for c in frame.columns if c != judged]
+            return b.step(OnTime(value, b.watermark(bound), judged), [frame], node, frame.keys, columns)
     raise AssertionError("not a local node")
 
 

@@ -25,8 +25,9 @@ from braid.operators.ranges import begins, values_at
 Ints = npt.NDArray[np.int64]
 
 FOREVER = 2**61  # the time of a source that has ended and lifts its clock
-# kinds of steps: a record's time; a storable record's time; the partition falls idle; the first two in one
-CLOCK, STORED, IDLE, BOTH = 0, 1, 2, 3
+# kinds of steps: a record's time; a storable record's time; the partition falls idle; the first two in one; the last
+# record of a batch, which moves no clock
+CLOCK, STORED, IDLE, BOTH, SEEN = 0, 1, 2, 3, 4
 STEPS: dict[str, pl.DataType] = {
     POS: POS_TYPE,
     "leaf": pl.Int16(),
@@ -156,6 +157,10 @@ class Clocks:
         """The clock at each position, its own step included; not for rows that stand before it (`changes.prior`)."""
         return self._look(clock, CLOCK, positions, inclusive=True, prior=prior)
 
+    def before(self, clock: Clock, positions: pl.Series) -> Ints:
+        """The clock just before each position."""
+        return self._look(clock, CLOCK, positions, inclusive=False)
+
     def stored(self, clock: Clock, positions: pl.Series, prior: Flags | None = None) -> Ints:
         """The stored clock before each position; of a join's output, its clock as `at` has it."""
         return self._look(clock, STORED, positions, inclusive=isinstance(clock, JoinClock), prior=prior)
@@ -195,7 +200,7 @@ class Clocks:
 
     def late(self, leaf: int, parts: pl.Series, positions: pl.Series, times: Ints) -> npt.NDArray[np.bool_]:
         """Which rows are below what their partition, or the whole leaf, had shown before them."""
-        shown = self._look(LeafClock(leaf), CLOCK, positions, inclusive=False)
+        shown = self.before(LeafClock(leaf), positions)
         for p in parts.unique().to_list():
             own = np.flatnonzero((self._leaf == leaf) & self._says(CLOCK) & (self._part == p))
             mine = np.flatnonzero((parts == p).to_numpy())
@@ -220,8 +225,8 @@ class Clocks:
         return int(self._value[own].max(initial=NEVER))
 
     def last(self, leaf: int) -> int:
-        """The high part of the last position at which a record of the leaf is a step."""
-        mine = (self._leaf == leaf) & self._says(CLOCK) & (self._value < FOREVER)
+        """The high part of the position of the last record of a leaf that has a watermark."""
+        mine = (self._leaf == leaf) & (self._kind == SEEN)
         return int(_times_of(self._places)[self._index[mine]].max()) if mine.any() else NEVER
 
     def end(self, clock: Clock) -> int:

@@ -6,7 +6,8 @@ Rule: a watermark is read as it stands after an epoch. A row whose value has non
 
 *Matches* nothing.
 *Keeps* the entries that wait, and the last epoch.
-*Emits* at the end of the first epoch, its own or a later one, after which the watermark is above the row's value.
+*Emits* at the end of the first epoch, its own or a later one, after which the watermark is above the row's value; in no
+earlier epoch than batches before this one have shown.
 *Forgets* what it has emitted, and entries that cancel.
 """
 
@@ -47,7 +48,8 @@ class EmitOnClose:
         waiting = Bag(state, "waiting", keys)
         new = entries_of(rows, keys, ticks_of(self.value))
         places, limits = self._limits(clocks)
-        places = _within(places, new[EPOCH].to_numpy(), state)
+        earlier = state.manifest.get("last", NEVER)
+        places = self._within(places, new[EPOCH].to_numpy(), clocks, state)
         before = waiting.floor
         limit = max(before, int(limits[-1])) if len(limits) else before
         due = new.filter(pl.col(TICK) < limit)
@@ -57,7 +59,7 @@ class EmitOnClose:
         steps = np.append(before, limits)
         first = np.searchsorted(steps, due[TICK].to_numpy(), side="right")
         released = np.append(np.iinfo(np.int64).min, places)[first]
-        epoch = np.maximum(released, due[EPOCH].to_numpy())
+        epoch = np.maximum(np.maximum(released, due[EPOCH].to_numpy()), earlier)
         out = due.with_columns(pl.Series(EPOCH, epoch)).select(EPOCH, DIFF, HASH, *keys, *payload)
         waiting.add(new.filter(pl.col(TICK) >= limit), payload)
         waiting.forget(limit)
@@ -84,12 +86,10 @@ class EmitOnClose:
         values = [clocks.at(LeafClock(w.leaf), ends) for w in self.watermarks]
         return epochs[EPOCH].to_numpy(), lowest(self.watermarks, values)
 
-
-def _within(places: Ints, epochs: Ints, state: State) -> Ints:
-    """The epochs that move a clock. The end of all input has none of its own: it belongs to the last there was, whose
-    number is kept."""
-    last = max(
-        state.manifest.get("last", NEVER), *(int(x.max(initial=NEVER)) for x in (places[places < ENDED], epochs))
-    )
-    state.manifest["last"] = last
-    return np.where(places < ENDED, places, last if last > NEVER else 0)
+    def _within(self, places: Ints, epochs: Ints, clocks: Clocks, state: State) -> Ints:
+        """The epochs that move a clock. The end of all input has none of its own: it belongs to the last there was,
+        whose number is kept."""
+        known = [clocks.last(w.leaf) for w in self.watermarks]
+        known += [int(x.max(initial=NEVER)) for x in (places[places < ENDED], epochs)]
+        last = state.manifest["last"] = max(state.manifest.get("last", NEVER), *known)
+        return np.where(places < ENDED, places, last if last > NEVER else 0)

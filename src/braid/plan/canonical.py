@@ -57,8 +57,8 @@ JOINS: Mapping[tuple[type, bool], tuple[str, str]] = {
 # where results go, which a checkpoint records in a sink's own words; what the key format of a source says already; what
 # a dialect says of all its time columns.
 WORDS = {"Query": ("sql", "notices"), "Sink": ("columns", "keeps", "retention", "into"), "Source": ("name",),
-         "Encoding": ("binary", "lenient"), "Code": ("path", "text", "pickled"), "Final": ("binary",),
-         "Timestamp": ("since_1970",)}  # fmt: skip
+         "Encoding": ("binary", "lenient"), "OnTime": ("judged",), "Code": ("path", "text", "pickled"),
+         "Final": ("binary",), "Timestamp": ("since_1970",)}  # fmt: skip
 
 
 def canonical(query: Query) -> str:
@@ -173,10 +173,13 @@ class _Form:
         return [
             c
             for c in source.columns
-            if c.name in self._needed
-            or c.name in own
-            or c.place == "key"
-            or (c.place == "value" and (whole or c.field in fixed))
+            if c.place != "statement"  # which the key says
+            and (
+                c.name in self._needed
+                or c.name in own
+                or c.place == "key"
+                or (c.place == "value" and (whole or c.field in fixed))
+            )
         ]
 
 

@@ -106,13 +106,19 @@ class Bound:
 
 @dataclass(frozen=True)
 class OnTime(InEpochs, Passing):
-    """The rows whose `value` is not below its watermark as it stood before their epoch; the others are late. Once there
-    is a watermark, a row without a value is late, too."""
+    """The rows whose `value` is not below its watermark as it stood before them, in the order of their source; the
+    others are late. Once there is a watermark, a row without a value is late, too. `judged`: true of a row that is not
+    judged here, since the statement that has written it did so."""
 
     called = "watermark"
     input: Node
     value: Expr
     bound: Bound
+    judged: Col | None = None
+
+    @property
+    def schema(self) -> tuple[Col, ...]:
+        return tuple(c for c in self.input.schema if c != self.judged)
 
     @property
     def watermarks(self) -> tuple[Bound, ...]:
@@ -120,6 +126,7 @@ class OnTime(InEpochs, Passing):
 
     def computes(self) -> Iterator[Expr]:
         yield self.value
+        yield from () if self.judged is None else (self.judged,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,12 +27,15 @@ T = TypeVar("T")
 Kind = Literal["stream", "table"]
 How = Literal["inner", "left", "right", "full"]
 Begin = Literal["earliest", "latest"] | int  # ms
-Place = Literal["key", "value", "header", "headers", "rowtime", "rowpartition", "rowoffset", "windowstart", "windowend"]
+Place = Literal[
+    "key", "value", "header", "headers", "rowtime", "rowpartition", "rowoffset", "windowstart", "windowend", "statement"
+]
 
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """A column of a source: `name` is its plan name (`L.V`), `field` its name in the record, `place` where."""
+    """A column of a source: `name` is its plan name (`L.V`), `field` its name in the record, `place` where;
+    `statement`: whether a statement has written the record, whose key says so."""
 
     name: str
     field: str

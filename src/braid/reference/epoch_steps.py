@@ -114,26 +114,21 @@ class ChangesStep(EpochStep[epochs.Changes]):
 
 
 class OnTimeStep(EpochStep[epochs.OnTime]):
-    """Rows that the watermark before their epoch has not passed."""
+    """Rows that the watermark before them has not passed; the source judges each as it reads it."""
 
     def __init__(self, node: epochs.OnTime, number: int, run: Run, source: Step, sources: Sequence[SourceStep]) -> None:
         super().__init__(node, number, run, source)
-        self._source = next(s for s in sources if s.node.alias == node.bound.alias)
-        self._before: float = self._source.clock
+        next(s for s in sources if s.node.alias == node.bound.alias).judge_by(self._is_late)
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
-        on_time = []
-        for row in rows:
-            if self._is_late(ticks(self.run.look(self.node.value, row)[0])):
-                self.run.drop("late", self.inputs[0].number, row)
-            else:
-                on_time.append(row)
-        self._before = self._source.clock
-        return on_time
+        return list(rows)
 
-    def _is_late(self, tick: int | None) -> bool:
-        return self._before > NEVER if tick is None else tick < self._before
+    def _is_late(self, row: Row, now: float) -> bool:
+        if self.node.judged is not None and row.values[self.node.judged.name]:
+            return False
+        tick = ticks(self.run.look(self.node.value, row)[0])
+        return now > NEVER if tick is None else tick < now
 
 
 class WindowsStep(EpochStep[epochs.Windows]):

@@ -6,7 +6,7 @@ Rule: a step handles one row after the other and remembers all it has seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from itertools import count
@@ -123,6 +123,7 @@ class SourceStep:
         self._is_keyed = node.kind == "table" and not node.captured
         self._is_late = False
         self._judges = False
+        self._late_by: Callable[[Row, float], bool] | None = None
         self.clock = self.stored = NEVER
         self._all, self._storable = Clock(), Clock()
         self._given: list[Row] = []
@@ -145,6 +146,10 @@ class SourceStep:
         self._judges = True
         self._all.expected = self.node.partitions or 1
 
+    def judge_by(self, is_late: Callable[[Row, float], bool]) -> None:
+        """From now on records are dropped that are late by this, which is shown the clock before each."""
+        self._late_by = is_late
+
     def move(self, event: Event) -> None:
         """Reads the event; the clock that others see moves when it arrives. The stored clock that look-ups see is the
         one before the event all the time."""
@@ -154,6 +159,9 @@ class SourceStep:
             case Record():
                 if event.leaf == self.number:
                     self._is_late = self._judges and self._all.is_late(event.partition, event.time)
+                    if self._late_by is not None:
+                        row = Row(self.values(event), event.time, event.headers, event.null)
+                        self._is_late = self._late_by(row, self._all.now)
                     self._show(event)
                     self._read(event)
             case Bound():
@@ -211,7 +219,7 @@ class SourceStep:
         values: Values = {}
         for c in self.node.columns:
             match c.place:
-                case "key" | "header" | "headers" | "windowstart" | "windowend":
+                case "key" | "header" | "headers" | "windowstart" | "windowend" | "statement":
                     values[c.name] = record.values.get(c.name)
                 case "value":
                     stands_in = record.message_key if c.field == self.node.message_key else None

@@ -211,6 +211,8 @@ def with_pseudo(source: Source, rows: pl.DataFrame, partition: int) -> pl.DataFr
                 made.append(pl.coalesce(bounds.field("end"), bounds.field("start") + source.window_size).alias(c.name))
             case "header" | "headers":
                 made.append(_headers(c))
+            case "statement":
+                made.append(by_statement(pl.col("_key")).alias(c.name))
             case "key" if source.encoding.key == "ROW_ID":
                 made.append(row_ids(pl.lit(partition)).alias(c.name))
             case "key" | "value":
@@ -275,6 +277,11 @@ _ROW_ID = r'^\{"_row_id": ?([0-9]{1,19})\}$'
 def key_of(epoch: int, n: int) -> str:
     """The record key of the n-th row of an epoch: numbers rise with epochs and places."""
     return f'{{"_row_id":{(epoch << EPOCH_BITS) + n}}}'
+
+
+def by_statement(keys: pl.Expr) -> pl.Expr:
+    """Whether a statement has written the records, by their keys."""
+    return keys.cast(pl.String).str.contains(_ROW_ID).fill_null(False)
 
 
 def row_ids(partition: pl.Expr) -> pl.Expr:

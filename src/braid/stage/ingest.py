@@ -39,7 +39,7 @@ from braid.operators.changes import (
     no_rows,
     partitioned_position,
 )
-from braid.operators.clocks import BOTH, CLOCK, FOREVER, IDLE, STEPS, STORED
+from braid.operators.clocks import BOTH, CLOCK, FOREVER, IDLE, SEEN, STEPS, STORED
 from braid.operators.pairing import stacked
 from braid.operators.ranges import columns_of, repeated, rows_at
 from braid.operators.rekey import with_key
@@ -133,7 +133,7 @@ def _steps(leaf: Leaf, rows: pl.DataFrame, storable: pl.DataFrame, rank: int, ma
     marks = [_meant(m, leaf) for m in marks]
     if leaf.source.watermark is not None:
         shown = _progress(rows, leaf.source.watermark)
-        made = [_rises(shown, CLOCK, marks), _at(shown.tail(1), CLOCK)]  # the last one says which epoch it was
+        made = [_rises(shown, CLOCK, marks), _at(rows.tail(1), SEEN)]
     else:
         alike = storable.height == rows.height
         made = [_rises(rows, BOTH, marks)] if alike else [_rises(rows, CLOCK, marks), _rises(storable, STORED, marks)]

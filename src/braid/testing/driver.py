@@ -261,7 +261,7 @@ class Driver:
         name, declared = self._resolve(topic)
         self._backend.mark(name, Moment(self._next(), "bound", time))
         if declared is not None and declared.relation is not None:
-            self._tables.lift(declared, self._seq, self._backend.partitions(name) or 1, time)
+            self._tables.lift(declared, self._backend.partitions(name) or 1, time)
 
     def finish(self) -> None:
         """The end of all input."""

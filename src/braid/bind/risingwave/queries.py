@@ -310,6 +310,9 @@ def _read(declared: Declared, alias: str, t: ast.Table, context: Context) -> Lea
     columns = tuple(SourceColumn(f"{name}.{c.name}", c.name, TypedColumn(c.name, c.type), c.place) for c in ordered)
     watermark = None
     if relation.watermark is not None:
+        if relation.what == "table":  # which INSERT writes; no column of a user has such a name
+            written = TypedColumn("", Scalar.BOOLEAN)
+            columns = (*columns, SourceColumn(f"{name}.", "", written, "statement"))
         watermark = substituted(relation.watermark.expr, {c.field: c.col for c in columns})
     source = Source(name, declared.name, declared.topic, declared.kind, columns, declared.encoding, None, None,
                     declared.partitions, "lift", watermark, begin=declared.begin)  # fmt: skip
@@ -327,7 +330,8 @@ def _on_time(source: Source, watermark: Bounded | None) -> Node:
     if watermark is None:
         return source
     column = next(c.col for c in source.columns if c.column.name == watermark.column)
-    return OnTime(source, column, Bound(source.alias, column, column))
+    judged = next((c.col for c in source.columns if c.place == "statement"), None)
+    return OnTime(source, column, Bound(source.alias, column, column), judged)
 
 
 def _query(query: ast.Query, alias: str, names: tuple[str, ...], span: Span, env: Env) -> Leaf:
