@@ -175,6 +175,43 @@ def test_a_last_line_without_an_end(world: World, monkeypatch: pytest.MonkeyPatc
     refused(world, r"the last line of b\.csv was read when it had no end, and now it goes on", done=5)
 
 
+def test_a_quoted_text_that_is_half_written_is_waited_for(world: World) -> None:
+    half, rest = '1,a,1\n2,"b\n', 'c",2\n3,d,3\n'
+    world.put("a.csv", HEAD + half, age=2)
+    watch = world.start(up=True)
+    assert keys(watch) == [1]
+    world.put("a.csv", HEAD + half + 'x\n""\n', age=2)
+    watch.look()
+    assert keys(watch) == [1]
+    world.put("a.csv", HEAD + half + 'x\n""\n' + rest, age=2)
+    watch.look()
+    assert rows(watch) == [(1, "a", 1), (2, 'b\nx\n"\nc', 2), (3, "d", 3)]
+
+
+def test_a_quote_that_nobody_closes_costs_its_line_and_the_file_goes_on(world: World) -> None:
+    text = HEAD + '1,a,1\n2,"b\n3,c,3\n'
+    world.put("a.csv", text, age=11)
+    watch = world.start(up=True)
+
+    def read(watch: FileWatch) -> list[int | None]:
+        return watch.input.read(0, 0, watch.input.ends()[0]).rows["X.K"].to_list()
+
+    assert read(watch) == [1, None, 3]
+    world.put("a.csv", text + "4,d,4\n", age=11)
+    watch.look()
+    assert read(watch) == [1, None, 3, 4]
+    assert read(world.start(2)) == [1, None, 3, 4]
+    refused_by = world.put("a.csv", text + '4,d,4\n5,e",5\n', age=11)
+    assert refused_by.exists()
+    watch.look()  # it was decided, and told: the text is not put together any more
+    assert read(watch) == [1, None, 3, 4, 5]
+    world.put("b.csv", text, age=11)
+    watch.look()
+    world.put("b.csv", text + '",2\n', age=11)
+    with pytest.raises(BraidError, match=r"b\.csv was read when it had no end, and now it goes on"):
+        watch.look()
+
+
 def test_a_changed_file_is_refused(world: World) -> None:
     path = world.put("a.csv", HEAD + "1,a,1\n2,b,2\n")
     other = world.folder / "in" / "b.parquet"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import datetime as dt
 import gzip
+import io
 import json
 import math
 import os
@@ -21,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from braid.errors import BraidError
-from braid.files import copies
+from braid.files import copies, quotes
 from braid.files import text as file_text
 from braid.files.input import FileInput, clean, needs_time, open_files
 from braid.files.values import csv_field, json_lines
@@ -33,6 +35,7 @@ from braid.stage.decode import Decoded
 from braid.stage.inputs import Input, TopicInput
 from braid.topics.store import TopicStore
 from braid.types import MAX_DAY, MAX_TIME, Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
+from effort import examples
 
 S = Scalar
 
@@ -246,13 +249,65 @@ def test_bad_lines_cost_their_neighbours_nothing(tmp_path: Path) -> None:
     assert [x.cut(0, 0, t) for t in (9, 10, 39, 40, 50)] == [0, 3, 3, 4, 8]
 
 
+def test_an_empty_text_has_quotes_and_null_has_none(tmp_path: Path) -> None:
+    """In either way of reading: the second file has a line that is read by itself."""
+    typed = source([("K", S.VARCHAR, "key"), ("V", S.VARCHAR, "value"), ("N", S.INT, "value"), ("B", S.BYTES, "value")])
+    text = 'k,v,n,b\r\n"","",1,""\r\n,,"",\r\n" ", ,2,YQ==\r\n'
+    for name, more, count in (("a.csv", "", 3), ("b.csv", "short,line\r\n", 4)):
+        (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + (text + more).encode())
+        x = opened(tmp_path, name, typed)
+        assert x.ends() == [count]
+        want = [("", "", 1, b""), (None, None, None, None), (" ", " ", 2, b"a")]
+        assert values(x.read(0, 0, 3), "K", "V", "N", "B") == want
+    one = source([("K", S.VARCHAR, "key")])
+    (tmp_path / "c.csv").write_bytes(b'k\n""\n\nx\n')
+    assert values(opened(tmp_path, "c.csv", one).read(0, 0, 3), "K") == ["", None, "x"]
+
+
+OPEN_QUOTE = [  # lines of a file behind its header; those that are malformed
+    (["1,Ann", '2,"Bob', "3,Cy", "4,Di"], [1]),
+    (["1,Ann", '2,"Bob', '3,"Cy"', '4,"Di"'], [1]),
+    (["1,Ann", '2,"Bob', '3,"C""y"', '4,""'], [1]),
+    (["1,Ann", '2,"Bob"x', "3,Cy", '4,Di"'], [1]),
+    (["1,Ann", '2,B"o"b', '3,5" or so', "4,Di"], []),
+    (["1,Ann", '"2,Bob', "3,Cy", "4,Di"], [1]),
+    (["1,Ann", '2,"Bob', '3,"Cy', "4,Di"], [1, 2]),
+    (['1,"Ann', "2,Bob", "3,Cy", '4,"Di'], [0, 3]),
+]
+
+
+@pytest.mark.parametrize("lines, bad", OPEN_QUOTE)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_a_quote_that_is_not_closed_costs_its_line(
+    tmp_path: Path, lines: list[str], bad: list[int], end: str, name: str, monkeypatch: Any
+) -> None:
+    data = b"\xef\xbb\xbf" + end.join(["k,v", *lines, ""]).encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    want = [None if i in bad else i + 1 for i in range(4)]
+    for size in (file_text.BLOCK, 9, 1):
+        monkeypatch.setattr(file_text, "BLOCK", size)
+        clean(tmp_path / "cache", [])
+        x = opened(tmp_path, name, PLAIN)
+        d = x.read(0, 0, x.ends()[0])
+        assert values(d, "K") == want
+        assert d.error.is_not_null().arg_true().to_list() == bad
+        assert all("quote" in e for e in d.error.drop_nulls())
+        assert [values(d, "_value")[i] for i in bad] == [json.dumps([lines[i]]) for i in bad]
+
+
+def test_a_header_with_a_quote_that_is_not_closed_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('k,"v\n1,a\n2,b\n')
+    refused("the header of .* cannot be read: a quote is not closed", tmp_path, "a.csv", PLAIN)
+
+
 def test_blocks_hold_whole_records(tmp_path: Path, monkeypatch: Any) -> None:
     r = random.Random(1)
     rows = [(i, "".join(r.choices('ab,"\n', k=r.randrange(6)))) for i in range(150)]
     pl.DataFrame(rows, schema=["k", "v"], orient="row").write_csv(tmp_path / "a.csv")
     whole = opened(tmp_path, "a.csv", PLAIN)
     want = whole.read(0, 0, 150)
-    assert values(want, "V") == [v or None for _, v in rows] and want.error.null_count() == 150
+    assert values(want, "V") == [v for _, v in rows] and want.error.null_count() == 150
     for size in (7, 64, 1000):
         monkeypatch.setattr(file_text, "BLOCK", size)
         clean(tmp_path / "cache", [])
@@ -311,7 +366,44 @@ def test_an_open_quote_does_not_swallow_the_file(tmp_path: Path, monkeypatch: An
     (tmp_path / "a.csv").write_text('k,v\n1,"open\n' + "".join(f"{i},x\n" for i in range(1000)))
     x = opened(tmp_path, "a.csv", PLAIN)
     d = x.read(0, 0, x.ends()[0])
-    assert values(d, "K")[-1] == 999 and x.ends()[0] > 500
+    assert values(d, "K") == [None, *range(1000)] and d.error.is_not_null().arg_true().to_list() == [0]
+
+
+def test_a_text_longer_than_a_line_may_be_is_open(tmp_path: Path, monkeypatch: Any) -> None:
+    """What is between its quotes is read as rows: wherever the closing one stands, nobody waits for it."""
+    monkeypatch.setattr(file_text, "BLOCK", 300)
+    monkeypatch.setattr(quotes, "LONGEST", 2000)
+    monkeypatch.setattr(file_text, "LONGEST", 2000)
+    for count in (100, 600):
+        (tmp_path / f"{count}.csv").write_text('k,v\n1,"' + "2,x\n" * count + '"\n3,y\n')
+        d = opened(tmp_path, f"{count}.csv", PLAIN).read(0, 0, 1000)
+        assert d.error.null_count() == (2 if count == 100 else count)
+        assert values(d, "K")[-1] == 3
+
+
+def test_rows_are_the_same_however_bytes_are_cut() -> None:
+    """What is between a row's start and the end decides where the row ends; `csv` agrees where quotes fit."""
+    r = random.Random(3)
+    fitting = 0
+    for n in range(examples(4000, 400)):
+        by = r.choice(",;|\t")
+        data = "".join(r.choices(f'a"{by}\n\r' if n % 2 else f'"\n{by}', k=r.randrange(1, 40))).encode()
+        whole = list(quotes.rows(data, by))
+        assert [row.start for row in whole] + [len(data)] == [0, *(row.stop for row in whole)]
+        fits = quotes.fit(data, by, last=True)
+        if fits:
+            fitting += 1
+            assert not any(row.error for row in whole)
+            ends = [int(i) + 1 for i in quotes.outside(data, 10)]
+            assert [row.stop for row in whole if data[row.stop - 1 :][:1] == b"\n"] == ends
+        if not any(row.error for row in whole) and b"\r" not in data:
+            said = [[x or "" for x in quotes.fields(data[a:b].decode().removesuffix("\n"), by)] for a, b, _ in whole]
+            assert said == list(csv.reader(io.StringIO(data.decode(), newline=""), delimiter=by))
+        for cut in range(len(data) + 1):  # what is whole before a cut stays so
+            at = quotes.whole_rows(data[:cut], by)
+            assert at in (0, *(row.stop for row in whole))
+            assert [row for row in quotes.rows(data, by) if row.stop <= at] == list(quotes.rows(data[:at], by))
+    assert fitting > 50
 
 
 def test_compressed_files(tmp_path: Path) -> None:
@@ -447,8 +539,9 @@ WRITTEN: dict[str, tuple[Type, list[Any]]] = {
     "J": (S.SMALLINT, [-32768, None, 32767]),
     "Z": (S.TIMESTAMPTZ, [FIRST, None, dt.datetime(1969, 12, 31, 23, 59, 59, 999000)]),
     "N": (Decimal(10, 2), [D("1.50"), None, D(3)]),
-    "B": (S.BYTES, [b"\x00\xff", None, b"x"]),
+    "B": (S.BYTES, [b"\x00\xff", None, b""]),
     "T": (S.VARCHAR, ['a,"b"\n', None, "é"]),
+    "E": (S.VARCHAR, ["", None, '""']),
     "O": (S.BOOLEAN, [True, None, False]),
     "Y": (S.DATE, [dt.date(2024, 3, 1), None, dt.date(1, 1, 1)]),
     "C": (S.TIME, [dt.time(8), None, dt.time(23, 59, 59, 999000)]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import subprocess
 import threading
@@ -14,12 +15,16 @@ import polars as pl
 import psycopg
 import pytest
 
+from braid.bind.bound import Declared
+from braid.bind.catalog import Catalog
+from braid.bind.program import Program
 from braid.errors import BraidError
-from braid.operators.changes import DIFF, HASH, TIME
+from braid.operators.changes import DIFF, HASH, POS, TIME
 from braid.plan.logical import Sink
 from braid.sinks.interface import Batch
 from braid.sinks.named import sink_of
-from braid.sinks.postgres import MARKERS, PostgresSink, _csv
+from braid.sinks.postgres import CODECS, MARKERS, PostgresSink, _csv, _encodes
+from braid.tables.named import table_of as table_of_named
 from braid.topics.store import TopicStore
 from braid.types import Array, Column, Scalar
 from braid.types import Decimal as DecimalType
@@ -218,6 +223,140 @@ def test_a_server_that_is_away_is_waited_for(tmp_path: Path) -> None:
                 assert rows(again, "SELECT k, v FROM out") == [(1, "a")]
     except Missing as e:
         pytest.skip(str(e))
+
+
+# ------------------------------------------------ what others have set, and encodings
+
+
+def declared(sql: str) -> Declared:
+    program = Program("risingwave", Catalog())
+    list(program.statements(sql))
+    return next(iter(program.catalog.sources.values()))
+
+
+def database(db: psycopg.Connection, encoding: str) -> psycopg.Connection:
+    name = f"in_{encoding.lower()}"
+    db.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+    db.execute(f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+    return psycopg.connect(host=db.info.host, user="judge", dbname=name, autocommit=True, client_encoding="UTF8")
+
+
+@pytest.mark.parametrize("encoding", sorted(CODECS))
+def test_what_a_database_has_characters_for(db: psycopg.Connection, encoding: str) -> None:
+    """As the server has it: each character by itself. What it has and we say it has not would be a drop for nothing."""
+    shown = [chr(c) for c in range(1, 0x10000 if encoding == "EUC_CN" else 0x2700) if not 0xD800 <= c < 0xE000] + [
+        "가",
+        "語",
+        "中",
+        "€",
+        "😀",
+    ]
+    db.execute(
+        "CREATE OR REPLACE FUNCTION pg_temp.fits(x text, e name) RETURNS bool LANGUAGE plpgsql AS $$"
+        " BEGIN PERFORM convert_to(x, e); RETURN true; EXCEPTION WHEN others THEN RETURN false; END $$"
+    )
+    found = rows(db, "SELECT 1")
+    found = db.execute("SELECT pg_temp.fits(x, %s) FROM unnest(%s::text[]) x", [encoding, shown]).fetchall()
+    odd = [hex(ord(c)) for c, (fits,) in zip(shown, found, strict=True) if fits != _encodes(c, CODECS[encoding])]
+    assert not odd, odd[:20]
+
+
+@pytest.mark.parametrize("encoding", ["UTF8", "LATIN1", "WIN1252", "EUC_JP"])
+@pytest.mark.parametrize("set_by", ["", "role", "database", "environment", "connection"])
+def test_texts_arrive_whatever_encoding_is_set(
+    db: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str, set_by: str
+) -> None:
+    other = "UTF8" if encoding == "EUC_JP" else "LATIN1" if encoding == "WIN1252" else "WIN1252"
+    text = "日本語" if encoding == "EUC_JP" else "é ß ü"
+    columns = KEYED
+    with database(db, encoding) as mine:
+        place = mine.info.dbname
+        match set_by:
+            case "role":
+                db.execute(f"ALTER ROLE judge SET client_encoding = '{other}'")
+            case "database":
+                db.execute(f"ALTER DATABASE {place} SET client_encoding = '{other}'")
+            case "environment":
+                monkeypatch.setenv("PGCLIENTENCODING", other)
+        try:
+            words = f"host={db.info.host} user=judge dbname={place}"
+            words += f" client_encoding={other}" * (set_by == "connection")
+            sink = sink_of(f"postgres:{words}#out")
+            assert isinstance(sink, PostgresSink)
+            sink.check(columns, None, False, False)
+            made = sink.opened(TopicStore(tmp_path), columns, {}, "r")
+            odd = {"UTF8": text, "EUC_JP": text}.get(encoding, "😀")
+            frame = changes(("+", 1, text), ("+", 2, odd)).with_columns(pl.lit(0, pl.Int128).alias(POS))
+            published(made, columns, "r", 0, frame)
+            want = [(1, text)] + [(2, text)] * (odd == text)
+            assert rows(mine, "SELECT k, v FROM out ORDER BY k") == want
+            there = table_of_named(f"postgres:{words}#SELECT k, v FROM out").read(
+                declared("CREATE TABLE c (k INT PRIMARY KEY, v VARCHAR);")
+            )
+            assert there.rows.sort("k").rows() == want
+        finally:
+            db.execute("ALTER ROLE judge RESET client_encoding")
+    db.execute(f"DROP DATABASE {place} WITH (FORCE)")
+
+
+def test_a_database_that_knows_no_characters_is_one_line(db: psycopg.Connection, tmp_path: Path) -> None:
+    columns = KEYED
+    with database(db, "SQL_ASCII") as mine:
+        words = f"postgres:host={db.info.host} user=judge dbname={mine.info.dbname}#out"
+        sink, table = sink_of(words), table_of_named(words)
+        for asks in (
+            lambda: sink.check(columns, None, False, False),
+            lambda: sink.opened(TopicStore(tmp_path), columns, {}, "r"),
+            lambda: table.read(declared("CREATE TABLE c (k INT PRIMARY KEY);")),
+        ):
+            with pytest.raises(BraidError, match="the database in_sql_ascii is in SQL_ASCII"):
+                asks()
+    db.execute("DROP DATABASE in_sql_ascii WITH (FORCE)")
+
+
+SET = {
+    "extra_float_digits": "-15",
+    "DateStyle": "SQL, DMY",
+    "IntervalStyle": "iso_8601",
+    "TimeZone": "Asia/Tokyo",
+    "bytea_output": "escape",
+}
+
+
+@pytest.mark.parametrize("set_by", ["role", "database", "environment", "connection"])
+def test_values_are_exact_whatever_is_set(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, set_by: str) -> None:
+    sql = (
+        "SELECT 1 AS k, 0.1::float8 + 0.2::float8 AS f, 1.1::float4 AS r, 1e300 / 3 AS big, '2024-03-01'::date AS d,"
+        " timestamptz '2024-03-01 08:00:00+00' AS tz, timestamp '2024-03-01 08:00:00' AS ts,"
+        " '2024-03-01'::date::text AS t, '01/02/2024'::date AS read, interval '1 day 02:00'::text AS i,"
+        " '\\x00ff'::bytea AS y, '\\x00ff'::bytea::text AS yt, array[0.1::float8 + 0.2::float8] AS a"
+    )
+    made = declared(
+        "CREATE TABLE c (k INT PRIMARY KEY, f DOUBLE PRECISION, r REAL, big DOUBLE PRECISION, d DATE, tz TIMESTAMPTZ,"
+        " ts TIMESTAMP, t VARCHAR, read DATE, i VARCHAR, y BYTEA, yt VARCHAR, a DOUBLE PRECISION[]);",
+    )
+    words = f"host={db.info.host} user=judge dbname=postgres"
+    options = " ".join(f"-c {n}={v.replace(' ', chr(92) + ' ')}" for n, v in SET.items())
+    if set_by == "environment":
+        monkeypatch.setenv("PGOPTIONS", options)
+    if set_by == "connection":
+        words += f" options='{options.replace(chr(92), chr(92) * 2)}'"
+    if set_by in ("role", "database"):
+        for name, value in SET.items():
+            db.execute(f"ALTER {set_by} {'judge' if set_by == 'role' else 'postgres'} SET {name} = '{value}'")
+    try:
+        read = table_of_named(f"postgres:{words}#{sql}").read(made)
+    finally:
+        db.execute("ALTER ROLE judge RESET ALL")
+        db.execute("ALTER DATABASE postgres RESET ALL")
+    assert read.error.null_count() == 1
+    (row,) = read.rows.to_dicts()
+    noon = dt.datetime(2024, 3, 1, 8)
+    assert row == {
+        "k": 1, "f": 0.1 + 0.2, "r": pytest.approx(1.1, rel=1e-7), "big": 1e300 / 3, "d": noon.date(), "tz": noon,
+        "ts": noon, "t": "2024-03-01", "read": dt.date(2024, 2, 1), "i": "1 day 02:00:00", "y": b"\0\xff",
+        "yt": "\\x00ff", "a": [0.1 + 0.2],
+    }  # fmt: skip
 
 
 # -------------------------------------------------------------------- on Spark

@@ -137,7 +137,7 @@ def _units(numbers: pl.DataFrame) -> dict[str, str]:
 
 
 def _of_json(path: str) -> tuple[list[Column], dict[str, str]]:
-    lines = next(Text(path).blocks(quotes=False), b"").split(b"\n", ROWS)[:ROWS]
+    lines = next(Text(path).blocks(), b"").split(b"\n", ROWS)[:ROWS]
     try:
         frame = pl.read_ndjson(b"\n".join(lines), infer_schema_length=ROWS)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as e:
@@ -164,7 +164,7 @@ def _first_bad(lines: Sequence[bytes]) -> str | None:
 
 def _of_texts(texts: pl.Series, forms: Sequence[tuple[Type, str]]) -> Type:
     """The first type as which all texts can be read."""
-    some = texts.drop_nulls()
+    some = texts.filter(texts != "")  # without nulls, too
     for t, form in forms if len(some) else ():
         if all(_are(x, t, form) for x in (some.head(ROWS), some)):
             return t

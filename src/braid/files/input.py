@@ -301,7 +301,8 @@ class FileInput:
             if self._time is not None:
                 self._write_times(f"{self._stem(made)}.times", self._parquet_times(path))
             return made
-        if not last and next(Text(path, start, last=False).blocks(quotes=kind == "csv", size=1 << 16), b"") == b"":
+        by = shown(path, self.options).delimiter if kind == "csv" else None
+        if not last and next(Text(path, start, last=False).blocks(by, 1 << 16), b"") == b"":
             return None
         text = Text(path, start, last=last, most=most if is_plain(f.name) else None)
         with self._copied(text, kind) as (rows, place):

@@ -38,7 +38,7 @@ class Piece:
     compressed) with their `digest`. A piece without rows tells that the file was looked at again.
 
     `size`, `mtime`: of the whole file at that time. `tail`: what the bytes end with, besides the end of a line: a
-    `line` that had no end, or one inside a `quote`. `rest`: more was left behind them, such as an
+    `line` that had no end, a `quote` that was not closed (and where its row begins). `rest`: more was left, such as an
     unfinished line.
     """
 

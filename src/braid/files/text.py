@@ -3,15 +3,14 @@
 In: a range of a file (plain, gzip or zstd) and the declared columns. Out: typed columns, errors, raw texts; a digest.
 Rule: one row of the file is one row here, whatever is wrong with it; the memory needed does not grow with the file.
 Blocks are parsed side by side, and given in order.
-A field that is empty is null. Blank lines are no rows (in a CSV file of one column they are nulls).
+A field that is empty is null; with quotes around it (`""`) it is the empty text. Blank lines are no rows (in a CSV
+file of one column they are nulls).
 """
 
 from __future__ import annotations
 
-import csv
 import functools
 import hashlib
-import io
 import itertools
 import os
 from collections import deque
@@ -20,23 +19,23 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
 from braid.errors import BraidError, anew
 from braid.expr.json_text import dumps
-from braid.files.values import from_text, typed
+from braid.files.quotes import bare, fields, first_row, fit, outside, rows, unclosed, whole_rows
+from braid.files.values import HAS_EMPTY, Fitted, from_text, typed
 from braid.records import codec
 from braid.topics.files import LONGEST
 from braid.topics.segments import is_packed, split_lines
-from braid.types import Column, Scalar
+from braid.types import Column, Scalar, Type
 
 BLOCK = 16 << 20  # bytes that are parsed at once
 THREADS = min(8, os.cpu_count() or 1)  # that parse, each a block
 T = TypeVar("T")
 _BOM = b"\xef\xbb\xbf"
+UNCLOSED = "quote "  # behind it, in `Text.tail`, where the row begins whose quote is not closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +76,17 @@ class Text:
     def digest(self) -> str:
         return self._hash.hexdigest()
 
-    def blocks(self, *, quotes: bool, size: int | None = None) -> Iterator[bytes]:
-        """Blocks of whole lines; with `quotes`, a line break between quotes does not end one."""
+    def blocks(self, by: str | None = None, size: int | None = None) -> Iterator[bytes]:
+        """Blocks of whole lines; of a CSV file delimited `by` something, of whole rows."""
         size = size or BLOCK
-        rest = b""
+        parts, length, wanted = list[bytes](), 0, 0
         for part in content(self.path, self.start, self.limit, size):
-            data = rest + part
-            cut = _last_end(data, quotes)
-            if cut == 0 and len(data) > 4 * size:  # a quote that is never closed: do not read all the file for it
-                cut = data.rfind(b"\n") + 1
+            parts.append(part)
+            length += len(part)
+            if length < wanted:  # a row is longer than what was there: it is not looked through for each part of it
+                continue
+            data = b"".join(parts)
+            cut = self._whole(data, by)
             if cut == 0 and len(data) > LONGEST + 4 * size:
                 what = f"{self.path} has a line of more than {LONGEST >> 20} MiB"
                 raise BraidError(what, "is it text? a row is a line")
@@ -94,11 +95,24 @@ class Text:
                 if self.most is not None and self.stop - self.start >= self.most:
                     self.rest = True
                     return
-            rest = data[cut:]
+            parts, length = [data[cut:]], len(data) - cut
+            wanted = 0 if cut else min(2 * length, LONGEST + 4 * size + 1)
+        rest = b"".join(parts)
+        if wanted and (cut := self._whole(rest, by)):
+            yield self._taken(rest[:cut])
+            rest = rest[cut:]
         self.rest = bool(rest) and not self.last
         if rest and self.last:
-            self.tail = "quote" if quotes and rest.count(b'"') % 2 else "line"
+            at = None if by is None else unclosed(rest, by)
+            self.tail = "" if rest.endswith(b"\n") else "line"
+            self.tail += "" if at is None else f"{UNCLOSED}{self.stop + at}"
             yield self._taken(rest)
+
+    def _whole(self, data: bytes, by: str | None) -> int:
+        """So many bytes are whole lines, or rows of CSV."""
+        mark = len(_BOM) if self.stop == 0 and data.startswith(_BOM) else 0
+        found = data.rfind(b"\n") + 1 if by is None else whole_rows(data[mark:] if mark else data, by)
+        return found and found + mark * (by is not None)
 
     def _taken(self, data: bytes) -> bytes:
         first, self.stop = self.stop == 0, self.stop + len(data)
@@ -138,30 +152,14 @@ def digest_of(path: str, start: int = 0, limit: int | None = None) -> str:
     return made.hexdigest()
 
 
-def _last_end(data: bytes, quotes: bool) -> int:
-    if not quotes or b'"' not in data:
-        return data.rfind(b"\n") + 1
-    ends = _outside(data, 10)
-    return int(ends[-1]) + 1 if len(ends) else 0
-
-
-def _outside(data: bytes, byte: int) -> npt.NDArray[np.int64]:
-    """Where `byte` stands outside quotes."""
-    view = np.frombuffer(data, np.uint8)
-    quotes = np.flatnonzero(view == 34)
-    found = np.flatnonzero(view == byte)
-    outside: npt.NDArray[np.int64] = found[np.searchsorted(quotes, found) % 2 == 0]
-    return outside
-
-
 # ----------------------------------------------------------------------- CSV
 
 
 def shown(path: str, options: Options) -> Options:
     """With the delimiter that the header shows: ; | or tab, where it has no comma and only that of the three."""
-    line = _header_line(_beginning(path))[0]
-    found = [d for d in ";|\t" if len(_outside(line, ord(d)))]
-    if options.delimiter != "," or len(found) != 1 or len(_outside(line, ord(","))):
+    line = _beginning(path)
+    found = [d for d in ";|\t" if len(outside(line, ord(d)))]
+    if options.delimiter != "," or len(found) != 1 or len(outside(line, ord(","))):
         return options
     return replace(options, delimiter=found[0])
 
@@ -175,26 +173,28 @@ def header(path: str, options: Options) -> list[str]:
 
 
 def _beginning(path: str) -> bytes:
-    return next(Text(path).blocks(quotes=True, size=1 << 16), b"")
-
-
-def _header_line(data: bytes) -> tuple[bytes, bytes]:
-    """The first line, and the rest."""
-    ends = _outside(data, 10)
-    cut = int(ends[0]) + 1 if len(ends) else len(data)
-    return data[:cut], data[cut:]
+    """The first line; of one whose quotes do not fit what stands in the first MiB."""
+    data = b""
+    for part in content(path, size=1 << 16):
+        data += part
+        ends = outside(data, ord("\n"))
+        if len(ends):
+            data = data[: int(ends[0]) + 1]
+            break
+        if len(data) > 1 << 20:
+            break
+    return data.removeprefix(_BOM)
 
 
 def _split_header(data: bytes, options: Options, path: str) -> tuple[list[str], bytes]:
-    first, rest = _header_line(data)
-    line = first.decode(errors="replace").rstrip("\r\n")
+    """The names in the first line, and what stands behind it."""
+    first = first_row(data, options.delimiter)
+    line = data[: first.stop].decode(errors="replace").rstrip("\r\n")
     if "\r" in line:
         raise BraidError(f"{path} has a carriage return in its header", "end lines with \\n or \\r\\n")
-    try:
-        rows = list(csv.reader([line], delimiter=options.delimiter))
-    except csv.Error as e:
-        raise BraidError(f"the header of {path} cannot be read: {e}", "quote names whole, or not at all") from None
-    return [name.strip() for name in rows[0]] if rows else [], rest
+    if first.error is not None:
+        raise BraidError(f"the header of {path} cannot be read: {first.error}", "quote names whole, or not at all")
+    return [(name or "").strip() for name in fields(line, options.delimiter)], data[first.stop :]
 
 
 def csv_rows(
@@ -208,7 +208,7 @@ def csv_rows(
 def _without_header(text: Text, options: Options) -> Iterator[bytes]:
     """The blocks of a CSV file."""
     begins = text.start == 0
-    for block in text.blocks(quotes=True):
+    for block in text.blocks(options.delimiter):
         data = _split_header(block, options, text.path)[1] if begins else block
         begins = False
         if data:
@@ -223,7 +223,7 @@ def _of_csv(
     if found is None:
         return _slow(data, names, at, declared, options)
     nothing = pl.repeat(None, found.height, dtype=pl.String, eager=True)
-    columns, error = typed([nothing if i is None else found[str(i)] for i in at], declared, from_text)
+    columns, error = typed([nothing if i is None else found[str(i)] for i in at], declared, _field)
     bad = error.is_not_null().arg_true()
     shown = [(str(i), Column(name, Scalar.VARCHAR)) for i, name in enumerate(names)]
     raw = pl.repeat(None, found.height, dtype=pl.String, eager=True)
@@ -232,9 +232,18 @@ def _of_csv(
     return Rows(columns, error, raw)
 
 
+def _field(texts: pl.Series, t: Type) -> Fitted:
+    """Values of fields; the empty text is one where the type has it, else it is null."""
+    if t not in HAS_EMPTY:
+        texts = texts.set((texts == "").fill_null(False), None)
+    return from_text(texts, t)
+
+
 def _parse(data: bytes, width: int, options: Options) -> pl.DataFrame | None:
-    """All fields as text, columns "0", "1" …; None where some line has too many or too few of them, or is no text."""
-    if is_packed(data):
+    """All fields as text, columns "0", "1" …; None where quotes do not fit, some line has too many or too few of them,
+    or is no text."""
+    plain = bare(data, options.delimiter)
+    if is_packed(data) or not (plain or fit(data, options.delimiter, last=True)):
         return None
     nulls = None if options.null_value is None else [options.null_value]
     try:
@@ -243,49 +252,49 @@ def _parse(data: bytes, width: int, options: Options) -> pl.DataFrame | None:
             has_header=False,
             schema={str(i): pl.String for i in range(width)},
             separator=options.delimiter,
+            quote_char=None if plain else '"',
             null_values=nulls,
         )
     except (pl.exceptions.PolarsError, ValueError):
         return None
     last = frame[str(width - 1)]
-    if width > 1 and last.null_count() and _delimiters(data, options) != frame.height * (width - 1):
+    if width > 1 and last.null_count() and _delimiters(data, options, plain) != frame.height * (width - 1):
         return None  # a line that is too short has its last fields null: where none is, none is short
-    return frame.select(pl.when(pl.all() != "").then(pl.all()))
+    return frame
 
 
-def _delimiters(data: bytes, options: Options) -> int:
+def _delimiters(data: bytes, options: Options, plain: bool) -> int:
     by = options.delimiter.encode()
-    return data.count(by) if b'"' not in data else len(_outside(data, by[0]))
+    return data.count(by) if plain else len(outside(data, by[0]))
 
 
 def _slow(
     data: bytes, names: Sequence[str], at: Sequence[int | None], declared: Sequence[Column], options: Options
 ) -> Rows:
-    """Line by line, so that one bad line costs its neighbours nothing."""
-    csv.field_size_limit(1 << 30)
-    width = len(names)
-    rows: list[list[str]] = []
+    """Row by row, so that one bad line costs its neighbours nothing."""
+    width, by = len(names), options.delimiter
+    found: list[list[str | None]] = []
     errors: list[str | None] = []
-    for row in csv.reader(io.StringIO(data.decode(errors="surrogateescape"), newline=""), delimiter=options.delimiter):
+    for start, stop, odd in rows(data, by):
+        line = data[start:stop].decode(errors="surrogateescape").removesuffix("\n").removesuffix("\r")
+        row: list[str | None] = [line] if odd else fields(line, by)
         if not row and width > 1:
             continue
         fine = len(row) == width or not row  # a line without fields is the null of a file of one column
-        error = None if fine else f"{len(row)} fields, the header has {width}"
-        if error is None and any(not _is_text(field) for field in row):
-            error = "the line is not UTF-8"
-        rows.append(row)
-        errors.append(error)
-    null = {"", options.null_value}
-    whole = [row if row and error is None else [""] * width for row, error in zip(rows, errors, strict=True)]
+        error = odd or (None if fine else f"{len(row)} fields, the header has {width}")
+        found.append(row)
+        errors.append("the line is not UTF-8" if error is None and not _is_text(line) else error)
+    null = {None, options.null_value}
+    whole = [row if row and error is None else [None] * width for row, error in zip(found, errors, strict=True)]
     texts = [
         pl.Series(str(n), [None if i is None or row[i] in null else row[i] for row in whole], dtype=pl.String)
         for n, i in enumerate(at)
     ]
-    columns, bad = typed(texts, declared, from_text)
+    columns, bad = typed(texts, declared, _field)
     why = pl.select(pl.coalesce(pl.Series("e", errors, dtype=pl.String), bad)).to_series()
     raw = [
-        None if e is None else _shown(row, names if len(row) == width else None)
-        for row, e in zip(rows, why.to_list(), strict=True)
+        None if e is None else _shown(row, names if len(row) == width > 1 else None)
+        for row, e in zip(found, why.to_list(), strict=True)
     ]
     return Rows(columns, why, pl.Series("raw", raw, dtype=pl.String))
 
@@ -294,9 +303,9 @@ def _is_text(field: str) -> bool:
     return field.isascii() or not any("\ud800" <= c <= "\udfff" for c in field)
 
 
-def _shown(row: Sequence[str], names: Sequence[str] | None) -> str:
-    clean = [f.encode(errors="surrogateescape").decode(errors="replace") for f in row]
-    shown: Any = clean if names is None else dict(zip(names, (f or None for f in clean), strict=True))
+def _shown(row: Sequence[str | None], names: Sequence[str] | None) -> str:
+    clean = [f and f.encode(errors="surrogateescape").decode(errors="replace") for f in row]
+    shown: Any = clean if names is None else dict(zip(names, clean, strict=True))
     return dumps(shown)
 
 
@@ -305,7 +314,7 @@ def _shown(row: Sequence[str], names: Sequence[str] | None) -> str:
 
 def json_rows(text: Text, declared: Sequence[Column]) -> Iterator[Rows]:
     """The rows of a file with one JSON object a line; a member that is missing is null."""
-    return ahead(functools.partial(_of_json, declared=declared), text.blocks(quotes=False))
+    return ahead(functools.partial(_of_json, declared=declared), text.blocks())
 
 
 def _of_json(data: bytes, declared: Sequence[Column]) -> Rows:

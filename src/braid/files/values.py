@@ -35,12 +35,13 @@ from braid.types import (
 )
 
 S = Scalar
+HAS_EMPTY = (S.VARCHAR, S.BYTES)  # types of which the empty text is a value
 Fitted = tuple[pl.Series, pl.Series]  # values, null where they do not fit; where they do not
 Typed = tuple[list[pl.Series], pl.Series]  # columns; why a row is malformed
 
 
 def from_text(texts: pl.Series, t: Type) -> Fitted:
-    """Values of CSV fields; an empty field is null already."""
+    """Values of CSV fields; one that is null is null already, and an empty one of a type without it."""
     if t is S.VARCHAR:
         return texts, _none(texts)
     read = form(t).from_text

@@ -24,14 +24,15 @@ from braid.errors import BraidError, anew
 from braid.files.input import FileInput, needs_time, reading
 from braid.files.listing import Found, is_awaited, is_plain, kind_of, look, missing, stat
 from braid.files.log import LEFT, MORE, FileLog, Names, Piece
-from braid.files.text import PUT_BACK, Text, content, digest_of
+from braid.files.quotes import first_row
+from braid.files.text import PUT_BACK, UNCLOSED, Text, content, digest_of, shown
 from braid.lower.physical import Plan
 from braid.operators.changes import NEVER
 from braid.plan.logical import Source
 from braid.stage.batches import reached as reached_in
 from braid.stage.cut import behind_an_end
 from braid.store import is_url
-from braid.topics.files import write_atomic
+from braid.topics.files import LONGEST, write_atomic
 
 EVERY = 0.5  # s between two looks
 REST = 1.0  # s
@@ -271,8 +272,10 @@ class FileWatch:
 
     def _behind_a_tail(self, f: Found, behind: Piece, next_bytes: bytes) -> list[Piece]:
         """The end of the line that was read without one, and what follows."""
-        end = 2 if next_bytes == b"\r\n" else 1
-        if behind.tail == "quote" or not (next_bytes == b"\r\n" or next_bytes.startswith(b"\n")):
+        line, _, at = behind.tail.partition(UNCLOSED)
+        end = 0 if not line else 2 if next_bytes == b"\r\n" else 1
+        goes_on = bool(line) and not (next_bytes == b"\r\n" or next_bytes.startswith(b"\n"))
+        if goes_on or (at and self._closes(f, behind, int(at))) or behind.tail == "quote":
             raise BraidError(
                 f"{self.source.name}: the last line of {f.name} was read when it had no end, and now it goes on",
                 f"write whole lines; {anew()}, and reads the file as it is now",
@@ -280,7 +283,13 @@ class FileWatch:
         stop = behind.stop + end
         found = Piece(f.name, behind.stop, stop, digest_of(self._path(f), behind.stop, stop), f.size, f.mtime, 0)
         made = self.input.piece(f, stop, self._settled(f))
-        return [found] if made is None else [found, made]
+        return [x for x in (found if end else None, made) if x is not None]
+
+    def _closes(self, f: Found, behind: Piece, at: int) -> bool:
+        """Whether the text that was open at the end of what was read is closed by what follows."""
+        path = self._path(f)
+        data = b"".join(content(path, at, at + LONGEST + 1))
+        return first_row(data, shown(path, self.input.options).delimiter).error is None
 
     def _settled(self, f: Found) -> bool:
         """Whether a last line without an end is whole."""
@@ -343,8 +352,8 @@ class FileWatch:
                 file.seek(max(0, f.size - 4))
                 whole = file.read() == b"PAR1" and f.size > 12
         elif is_plain(f.name):
-            text = Text(path, last=self._settled(f))
-            whole = any(text.blocks(quotes=kind_of(f.name) == "csv", size=EDGE))
+            by = shown(path, self.input.options).delimiter if kind_of(f.name) == "csv" else None
+            whole = any(Text(path, last=self._settled(f)).blocks(by, EDGE))
         else:
             try:
                 whole = sum(map(len, content(path))) > 0

@@ -43,7 +43,26 @@ SAME = (
 )
 OLDEST = 15  # NULLs in a key are one key since then
 PATIENCE = 60.0  # s that a server may be away
+# What is relied on, whatever the environment, the role and the database have set: in any session, in one that reads.
+# DateStyle is the form of dates alone: the order in which the user's own query reads 1/2/2024 stays the user's.
+SESSION = {"client_encoding": "UTF8"}
+READING = {
+    "TimeZone": "UTC",
+    "DateStyle": "ISO",
+    "IntervalStyle": "postgres",
+    "extra_float_digits": "3",
+    "bytea_output": "hex",
+    "default_transaction_read_only": "on",
+}
 ROWS = 1 << 16  # that are copied at once
+# What Python calls the encodings of databases that do not have all characters, where both have the same ones.
+UTF8 = "utf-8"
+CODECS: Mapping[str, str] = {
+    **{f"LATIN{i}": f"iso8859-{n}" for i, n in enumerate((1, 2, 3, 4, 9, 10, 13, 14, 15, 16), 1)},
+    **{f"ISO_8859_{n}": f"iso8859-{n}" for n in (5, 6, 7, 8)},
+    **{f"WIN{n}": f"cp{n}" for n in (866, 874, *range(1250, 1259))},
+    **{"KOI8R": "koi8-r", "KOI8U": "koi8-u", "EUC_CN": "gb2312"},
+}
 
 # The type of a column that is made, and those of one that is there and holds all its values.
 TYPES: Mapping[Type, tuple[str, ...]] = {
@@ -65,9 +84,11 @@ TYPES: Mapping[Type, tuple[str, ...]] = {
 @dataclass(frozen=True)
 class PostgresSink(StagedSink):
     """`target`: the table, with its schema if it is named; empty: as the result is called. `where`: a connection in the
-    user's words, `@FILE` and `$NAME` for those that nobody may read on a command line."""
+    user's words, `@FILE` and `$NAME` for those that nobody may read on a command line. `codec`: Python's, of what the
+    database has characters for."""
 
     where: str = ""
+    codec: str = UTF8
 
     @staticmethod
     def of(text: str) -> PostgresSink:
@@ -119,24 +140,35 @@ class PostgresSink(StagedSink):
         with self.connected() as c, c.transaction():
             table.make(c)
             table.claim(c, run)
-        return replace(self, target=table.name, root=self.staged_in(topics))
+            made = replace(self, codec=_codec(c))
+        return replace(made, target=table.name, root=self.staged_in(topics))
 
     # ---------------------------------------------------------------- in tasks
 
     @property
     def place(self) -> str:
-        return "PostgreSQL has no place for: a NUL character, or a year beyond 1 to 9999"
+        more = "" if self.codec == UTF8 else f", a character that its database ({self.codec}) does not have"
+        return f"PostgreSQL has no place for: a NUL character{more}, or a year beyond 1 to 9999"
 
     def unstorable(self, values: pl.Series, t: Type) -> pl.Series | None:
         match t:
             case S.VARCHAR:
-                return values.str.contains("\0", literal=True).fill_null(False)
+                return values.str.contains("\0", literal=True).fill_null(False) | self._beyond(values)
             case Array() | Map() | Struct():
-                return json_text(values, t).str.contains("\\u0000", literal=True).fill_null(False)
+                texts = json_text(values, t)
+                return texts.str.contains("\\u0000", literal=True).fill_null(False) | self._beyond(texts)
             case S.DATE | S.TIMESTAMP | S.TIMESTAMPTZ:
                 fits = values.dt.year().is_between(1, 9999)  # null, too, where a year is too far for Polars
                 return values.is_not_null() & ~fits.fill_null(False)
         return None
+
+    def _beyond(self, texts: pl.Series) -> pl.Series:
+        """Which have a character that the database does not have."""
+        if self.codec == UTF8:
+            return pl.repeat(False, len(texts), dtype=pl.Boolean, eager=True)
+        odd = (texts.str.len_bytes() > texts.str.len_chars()).fill_null(False)
+        found = [o and not _encodes(x, self.codec) for o, x in zip(odd.to_list(), texts.to_list(), strict=True)]
+        return pl.Series(texts.name, found, dtype=pl.Boolean)
 
     # -------------------------------------------------------------- each batch
 
@@ -160,17 +192,20 @@ class PostgresSink(StagedSink):
             remove(path)
 
     @contextlib.contextmanager
-    def connected(self) -> Iterator[Connection[Any]]:
-        """A session of its own, whose errors are told in a line."""
+    def connected(self, reads: bool = False) -> Iterator[Connection[Any]]:
+        """A session of its own, whose errors are told in a line; one that `reads` writes nothing."""
         psycopg = library("psycopg", "postgres")
         try:
-            connection = psycopg.connect(**self.settings(), autocommit=True, connect_timeout=10)
+            connection = psycopg.connect(**self.settings() | SESSION, autocommit=True, connect_timeout=10)
         except psycopg.OperationalError as e:
             raise _Away(
                 f"PostgreSQL does not answer: {line_of(e)}", "look at the server, its address and the user"
             ) from None
         try:
             with connection:
+                _check_encoding(connection)
+                for name, value in READING.items() if reads else ():
+                    connection.execute("SELECT set_config(%s, %s, false)", [name, value])
                 yield connection
         except psycopg.OperationalError as e:
             raise _Away(f"PostgreSQL has gone away: {line_of(e)}", "look at the server") from None
@@ -182,6 +217,26 @@ class PostgresSink(StagedSink):
 
 class _Away(BraidError):
     """The server does not answer."""
+
+
+def _check_encoding(c: Connection[Any]) -> None:
+    if c.info.parameter_status("server_encoding") == "SQL_ASCII":
+        what = f"the database {c.info.dbname} is in SQL_ASCII: it does not know which characters its texts are"
+        raise BraidError(what, "name a database in UTF8, or in another encoding that PostgreSQL converts")
+
+
+def _codec(c: Connection[Any]) -> str:
+    """What Python calls the encoding of the database; where it has none of the name, the server tells what does not
+    fit."""
+    return CODECS.get(c.info.parameter_status("server_encoding") or "", UTF8)
+
+
+def _encodes(text: str, codec: str) -> bool:
+    try:
+        text.encode(codec)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _referred(text: str) -> str:

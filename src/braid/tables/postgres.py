@@ -52,9 +52,7 @@ class PostgresTable(Table):
         from psycopg.sql import SQL, Identifier
 
         columns = [Column(c.field, c.column.type) for c in columns_of(declared.read_as(declared.name))]
-        with self.there.connected() as c:
-            c.execute("SET TIME ZONE 'UTC'")
-            c.execute("SET default_transaction_read_only = on")
+        with self.there.connected(reads=True) as c:
             query = self._query()
             kinds = {d.name: d.type_code for d in _described(c, query)}
             names = wanted(declared, list(kinds), self.described())
