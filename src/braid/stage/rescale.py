@@ -149,7 +149,7 @@ def _read(folder: str, query: str) -> _Said | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError) as e:
-        raise BraidError(f"{path} cannot be read: {why(e)}", "braid rescale writes it anew") from e
+        raise BraidError(f"{path} cannot be read: {why(e)}", "put it back from a copy") from e
 
 
 def _spread_anew(folder: str, plan: Plan, before: int, buckets: int, batch: int) -> state_file.Documents:
