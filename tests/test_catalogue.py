@@ -16,6 +16,7 @@ from braid.face.catalogue import Catalogue
 from braid.face.shell import Shell
 from braid.topics import TopicStore
 from cli_help import braid
+from sums import loaded, with_sum
 
 S = "CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
 O = "CREATE STREAM o AS SELECT k, v + 1 AS w FROM s;"
@@ -130,10 +131,10 @@ def test_a_spoilt_catalogue_is_named(text: str, store: TopicStore) -> None:
 def test_what_does_not_bind_any_more_is_left_out(store: TopicStore) -> None:
     made(program(store), S + O)
     path = Path(store.root) / "catalogue" / "ksqldb.json"
-    document = json.loads(path.read_text())
+    document = loaded(path, "catalogue/ksqldb")
     document["statements"].append({"name": "X", "text": "CREATE NONSENSE x", "sets": [], "variables": {}})
     document["statements"].reverse()  # and the order does not matter
-    path.write_text(json.dumps(document))
+    path.write_bytes(with_sum(document, "catalogue/ksqldb"))
     assert list(program(store).standing) == ["S", "O"]
 
 

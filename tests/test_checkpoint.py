@@ -10,6 +10,7 @@ import pytest
 
 from braid.errors import BraidError
 from braid.stage.checkpoint import FORMAT, NAME, Document, load, open_or_create
+from sums import loaded, with_sum
 
 PLAN = "join l r\n  how left\n  within 10 s\n  retention 20 s\nsink o"
 
@@ -123,16 +124,17 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     open_or_create(tmp_path, document())
     path = tmp_path / NAME
     data = path.read_bytes()
-    x = json.loads(data)
+    x = loaded(path)
     damaged = [
         data[: len(data) // 2],
         b"",
         b"\xff\xfe",
         b"[]",
-        json.dumps({**x, "plan": "another"}).encode(),
-        json.dumps({k: v for k, v in x.items() if k != "buckets"}).encode(),
-        json.dumps({**x, "format": "one"}).encode(),
-        json.dumps({**x, "files": 7}).encode(),
+        with_sum({**x, "plan": "another"}),
+        with_sum({k: v for k, v in x.items() if k != "buckets"}),
+        with_sum({**x, "format": "one"}),
+        with_sum({**x, "files": 7}),
+        json.dumps(x).encode(),
     ]
     for bad in damaged:
         path.write_bytes(bad)
@@ -140,7 +142,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
             open_or_create(tmp_path, document())
         assert str(path) in e.value.message and path.read_bytes() == bad
     for other in (4, FORMAT + 1):
-        path.write_text(json.dumps({**x, "format": other}))
+        path.write_bytes(with_sum({**x, "format": other}))
         with pytest.raises(BraidError, match=f"has format {other}"):
             open_or_create(tmp_path, document())
 

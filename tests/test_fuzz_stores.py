@@ -25,6 +25,7 @@ pytest.importorskip("pyspark")
 
 import hostile_stores
 from hostile_stores import ESCAPE, RECORD, TEXTS, well_said
+from sums import loaded, with_sum
 
 pytestmark = pytest.mark.heavy
 
@@ -70,6 +71,12 @@ READING = (("topics",), ("cat", "t"), ("put", "t"))
 
 def no_description(topic: Path) -> str:
     (topic / "topic.json").unlink()
+    return "topic.json is missing, and commits are there"
+
+
+def no_partition(topic: Path) -> str:
+    (topic / "topic.json").unlink()
+    shutil.rmtree(topic / ".commits")
     (topic / "1000000000").mkdir()
     return "t/1000000000 is no partition"
 
@@ -109,20 +116,21 @@ def nested(topic: Path) -> str:
 
 def negative(topic: Path) -> str:
     path = topic / ".commits" / f"{1:020d}.json"
-    x = json.loads(path.read_text())
+    x = loaded(path)
     x["segments"][0]["partition"] = -1
-    path.write_text(json.dumps(x))
+    path.write_bytes(with_sum(x))
     return f"{path.name} is damaged: partition is not from 0 to"
 
 
 def of_rollups(topic: Path) -> str:
     path = topic / ".commits" / f"{0:020d}-{1:020d}.rollup.json"
-    path.write_text(json.dumps({"format": 1, "segments": [], "queries": {"q": "0"}, "extras": []}))
+    known = {"format": 3, "from": 0, "to": 1, "topic": loaded(topic / "topic.json")["id"]}
+    path.write_bytes(with_sum(known | {"segments": [], "queries": {"q": "0"}, "extras": []}))
     return f"{path.name} is damaged: batch is no whole number"
 
 
 SPOILT = (
-    no_description, no_line_end, pipe, large, large_commit, many_partitions, nested, negative, of_rollups,
+    no_description, no_partition, no_line_end, pipe, large, large_commit, many_partitions, nested, negative, of_rollups,
 )  # fmt: skip
 
 
@@ -136,7 +144,7 @@ def test_what_is_wrong_is_named(spoil: Callable[[Path], str], store: Path) -> No
 def test_a_commit_cannot_promise_what_no_file_has(store: Path) -> None:
     """Neither a line of 20 GB nor 2^60 lines; nor an index that leads elsewhere."""
     path = store / "topics/t/.commits" / f"{1:020d}.json"
-    x = json.loads(path.read_text())
+    x = loaded(path)
     size = x["segments"][0]["size"]
     lies = (
         {"size": 20 << 30},
@@ -151,7 +159,7 @@ def test_a_commit_cannot_promise_what_no_file_has(store: Path) -> None:
         {"min": "x"},
     )
     for lie in lies:
-        path.write_text(json.dumps({**x, "segments": [{**x["segments"][0], **lie}]}))
+        path.write_bytes(with_sum({**x, "segments": [{**x["segments"][0], **lie}]}))
         assert f"{path.name} is damaged" in refused("cat", "t"), lie
 
 

@@ -34,6 +34,7 @@ from braid.topics import TopicStore, files, publish, stage
 from cli_help import Said, braid
 from crash import world
 from crash.places import InStore
+from sums import loaded, with_sum
 
 NAMES = ("WINDOWED",)
 SQL = world.sql(NAMES)
@@ -71,7 +72,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def older(store: Path) -> Path:
     """The same as a version before 0.2 left it: Spark's own checkpoint tells how far it has come."""
     path, spark = CHECKPOINT / "braid.json", CHECKPOINT / "spark"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 5}))
+    path.write_text(json.dumps({**loaded(path), "format": 5}))
     (spark / "offsets").mkdir(parents=True)
     (spark / "commits").mkdir()
     for batch in range(6):
@@ -345,7 +346,7 @@ def test_the_same_query_in_other_words(store: Path) -> None:
 )
 def test_other_versions_and_settings(store: Path, field: str, value: object, told: str) -> None:
     path = CHECKPOINT / "braid.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
+    path.write_bytes(with_sum({**loaded(path), field: value}))
     before = snapshot(store)
     if field == "spark":  # compared where Spark's version is known
         with pytest.raises(BraidError) as e:

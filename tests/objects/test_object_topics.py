@@ -23,7 +23,9 @@ from braid.store import objects, opened
 from braid.topics import Staged, StageWriters, cache, clean_staging, documents, drops, log, publish, rooms, stage
 from braid.topics.registries import of_store
 from braid.topics.rooms import RoomStore, RoomTopic
+from braid.topics.sealed import unsealed
 from objects.faulty import Faulty
+from sums import loaded, with_sum
 from test_topics import (
     Crash,
     again,
@@ -273,10 +275,10 @@ def test_damaged_commits_are_named(store: RoomStore, tmp_path: Path, monkeypatch
     store.create("t")
     one_batch(store, 0, [[1]], False)
     name = f"{topic_of(store).commits}/{1:020d}.json"
-    good = json.loads(store.room.get(name, 1 << 20))
+    good = json.loads(unsealed(store.room.get(name, 1 << 20)))
     lies = good["segments"][0] | {"file": "../../secrets/key"}
     for k, content in enumerate(
-        [b"{", b"[]", json.dumps(good | {"id": 7}).encode(), json.dumps(good | {"segments": [lies]}).encode()]
+        [b"{", b"[]", json.dumps(good).encode(), with_sum(good | {"id": 7}), with_sum(good | {"segments": [lies]})]
     ):
         monkeypatch.setenv("BRAID_CACHE", str(tmp_path / f"cache{k}"))
         written(store, name, content, tmp_path)
@@ -296,9 +298,9 @@ def test_a_folders_topic_takes_no_commit_of_a_room(tmp_path: Path, file: str, wh
     store.create("t")
     store.append("t", [record(1)])
     commit = next((tmp_path / "topics/t/.commits").iterdir())
-    x = json.loads(commit.read_text())
+    x = loaded(commit)
     x["segments"][0] |= {"file": file, "at": 0}
-    commit.write_text(json.dumps(x))
+    commit.write_bytes(with_sum(x))
     with pytest.raises(BraidError, match=why):
         TopicStore(tmp_path).end_offsets("t")
 

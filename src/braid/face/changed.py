@@ -59,6 +59,7 @@ def changed(query: Query, known: Document, prepared: Prepared, request: Request,
     if upto < 0:
         raise _refused(query, "it has not finished a batch")
     cut = batches.document_of(folder, upto).get("batch", -1)  # one less where there was nothing to read at first
+    cuts.check(folder, upto)
     if any("seq" in x for x in cuts.read(folder, cut)):
         raise _refused(query, "its batches follow the calls of a test")
     began = {name: known.settings[name] for name in ("begin", "from") if name in known.settings}

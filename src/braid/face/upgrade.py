@@ -148,6 +148,7 @@ class _Upgrade:
             raise BraidError(
                 f"{x.query.name} did not come to batch {x.replay.last_batch}", "run the same command again"
             )
+        _check_read(x, beside)
 
 
 def _taken(lock: StoreLock) -> InUse | None:
@@ -161,9 +162,10 @@ def _taken(lock: StoreLock) -> InUse | None:
 
 def _is_of(x: Changed, beside: str) -> bool:
     """Whether what was begun beside is of this query, and of what it reads; or nothing was."""
-    known = checkpoint.recorded(beside)
-    if known is None:
+    if not docs.has(beside, checkpoint.NAME):
         return not os.path.exists(beside)
+    known = checkpoint.recorded(beside)
+    assert known is not None
     if (known.plan, known.buckets, known.shuffle) != (canonical(x.query), x.known.buckets, x.known.shuffle):
         return False
     last = batches.last_batch(beside, known)
@@ -176,6 +178,23 @@ def _is_of(x: Changed, beside: str) -> bool:
         and number < len(made)
         and (not number or at["next"] == made[number]["next"])
     )
+
+
+def _check_read(x: Changed, beside: str) -> None:
+    """What was worked out anew has read what the other had: up to the same offsets, and the same records."""
+    last = x.replay.last_batch
+    then, now = batches.document_of(x.folder, last), batches.document_of(beside, last)
+    if now["next"] != x.replay.own(then)["next"]:
+        raise _differs(x, "up to other offsets")
+    was, seen = then.get("seen", {}), now.get("seen", {})
+    for place in sorted(was.keys() & seen.keys()):
+        if was[place][0] == seen[place][0] and was[place] != seen[place]:
+            raise _differs(x, f"other records of {place}")
+
+
+def _differs(x: Changed, how: str) -> BraidError:
+    what = f"{x.query.name} was worked out anew from {how} than its state in {x.folder} says"
+    return BraidError(what, "put store and checkpoint back from one copy; or give the query another name")
 
 
 def _count(n: int, what: str, more: str = "s") -> str:

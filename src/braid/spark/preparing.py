@@ -243,7 +243,7 @@ def _carried_over(there: _There, last: int | None) -> None:
 
 def _rescaled(plan: Plan, there: _There, made: _Spread, last: int | None, epoch: Epoch) -> None:
     """The query goes on in other buckets and tasks, if that was asked for."""
-    if (known := there.known) is None or (wanted := rescale.asked(there.folder)) is None:
+    if (known := there.known) is None or (wanted := rescale.asked(there.folder, known.query)) is None:
         return
     if last is not None:
         made.output.begin_tasks(there.topics, made.run, range(known.shuffle, wanted.tasks), last)

@@ -20,7 +20,8 @@ from braid.errors import BraidError
 from braid.stage import checkpoint, docs, epoch, state_file
 from braid.store import is_url
 from braid.topics import whereabouts
-from braid.topics.files import items, members, parsed, reach, scratch_name, text, whole
+from braid.topics.files import items, members, parsed, reach, scratch_name, text, whole, why
+from braid.topics.sealed import sealed, unsealed
 
 GONE = re.compile("~[0-9a-f]{8}$")  # of `scratch_name`
 
@@ -48,7 +49,8 @@ def of(folder: str, root: str) -> Known | None:
     try:
         return _marked(folder) or _recorded(folder, root)
     except (ValueError, KeyError) as e:
-        return Known(name, folder, "", torn=BraidError(f"{folder}/{checkpoint.RESET} cannot be read: {e}"), marked=True)
+        what = f"{folder}/{checkpoint.RESET} cannot be read: {why(e)}"
+        return Known(name, folder, "", torn=BraidError(what, "put it back from a copy"), marked=True)
     except BraidError as e:
         return Known(name, folder, "", torn=e)
 
@@ -65,11 +67,14 @@ def _recorded(folder: str, root: str) -> Known | None:
 
 def _marked(folder: str) -> Known | None:
     try:
-        x = members(parsed(docs.read(folder, checkpoint.RESET)))
+        x = members(parsed(unsealed(docs.read(folder, checkpoint.RESET))))
     except (FileNotFoundError, NotADirectoryError):
         return None
+    name = os.path.basename(folder)
+    if x.get("query", name) != name:
+        raise ValueError(f"it is of the query {x['query']!r:.100}")
     return Known(
-        name=os.path.basename(folder),
+        name=name,
         folder=folder,
         run=text(x["run"], "run"),
         reads=frozenset(text(t, "a topic") for t in items(x["reads"], "reads")),
@@ -94,9 +99,9 @@ def mark(q: Known) -> None:
     """From here on the query does not go on."""
     epoch.fence(q.folder)
     if not q.marked:
-        said = {"run": q.run, "reads": sorted(q.reads), "writes": q.writes, "files": q.files}
+        said = {"query": q.name, "run": q.run, "reads": sorted(q.reads), "writes": q.writes, "files": q.files}
         data = json.dumps(said | {"tasks": q.tasks, "on_broker": q.on_broker}, indent=1).encode()
-        docs.write(q.folder, checkpoint.RESET, data)
+        docs.write(q.folder, checkpoint.RESET, sealed(data))
     reach("query marked")
 
 

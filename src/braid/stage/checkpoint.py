@@ -2,7 +2,7 @@
 
 In: the folder of a checkpoint and the document of a query that is to start. Out: the document to run by, or an error.
 Rule: `braid.json` is written before Spark starts, compared before anything else in the folder is opened. A difference
-is shown and refused, and nothing is changed. What was only a default then and now (buckets, partitions) stays as it was
+is shown and refused, and nothing is changed. It stands under a checksum (`topics/sealed.py`). What was only a default then and now (buckets, partitions) stays as it was
 recorded: other numbers would lose the state without a word. How far the query has come says `batches.py`.
 """
 
@@ -37,9 +37,10 @@ from braid.topics.files import (
     whole,
     why,
 )
+from braid.topics.sealed import sealed, unsealed
 
-FORMAT = 6
-_READ = (5, FORMAT)  # 5: how far the query has come, Spark's own checkpoint told (`stage/spark_log.py`)
+FORMAT = 7
+_READ = (5, 6, FORMAT)  # 6: without a checksum; 5: how far it has come, Spark's own told (`stage/spark_log.py`)
 NAME = "braid.json"
 READY = "ready.json"  # that all was worked out anew, and this checkpoint takes the place of another
 RESET = "reset.json"  # that the query is to begin anew (`stage/begun.py`)
@@ -49,6 +50,7 @@ IN_PLACE = "in_place"  # of one whose rows are not spread anew by the key of the
 _SHOWN = 60  # lines of a difference
 _WIDEST = 100  # characters of a line of a plan
 _SPREAD = 1_000_000  # buckets, partitions, tasks
+_BESIDE = ("state", "runs", "cuts.jsonl", "cuts", "planned.json", RESCALE)  # what a query keeps beside it
 _OF_SPARK = ("metadata", "offsets", "commits", "sources", "state")
 
 
@@ -172,7 +174,7 @@ def beside(directory: str | Path) -> str:
 
 def renew(directory: str | Path, known: Document) -> None:
     """What is recorded is so in this version's format."""
-    if whole(members(parsed(docs.read(str(directory), NAME)))["format"], "format") != FORMAT:
+    if whole(members(parsed(unsealed(docs.read(str(directory), NAME))))["format"], "format") != FORMAT:
         _write(str(directory), known)
 
 
@@ -262,15 +264,18 @@ def recorded(directory: str | Path) -> Document | None:
     try:
         data = docs.read(str(directory), NAME)
     except FileNotFoundError:
+        _refuse_headless(str(directory))
         return None
     except OSError as e:
         raise BraidError(f"{path} cannot be read: {e.strerror}", "a checkpoint is a folder of its own") from e
     try:
-        x = members(parsed(data))
+        x = members(parsed(unsealed(data)))
         version = whole(x["format"], "format")
         if version not in _READ:
             hint = f"use the {'newer' if version > FORMAT else 'older'} braid again; or {anew(str(directory))}"
             raise BraidError(f"{path} has format {version}; this version of braid has format {FORMAT}", hint)
+        if version == FORMAT:
+            unsealed(data, must=True)
         found = _from_json(x)
         if x["hash"] != found.hash:
             raise ValueError("its plan and its hash do not agree")
@@ -278,6 +283,14 @@ def recorded(directory: str | Path) -> Document | None:
     except (ValueError, KeyError, TypeError, AttributeError) as e:
         hint = f"put it back from a copy; or {anew(str(directory))}"
         raise BraidError(f"{path} cannot be read: {why(e)}", hint) from e
+
+
+def _refuse_headless(folder: str) -> None:
+    """What a query keeps, and nothing says what query that is."""
+    found = next((part for part in _BESIDE if docs.names(folder, part) or docs.has(folder, part)), None)
+    if found is not None:
+        hint = f"put it back from a copy; or {anew(folder)}"
+        raise BraidError(f"{os.path.join(folder, NAME)} is missing, and {found} is there", hint)
 
 
 def _refuse_foreign(folder: str) -> None:
@@ -392,7 +405,7 @@ def _write(folder: str, document: Document) -> None:
 
 
 def _dumped(document: Document) -> bytes:
-    return json.dumps(_to_json(document), indent=1, ensure_ascii=False).encode()
+    return sealed(json.dumps(_to_json(document), indent=1, ensure_ascii=False).encode())
 
 
 def _to_json(d: Document) -> dict[str, Any]:

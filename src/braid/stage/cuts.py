@@ -2,11 +2,12 @@
 
 In: the offset document of each batch. Out: the documents of all batches again, in order.
 Rule: a line is written before its batch is published, and says what has changed since the line before; the first that
-a process writes says all. Lines are only added. The last may be torn, or be there twice: of a batch that is done
-again the offsets are the same. By its cuts a query can be worked out anew, batch by batch, with every row at the
+a process writes says all. Lines are only added, each under a checksum (`topics/sealed.py`), which the first of a process
+says. The last of a process may be torn, or be there twice: of a batch that is done again the offsets are the same. A
+line that is whole and not what was written is refused; so is what does not end where the state says. By its cuts a query can be worked out anew, batch by batch, with every row at the
 position that it had: order within a batch follows from where the batch began and ended.
 
-  cuts.jsonl     {"batch": n, "whole": true, …} or {"batch": n, "next": {only what moved}, …; null: gone}
+  cuts.jsonl     {"whole": true, "sums": true, "batch": n, …} or {"batch": n, "next": {only what moved}, …; null: gone}
 
 In a room, where nothing can be added to, the last lines stand in the state of the last batch; as many as `MANY` go into
 an object of their own, `cuts/N.jsonl`, called by the first batch that it tells.
@@ -22,9 +23,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from braid.errors import BraidError
-from braid.stage import docs, state_file
+from braid.stage import batches, docs, state_file
 from braid.store import is_url
 from braid.topics.files import force, lines_of, members, parsed, whole
+from braid.topics.sealed import has_seal, sealed, unsealed
 
 NAME, FOLDER = "cuts.jsonl", "cuts"
 MANY = 100
@@ -52,14 +54,14 @@ class Cuts:
 
     def _line(self, document: Mapping[str, Any]) -> str:
         now = {name: x for name, x in document.items() if name not in _NOT}
-        line = {"whole": True, **now} if self._last is None else _changes(self._last, now)
+        line = {"whole": True, "sums": True, **now} if self._last is None else _changes(self._last, now)
         self._last = now
-        return json.dumps(line, separators=(",", ":"))
+        return sealed(json.dumps(line, separators=(",", ":")).encode()).decode().removesuffix("\n")
 
     def send(self) -> None:
         """Many lines that are saved with a batch are put where they stay."""
         if len(self._lines) >= MANY:
-            first = json.loads(self._lines[0])["batch"]
+            first = parsed(self._lines[0])["batch"]
             data = "".join(f"{line}\n" for line in self._lines).encode()
             docs.write(self._folder, f"{FOLDER}/{first:020d}.jsonl", data)
             self._lines, self._last = [], None
@@ -108,25 +110,69 @@ def _changes(before: Document, now: Document) -> Document:
 
 def read(folder: str, upto: int) -> Iterator[Document]:
     """The documents of the batches 0 to `upto`; an error where one is missing."""
-    path, made, known = os.path.join(folder, NAME), dict[int, Document](), None
-    for line in _all(folder):
+    made = _told(folder)
+    missing = next((n for n in range(upto + 1) if n not in made), None)
+    if missing is not None:
+        raise _missing(folder, missing)
+    return (made[n] for n in range(upto + 1))
+
+
+def check(folder: str, last: int) -> bool:
+    """Refuses what was changed since, what lacks a batch behind the first that is there, and what does not end where the
+    state behind the `last` batch says. False where the first batches are not told."""
+    made, document = _told(folder), batches.document_of(folder, last)
+    upto = document.get("batch", -1)
+    if not made or upto < 0:
+        return upto < 0
+    first = min(made)
+    missing = next((n for n in range(first, upto + 1) if n not in made), None)
+    if missing is not None:
+        raise _missing(folder, missing)
+    if made[upto] != {name: x for name, x in document.items() if name not in _NOT and x is not None}:
+        what = f"{_called(folder)} is damaged: batch {upto} did not end there, the state behind it says"
+        raise BraidError(what, _HINT)
+    return first == 0
+
+
+def _told(folder: str) -> dict[int, Document]:
+    """What all lines come to, by batch."""
+    made, known, sums = dict[int, Document](), None, False
+    for number, line in enumerate(_all(folder), 1):
         try:
-            x = members(parsed(line))
+            x = members(parsed(unsealed(line)))
             batch = whole(x["batch"], "batch")
         except (ValueError, KeyError):
+            if has_seal(line):
+                raise _damaged(folder, number) from None
+            known = None
             continue  # torn
         if x.pop("whole", False):
-            known = x
+            known, sums = x, x.pop("sums", False) is True
         elif known is not None and batch == known["batch"] + 1:
             known = _changed(known, x)
         else:
             known = None  # a line before it is torn
+        if sums and not has_seal(line):
+            raise _damaged(folder, number)
         if known is not None:
             made[batch] = known
-    missing = next((n for n in range(upto + 1) if n not in made), None)
-    if missing is not None:
-        raise BraidError(f"{path} does not say where batch {missing} ended", "versions before 0.2 kept no cuts")
-    return (made[n] for n in range(upto + 1))
+    return made
+
+
+_HINT = "put it back from a copy, or give the changed query another name; a run of the same query does not need it"
+
+
+def _called(folder: str) -> str:
+    return os.path.join(folder, FOLDER if is_url(folder) else NAME)
+
+
+def _damaged(folder: str, line: int) -> BraidError:
+    return BraidError(f"{_called(folder)} is damaged: line {line} is not what its checksum says", _HINT)
+
+
+def _missing(folder: str, batch: int) -> BraidError:
+    what = f"{_called(folder)} does not say where batch {batch} ended"
+    return BraidError(what, "versions before 0.2 kept no cuts; else lines of it are gone: put it back from a copy")
 
 
 def _changed(before: Document, x: Document) -> Document:
@@ -154,12 +200,13 @@ class Replay:
 
     def documents(self) -> list[Document]:
         """Where each batch ends, by the leaves of this query."""
-        return [self._own(x) for x in read(self.folder, self.upto)]
+        return [self.own(x) for x in read(self.folder, self.upto)]
 
     def last(self) -> Document:
         return (self.documents() or [{"next": {}, "ended": []}])[-1]
 
-    def _own(self, x: Document) -> Document:
+    def own(self, x: Document) -> Document:
+        """Where a batch of the other ends, by the leaves of this one."""
         made: Document = {"next": self._places(x["next"]), "ended": [], "idle": []}
         for name in ("ended", "idle", "silent"):
             if name in x:

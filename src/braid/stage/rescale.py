@@ -31,6 +31,7 @@ from braid.stage.run_files import path_of
 from braid.stage.spreading import spread_anew
 from braid.store import is_url
 from braid.topics.files import force, items, members, parsed, reach, whole, why
+from braid.topics.sealed import sealed, unsealed
 
 Ids = Callable[[int, int], Sequence[int]]  # Spark's keys of so many buckets, in so many tasks
 
@@ -71,15 +72,15 @@ def check(folder: str, known: Document, wanted: Spread) -> None:
         raise BraidError(what, "run it once more with --until-idle, then rescale it")
 
 
-def asked(folder: str) -> Spread | None:
+def asked(folder: str, query: str) -> Spread | None:
     """What is to be, if that is not yet so."""
-    said = _read(folder)
+    said = _read(folder, query)
     return None if said is None else said.spread
 
 
 def settled(folder: str, known: Document, last: int | None) -> Document:
     """The document as it is behind a rescale that was decided; that is brought to its end."""
-    said = _read(folder)
+    said = _read(folder, known.query)
     if said is None or said.batch != _number(last):
         return known
     fence(folder)
@@ -92,8 +93,8 @@ def ask(folder: str, known: Document, wanted: Spread) -> None:
         _end(folder)
         return
     check(folder, known, wanted)
-    data = json.dumps({"buckets": wanted.buckets, "tasks": wanted.tasks}, indent=1).encode()
-    docs.write(folder, RESCALE, data, fsync=True)
+    said = {"query": known.query, "buckets": wanted.buckets, "tasks": wanted.tasks}
+    docs.write(folder, RESCALE, sealed(json.dumps(said, indent=1).encode()), fsync=True)
     reach("rescale asked for")
 
 
@@ -101,7 +102,7 @@ def carry_out(epoch: Epoch, plan: Plan, known: Document, last: int | None, ids: 
     """What was asked for becomes so, if anything was. `last`: the last batch that was committed; `known` and it have
     been looked through."""
     folder = epoch.checkpoint
-    said = _read(folder)
+    said = _read(folder, known.query)
     if said is None:
         return
     wanted, batch = said.spread, _number(last)
@@ -114,7 +115,7 @@ def carry_out(epoch: Epoch, plan: Plan, known: Document, last: int | None, ids: 
         reach("runs written")
         said = _Said(wanted, batch, ids(wanted.buckets, wanted.tasks), state)
         epoch.check()
-        docs.write(folder, RESCALE, said.dumps(), fsync=True)
+        docs.write(folder, RESCALE, said.dumps(known.query), fsync=True)
         reach("rescale decided")
     epoch.check()
     _finish(folder, known, said)
@@ -141,15 +142,18 @@ class _Said:
     ids: Sequence[int] = ()
     state: state_file.Documents | None = None
 
-    def dumps(self) -> bytes:
-        named = {"buckets": self.spread.buckets, "tasks": self.spread.tasks, "batch": self.batch}
-        return json.dumps(named | {"ids": list(self.ids), "state": self.state}, separators=(",", ":")).encode()
+    def dumps(self, query: str) -> bytes:
+        named = {"query": query, "buckets": self.spread.buckets, "tasks": self.spread.tasks, "batch": self.batch}
+        data = json.dumps(named | {"ids": list(self.ids), "state": self.state}, separators=(",", ":"))
+        return sealed(data.encode())
 
 
-def _read(folder: str) -> _Said | None:
+def _read(folder: str, query: str) -> _Said | None:
     path = os.path.join(folder, RESCALE)
     try:
-        x = members(parsed(docs.read(folder, RESCALE, state_file.MOST)))
+        x = members(parsed(unsealed(docs.read(folder, RESCALE, state_file.MOST))))
+        if x.get("query", query) != query:
+            raise ValueError(f"it is of the query {x['query']!r:.100}")
         spread = Spread(whole(x["buckets"], "buckets", 1), whole(x["tasks"], "tasks", 1))
         if "batch" not in x:
             return _Said(spread)
@@ -159,7 +163,7 @@ def _read(folder: str) -> _Said | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError) as e:
-        raise BraidError(f"{path} cannot be read: {why(e)}", "braid rescale writes it anew") from e
+        raise BraidError(f"{path} cannot be read: {why(e)}", "put it back from a copy") from e
 
 
 def _spread_anew(epoch: Epoch, plan: Plan, before: int, buckets: int, batch: int) -> state_file.Documents:

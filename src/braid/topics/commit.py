@@ -16,9 +16,12 @@ or leave a torn segment, which is noticed when it is read; with `fsync` segments
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import time
+import zlib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from uuid import uuid4
 
 import polars as pl
@@ -89,17 +92,21 @@ class StageWriter:
             self._positions.append(positions.select(pl.col(c).cast(t) for c, t in POSITIONS.items()))
 
     def close(self) -> Staged:
-        beside = None
+        beside, crc = None, None
         if self._positions:
             beside = os.path.basename(self._path).removesuffix("jsonl") + "pos"
-            pl.concat(self._positions).write_ipc(self._scratch + ".pos", compression="uncompressed")
+            data = io.BytesIO()
+            pl.concat(self._positions).write_ipc(data, compression="uncompressed")
+            crc = zlib.crc32(data.getbuffer())
+            Path(self._scratch + ".pos").write_bytes(data.getbuffer())
             os.replace(self._scratch + ".pos", os.path.join(self._topic.staging, beside))
         if self._topic.fsync:
             self._file.flush()
             os.fsync(self._file.fileno())
         self._file.close()
         os.replace(self._scratch, self._path)
-        return Staged(self._partition, os.path.basename(self._path), self._meter.extent(), beside, self._piece)
+        file, extent = os.path.basename(self._path), self._meter.extent()
+        return Staged(self._partition, file, extent, beside, self._piece, positions_sum=crc)
 
     def abort(self) -> None:
         with contextlib.suppress(OSError):  # a full disk takes no rest either
@@ -222,7 +229,8 @@ def _placed(topic: Topic, view: View, staged: Sequence[Staged]) -> list[Segment]
         if s.at is None and os.path.getsize(path) != s.extent.size:
             raise BraidError(f"{path} has {os.path.getsize(path)} bytes, {s.extent.size} were written")
         if s.count:
-            segments.append(Segment(s.partition, ends[s.partition], s.extent, s.file, s.positions, s.at))
+            first = ends[s.partition]
+            segments.append(Segment(s.partition, first, s.extent, s.file, s.positions, s.at, s.positions_sum))
             ends[s.partition] += s.count
         elif s.at is None:
             remove(path)

@@ -1,7 +1,8 @@
 """The log of commits of one topic: which segments it has, in which order, and which batches they came from.
 
 In: the files in `.commits`. Out: a view of them, kept up to date for a system call or two per look.
-Rule: a topic holds what its commits list, in the order of their numbers, and nothing else.
+Rule: a topic holds what its commits list, in the order of their numbers, and nothing else. Each names its number and
+the topic's id, and stands under a checksum (`sealed.py`); where one has it, those behind it have it, too.
 
 A commit is `<20-digit number>.json`. When there are `FOLD` of them, they are folded into `<from>-<to>.rollup.json`,
 which stands for the commits after `from` up to `to`; rollups are folded again in the same way. A file is removed only
@@ -43,14 +44,15 @@ from braid.topics.files import (
     write_atomic,
 )
 from braid.topics.rolling import clear, rolled, settle
+from braid.topics.sealed import sealed, unsealed
 from braid.topics.segments import COMPACTED, ROLLED, Segment, Staged, segment_name, torn
 from braid.topics.view import Keep, Origin, View, merged
 
 T = TypeVar("T")
 
 FOLD = 100
-FORMAT = 1
-_KEEPS = 2  # the format of a commit that takes records away, and of a rollup that stands for one
+FORMAT = 3  # of topic.json, commits and rollups: with a checksum
+_READ = (1, 2, FORMAT)  # 2: of a commit that takes records away, and of a rollup that stands for one
 MAX_PARTITIONS = 10_000
 _LAST = 1 << 53  # of a commit's number
 _DESCRIPTION = 1 << 16  # bytes of topic.json
@@ -71,6 +73,8 @@ class Topic:
     def __init__(self, root: str, name: str, fsync: bool = False) -> None:
         self.root, self.name, self.fsync = root, name, fsync
         self.path = os.path.join(root, "topics", name)
+        self.identity = ""  # as of the last look
+        self.sums = False  # all its commits have checksums
         self.commits = os.path.join(self.path, ".commits")
         self.verified: set[tuple[int, int]] = set()
         self.prefixes: dict[int, dict[int, int]] = {}  # by partition: checksums up to some ends (`prefix.py`)
@@ -140,7 +144,16 @@ class Topic:
             refuse_link(folder)
             os.makedirs(folder, exist_ok=True)
         if not os.path.exists(os.path.join(self.path, "topic.json")):
-            write_description(self.path, max(folders(self.path), default=0) + 1, self.staging, self.fsync)
+            self._check_undescribed()
+            count = max(folders(self.path), default=0) + 1
+            write_description(self.path, self.name, count, self.staging, self.fsync)
+            self._view = None
+
+    def _check_undescribed(self) -> None:
+        """Only a topic that a hand has laid out, and nobody has written yet, has no description."""
+        if any(self.list_commits()):
+            hint = "put it back from a copy; it holds the topic's id and the number of partitions"
+            raise BraidError(f"{self.path}/topic.json is missing, and commits are there", hint)
 
     def missing(self) -> BraidError:
         return BraidError(f"there is no topic {self.name!r}", "`braid topics` lists those of a store")
@@ -173,6 +186,7 @@ class Topic:
         """`view`, or a new one, with the commits that came since."""
         for _ in range(50):  # files are folded away between listing and reading; the next listing has the rollup
             identity, partitions = self._describe()
+            self.identity = identity
             if view is None or view.identity != identity or len(view.parts) != partitions:
                 view = View.empty(identity, partitions)
                 self.verified, self.prefixes, self.finished, self.swept = set(), {}, 0, False
@@ -192,15 +206,27 @@ class Topic:
 
     def _describe(self) -> tuple[str, int]:
         try:
-            x = members(parsed(read_small(os.path.join(self.path, "topic.json"), _DESCRIPTION)))
-            return text(x["id"], "id"), whole(x["partitions"], "partitions", 1, MAX_PARTITIONS)
+            return self._description(read_small(os.path.join(self.path, "topic.json"), _DESCRIPTION))
         except FileNotFoundError:
             if not os.path.isdir(self.path):
                 raise self.missing() from None
+            self._check_undescribed()
             return "", max(folders(self.path), default=0) + 1
         except _DAMAGED as e:
             hint = "put it back from a copy; it holds the number of partitions"
             raise BraidError(f"{self.path}/topic.json is damaged: {why(e)}", hint) from e
+
+    def _description(self, data: bytes) -> tuple[str, int]:
+        """The topic's id, and how many partitions it has."""
+        x = members(parsed(unsealed(data)))
+        if (found := whole(x["format"], "format")) not in _READ:
+            raise ValueError(f"it is of format {found}; this version of braid reads {FORMAT}")
+        if found == FORMAT:
+            unsealed(data, must=True)
+        if x.get("name", self.name) != self.name:
+            raise ValueError(f"it is of the topic {x['name']!r:.100}")
+        self.sums = found == FORMAT
+        return text(x["id"], "id"), whole(x["partitions"], "partitions", 1, MAX_PARTITIONS)
 
     def _catch_up(self, view: View) -> View | None:
         """What is new applied; None where a commit is missing between those that are there."""
@@ -241,13 +267,19 @@ class Topic:
     def _load(self, name: str) -> dict[str, Any]:
         path, data = self._called(name), self._document(name)
         try:
-            x = members(parsed(data))
-            if (found := whole(x["format"], "format")) not in (FORMAT, _KEEPS):
+            x = members(parsed(unsealed(data)))
+            if (found := whole(x["format"], "format")) not in _READ:
                 raise BraidError(f"{path} is of format {found}; this version of braid reads {FORMAT}")
+            if found == FORMAT or self.sums:
+                unsealed(data, must=True)
+            if x.get("topic", self.identity) != self.identity:
+                raise ValueError("it is a commit of another topic")
+            if called(x) != name:
+                raise ValueError(f"it is the commit {called(x)}")
             for s in (*items(x["segments"], "segments"), *items(x.get("instead", []), "instead")):
                 if (Segment.from_json(members(s, "a segment")).at is None) != self.in_folder:
                     raise ValueError("a segment lies elsewhere")
-            if _ROLLUP.fullmatch(name):
+            if "from" in x:
                 for batch in members(x["queries"], "queries").values():
                     whole(batch, "batch")
                 for digest in members(x.setdefault("digests", {}), "digests").values():
@@ -260,6 +292,7 @@ class Topic:
 
     def _apply(self, view: View, x: dict[str, Any]) -> View:
         try:
+            _check_follows(view, x)
             segments = [Segment.from_json(s) for s in x["segments"]]
             return self.apply(view, Origin(x["query"], x["batch"], x["digest"]), segments, Keep.from_json(x))
         except _DAMAGED as e:
@@ -289,6 +322,8 @@ class Topic:
             segments, keep = merged([x])
             if to <= view.last:
                 keep = Keep()  # that was done when its commits were read
+            else:
+                _check_follows(view, x)
             made = view.with_segments(segments, keep)
             made.rollups = (*(r for r in view.rollups if not start <= r[0] < to), (start, to))
             self.verified -= {(s.partition, s.first) for s in (*segments, *keep.instead)}
@@ -345,7 +380,7 @@ class Topic:
         """Writes the next commit: from here on the segments are in the topic, and what it takes away is not. False
         where another one has its number, which none has under the lock."""
         number = view.last + 1
-        data = commit_document(number, origin, segments, keep)
+        data = commit_document(number, view.identity, origin, segments, keep)
         write_atomic(os.path.join(self.commits, f"{number:020d}.json"), data, self.staging, self.fsync)
         reach("committed")
         with self._guard:
@@ -401,27 +436,44 @@ class Topic:
     def _write_rollup(self, start: int, to: int, found: list[dict[str, Any]], origins: list[Origin]) -> None:
         path = os.path.join(self.commits, f"{start:020d}-{to:020d}.rollup.json")
         segments, keep = merged(found)
-        data = rollup_document(start, to, rolled(self, segments, to), origins, keep)
+        data = rollup_document(start, to, self.identity, rolled(self, segments, to), origins, keep)
         write_atomic(path, data, self.staging, self.fsync)
         reach("rollup written")
 
 
-def commit_document(number: int, origin: Origin, segments: list[Segment], keep: Keep, **more: Any) -> bytes:
-    x: dict[str, Any] = {"format": _KEEPS if keep else FORMAT, "number": number, **origin._asdict(), **more}
+def _check_follows(view: View, x: dict[str, Any]) -> None:
+    """Behind a commit that has a checksum none is without."""
+    if view.sums and x["format"] != FORMAT:
+        raise ValueError("it has no checksum, and commits before it have one")
+    view.sums = x["format"] == FORMAT
+
+
+def called(x: dict[str, Any]) -> str:
+    """The name of a commit, or of a rollup, by what it says."""
+    if "from" in x:
+        return f"{whole(x['from'], 'from'):020d}-{whole(x['to'], 'to'):020d}.rollup.json"
+    return f"{whole(x['number'], 'number'):020d}.json"
+
+
+def commit_document(
+    number: int, topic: str, origin: Origin, segments: list[Segment], keep: Keep, **more: Any
+) -> bytes:
+    """`topic`: its id."""
+    x: dict[str, Any] = {"format": FORMAT, "number": number, "topic": topic, **origin._asdict(), **more}
     x |= {"segments": [s.to_json() for s in segments], **keep.to_json()}
-    return json.dumps(x, separators=(",", ":")).encode()
+    return sealed(json.dumps(x, separators=(",", ":")).encode())
 
 
 def rollup_document(
-    start: int, to: int, segments: list[Segment], origins: list[Origin], keep: Keep, **more: Any
+    start: int, to: int, topic: str, segments: list[Segment], origins: list[Origin], keep: Keep, **more: Any
 ) -> bytes:
     last = View.empty("", 0)
     for origin in origins:
         last.note(origin)
-    x: dict[str, Any] = {"format": _KEEPS if keep else FORMAT, "from": start, "to": to}
+    x: dict[str, Any] = {"format": FORMAT, "from": start, "to": to, "topic": topic}
     x |= {"segments": [s.to_json() for s in segments], "extras": [], **keep.to_json(), **more}
     x |= {"queries": last.queries, "digests": {q: d for q, d in last.digests.items() if d}}
-    return json.dumps(x, separators=(",", ":")).encode()
+    return sealed(json.dumps(x, separators=(",", ":")).encode())
 
 
 def _named(x: dict[str, Any]) -> list[dict[str, Any]]:
@@ -458,7 +510,12 @@ def folders(path: str) -> list[int]:
     return found
 
 
-def write_description(path: str, partitions: int, scratch: str, fsync: bool = False) -> None:
-    """`topic.json`: how many partitions, and an identity that a later topic of this name will not have."""
-    x = {"format": FORMAT, "partitions": partitions, "id": uuid4().hex}
-    write_atomic(os.path.join(path, "topic.json"), json.dumps(x).encode(), scratch, fsync)
+def description(name: str, partitions: int) -> bytes:
+    """How many partitions a topic has, and an identity that a later one of its name will not have."""
+    x = {"format": FORMAT, "name": name, "partitions": partitions, "id": uuid4().hex}
+    return sealed(json.dumps(x).encode())
+
+
+def write_description(path: str, name: str, partitions: int, scratch: str, fsync: bool = False) -> None:
+    """`topic.json`."""
+    write_atomic(os.path.join(path, "topic.json"), description(name, partitions), scratch, fsync)

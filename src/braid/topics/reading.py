@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -23,6 +25,7 @@ from braid.topics.segments import (
     MOST,
     Segment,
     TornError,
+    check_sum,
     positions_name,
     read_bytes,
     split_lines,
@@ -105,15 +108,15 @@ def taken_away(topic: str, partition: int, wanted: int, start: int) -> BraidErro
 
 
 def _lines(topic: Topic, segment: Segment, first: int, last: int) -> bytes:
-    """The part of a segment that is in the range. Its checksum is compared once, where all of it is read."""
+    """The part of a segment that is in the range. Its checksum is compared, until all of it was read at once."""
     which = (segment.partition, segment.first)
     start, end = max(first, segment.first), min(last, segment.end)
     whole = (start, end) == (segment.first, segment.end)
-    check = whole and which not in topic.verified
+    check = which not in topic.verified
     data = topic.opened(
         segment, lambda path: read_bytes(path, segment.extent, start - segment.first, end - segment.first, check)
     )
-    if check:
+    if check and whole:
         topic.verified.add(which)
     return data
 
@@ -127,8 +130,8 @@ def read_positions(topic: Topic, partition: int, first: int, last: int) -> pl.Da
         if s.positions is None:
             parts.append(pl.DataFrame({c: pl.Series([None] * s.extent.count, dtype=t) for c, t in POSITIONS.items()}))
         else:
-            path = os.path.join(topic.partition_path(partition), ".positions", positions_name(s.first))
-            parts.append(topic.either(path, s.positions, _read_ipc))
+            path = positions_path(topic, s)
+            parts.append(topic.either(path, s.positions, partial(_read_ipc, s.positions_sum)))
             if parts[-1].height != s.extent.count:
                 raise torn(path, f"it has {parts[-1].height} rows, its commit says {s.extent.count}")
         skip = max(first - s.first, 0)
@@ -137,9 +140,16 @@ def read_positions(topic: Topic, partition: int, first: int, last: int) -> pl.Da
     return pl.DataFrame([pl.int_range(first, max(first, last), eager=True).alias("_offset")]).hstack(rows)
 
 
-def _read_ipc(path: str) -> pl.DataFrame:
+def positions_path(topic: Topic, segment: Segment) -> str:
+    return os.path.join(topic.partition_path(segment.partition), ".positions", positions_name(segment.first))
+
+
+def _read_ipc(crc: int | None, path: str) -> pl.DataFrame:
+    data = read_small(path, MOST)
+    if crc is not None:
+        check_sum(zlib.crc32(data), path, crc)
     try:
-        return pl.read_ipc(read_small(path, MOST)).select(pl.col(c).cast(t) for c, t in POSITIONS.items())
+        return pl.read_ipc(data).select(pl.col(c).cast(t) for c, t in POSITIONS.items())
     except pl.exceptions.PolarsError as e:
         raise torn(path, f"it holds no positions: {e}") from None
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import time
 import zlib
@@ -36,7 +35,7 @@ from braid.store import Room
 from braid.topics import log
 from braid.topics.cache import Cache
 from braid.topics.files import check_name, is_name, items, members, parsed, reach, read_small, remove, text, whole, why
-from braid.topics.log import FORMAT, MAX_PARTITIONS, Topic, commit_document, damaged, rollup_document
+from braid.topics.log import MAX_PARTITIONS, Topic, commit_document, damaged, description, rollup_document
 from braid.topics.registries import of_store
 from braid.topics.rolling import rolled
 from braid.topics.segments import ROLLED, ROLLS, Segment, Staged, TornError, torn
@@ -75,7 +74,6 @@ class RoomTopic(Topic):
     def __init__(self, room: Room, cache: Cache, name: str) -> None:
         super().__init__(room.url, name)
         self.room, self._cache = room, cache
-        self.identity = ""
         self._looked, self._every = 0.0, EVERY
         self._folded = 0  # as many commits are known to have their rollups
         self._forgotten = 0  # the last commit that was taken away here
@@ -129,13 +127,22 @@ class RoomTopic(Topic):
             away = time.monotonic() - self._looked > AWAY
             while (more := self._next(view, fresh, away)) is not None:
                 view = more
-            return view
+            return self._whole(view) if fresh else view
         except TopicGone:
             gone = self.identity
             if self.described()[0] == gone:  # whoever deleted it was stopped
                 self.room.delete(_described(self.name))
                 raise self.missing() from None
             return self._look(None)
+
+    def _whole(self, view: View) -> View:
+        """Where a commit is missing between others, all behind it would seem not to be there."""
+        if self.room.size(f"{self.commits}/{view.last + 2:020d}.json") is None:
+            return view
+        if (more := self._next(view, True, True)) is not None:  # somebody has gone on meanwhile
+            return self._look(more)
+        hint = "later commits are there; put the object back from a copy, or delete the topic"
+        raise BraidError(f"{self._called(f'{view.last + 1:020d}.json')} is missing", hint)
 
     def _beginning(self) -> View:
         self.identity, partitions = self.described()
@@ -148,9 +155,8 @@ class RoomTopic(Topic):
         """Its id, and how many partitions it has."""
         name = _described(self.name)
         try:
-            x = members(parsed(self.room.get(name, _DESCRIPTION)))
-            identity = check_name(text(x["id"], "id"), "id")
-            return identity, whole(x["partitions"], "partitions", 1, MAX_PARTITIONS)
+            identity, partitions = self._description(self.room.get(name, _DESCRIPTION))
+            return check_name(identity, "id"), partitions
         except FileNotFoundError:
             raise self.missing() from None
         except (ValueError, KeyError) as e:
@@ -326,7 +332,7 @@ class RoomTopic(Topic):
 
     def commit(self, view: View, origin: Origin, segments: list[Segment], keep: Keep = Keep()) -> bool:  # noqa: B008
         name, mark = f"{view.last + 1:020d}.json", uuid4().hex[:16]
-        data = commit_document(view.last + 1, origin, segments, keep, id=mark)
+        data = commit_document(view.last + 1, view.identity, origin, segments, keep, id=mark)
         if not self.room.create(f"{self.commits}/{name}", data):
             return False
         if not self._stands(view.last + 1, mark):
@@ -391,7 +397,7 @@ class RoomTopic(Topic):
         if to - start == log.FOLD:
             segments = self._together(segments, to)
         ids = [x["id"] for x in found] if to - start == log.FOLD else []
-        data = rollup_document(start, to, segments, origins, keep, ids=ids)
+        data = rollup_document(start, to, self.identity, segments, origins, keep, ids=ids)
         if not ids and len(data) > _WIDE:
             return
         if not self.room.create(name, data) and ids:
@@ -471,12 +477,13 @@ class RoomTopic(Topic):
         while True:
             number = view.last + 1
             last = f"{self.commits}/{number:020d}.json"
-            if self.room.create(last, commit_document(number, Origin(), [], Keep(), id=_GONE, gone=True)):
+            if self.room.create(last, commit_document(number, self.identity, Origin(), [], Keep(), id=_GONE, gone=True)):
                 break
             view = self.anew()
         start = _start(view.last)
         folded = f"{self.commits}/{_rollup(start, start + log.FOLD)}"
-        self.room.create(folded, rollup_document(start, start + log.FOLD, [], [], Keep(), ids=[], gone=True))
+        ended = rollup_document(start, start + log.FOLD, self.identity, [], [], Keep(), ids=[], gone=True)
+        self.room.create(folded, ended)
         reach("topic ended")
         self.room.delete(_described(self.name))
         stay = {last, folded}
@@ -513,8 +520,7 @@ class RoomStore(TopicStore):
         check_name(name)
         if not 1 <= partitions <= MAX_PARTITIONS:
             raise BraidError(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}")
-        x = {"format": FORMAT, "partitions": partitions, "id": uuid4().hex}
-        if not self.exists(name) and self.room.create(_described(name), json.dumps(x).encode()):
+        if not self.exists(name) and self.room.create(_described(name), description(name, partitions)):
             return
         self.check_partitions(name, partitions)
 

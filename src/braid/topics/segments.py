@@ -39,6 +39,12 @@ _SUM = re.compile("[0-9a-f]{8}")
 Times = tuple[int | None, ...]
 
 
+def _sum(x: Any, what: str) -> int:
+    if not _SUM.fullmatch(text(x, what)):
+        raise ValueError(f"{what} is no checksum")
+    return int(x, 16)
+
+
 class TornError(BraidError):
     """A file is not the segment that its commit says."""
 
@@ -64,17 +70,15 @@ class Written:
 
     @staticmethod
     def from_json(x: dict[str, Any], count: int) -> Written:
-        sum_ = text(x["crc32"], "crc32")
-        if not _SUM.fullmatch(sum_):
-            raise ValueError("crc32 is no checksum")
-        return Written(int(sum_, 16), whole(x["size"], "size"), whole(x["holes"], "holes", 0, count))
+        return Written(_sum(x["crc32"], "crc32"), whole(x["size"], "size"), whole(x["holes"], "holes", 0, count))
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
     """What a segment's bytes are: enough to notice another file, and to find a line or a time without reading it all.
 
-    `starts` and `highs` are the index: the byte where each chunk of `CHUNK` lines begins, and its highest time.
+    `starts` and `highs` are the index: the byte where each chunk of `CHUNK` lines begins, and its highest time; `sums`
+    the checksum of each, of segments that have several: a part is compared as the whole is. (Older ones have none.)
     """
 
     count: int
@@ -85,6 +89,7 @@ class Extent:
     starts: tuple[int, ...]
     highs: Times
     written: Written | None = None
+    sums: tuple[int, ...] = ()
 
     @property
     def as_written(self) -> tuple[int, int]:
@@ -99,7 +104,10 @@ class Extent:
         found: dict[str, Any] = {"count": self.count, "size": self.size, "crc32": f"{self.crc32:08x}"}
         found |= {"min": self.low, "max": self.high}
         found |= {} if self.written is None else {"written": self.written.to_json()}
-        return found if len(self.starts) < 2 else found | {"starts": [*self.starts], "highs": [*self.highs]}
+        if len(self.starts) < 2:
+            return found
+        found |= {"starts": [*self.starts], "highs": [*self.highs]}
+        return found | ({"sums": [f"{n:08x}" for n in self.sums]} if self.sums else {})
 
     @staticmethod
     def from_json(x: dict[str, Any]) -> Extent:
@@ -107,16 +115,17 @@ class Extent:
         count, size = whole(x["count"], "count"), whole(x["size"], "size")
         if not count <= size <= count * LONGEST:
             raise ValueError(f"{count} lines have no {size} bytes")
-        sum_ = text(x["crc32"], "crc32")
-        if not _SUM.fullmatch(sum_):
-            raise ValueError("crc32 is no checksum")
+        crc = _sum(x["crc32"], "crc32")
         low, high = _time(x["min"]), _time(x["max"])
         starts = tuple(whole(n, "a start", 0, size) for n in items(x.get("starts", [0]), "starts"))
         highs = tuple(_time(t) for t in items(x.get("highs", [high]), "highs"))
         if not len(starts) == len(highs) == max(-(-count // CHUNK), 1) or starts[0] or sorted({*starts}) != [*starts]:
             raise ValueError(f"the index is none of {count} lines")
+        sums = tuple(_sum(n, "a sum") for n in items(x.get("sums", []), "sums"))
+        if sums and len(sums) != len(starts):
+            raise ValueError(f"the sums are none of {count} lines")
         written = Written.from_json(members(x["written"], "written"), count) if "written" in x else None
-        return Extent(count, size, int(sum_, 16), low, high, starts, highs, written)
+        return Extent(count, size, crc, low, high, starts, highs, written, sums)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +139,7 @@ class Segment:
     staged: str | None
     positions: str | None
     at: int | None = None
+    positions_sum: int | None = None  # their checksum; None: of an older version
 
     @property
     def end(self) -> int:
@@ -144,7 +154,8 @@ class Segment:
 
     def to_json(self) -> dict[str, Any]:
         named = {"file": self.staged} if self.staged else {}
-        beside = {"positions": self.positions} if self.positions else {}
+        beside: dict[str, Any] = {"positions": self.positions} if self.positions else {}
+        beside |= {} if self.positions_sum is None else {"positions_sum": f"{self.positions_sum:08x}"}
         within = {} if self.at is None else {"at": self.at}
         return {"partition": self.partition, "first": self.first, **self.extent.to_json(), **named, **beside, **within}
 
@@ -153,7 +164,8 @@ class Segment:
         partition, first, extent = whole(x["partition"], "partition"), whole(x["first"], "first"), Extent.from_json(x)
         if "at" in x:
             return Segment(partition, first, extent, _object(text(x["file"], "file")), None, whole(x["at"], "at"))
-        return Segment(partition, first, extent, plain(x.get("file")), plain(x.get("positions")))
+        beside = _sum(x["positions_sum"], "positions_sum") if "positions_sum" in x else None
+        return Segment(partition, first, extent, plain(x.get("file")), plain(x.get("positions")), None, beside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +180,7 @@ class Staged:
     piece: int = 0
     at: int | None = None
     of: str = ""
+    positions_sum: int | None = None
 
     @property
     def count(self) -> int:
@@ -183,9 +196,7 @@ class Staged:
     @staticmethod
     def from_json(text: str) -> Staged:
         x = json.loads(text)
-        return Staged(
-            x["partition"], x["file"], Extent.from_json(x["extent"]), x["positions"], x["piece"], x["at"], x["of"]
-        )
+        return Staged(**(x | {"extent": Extent.from_json(x["extent"])}))
 
 
 def _object(name: str) -> str:
@@ -212,12 +223,13 @@ class Meter:
     def __init__(self) -> None:
         self.count = self.size = self.crc32 = 0
         self.starts: list[int] = []
+        self.sums: list[int] = []
         self.highs: list[int | None] = []
         self.low: int | None = None
 
     def add(self, data: bytes, lengths: npt.NDArray[np.int64], times: pl.Series) -> None:
         """`data` is `len(times)` whole lines; `lengths` are their bytes, line feeds included."""
-        rows = len(times)
+        rows, bytes_ = len(times), memoryview(data)
         ends = np.cumsum(lengths) + self.size
         for row in range(-self.count % CHUNK, rows, CHUNK):
             self.starts.append(int(ends[row - 1]) if row else self.size)
@@ -226,10 +238,13 @@ class Meter:
             chunk, used = divmod(self.count + row, CHUNK)
             part = times.slice(row, CHUNK - used)
             high = _int(part.max())
+            lines = bytes_[int(ends[row - 1]) - self.size if row else 0 : int(ends[row + len(part) - 1]) - self.size]
             if chunk == len(self.highs):
                 self.highs.append(high)
+                self.sums.append(zlib.crc32(lines))
             else:
                 self.highs[-1] = _max(self.highs[-1], high)
+                self.sums[-1] = zlib.crc32(lines, self.sums[-1])
             row += len(part)
         low = _int(times.min())
         self.low = low if self.low is None else self.low if low is None else min(self.low, low)
@@ -241,7 +256,10 @@ class Meter:
         highs = [h for h in self.highs if h is not None]
         high = max(highs) if highs else None
         starts, tops = (self.starts, self.highs) if self.count else ([0], [None])
-        return Extent(self.count, self.size, self.crc32, self.low, high, tuple(starts), tuple(tops))
+        sums = self.sums if len(self.sums) > 1 else ()
+        return Extent(
+            self.count, self.size, self.crc32, self.low, high, tuple(starts), tuple(tops), sums=tuple(sums)
+        )
 
 
 def _int(x: object) -> int | None:
@@ -339,6 +357,8 @@ def read_bytes(path: str, extent: Extent, first: int, last: int, check: bool) ->
         data = f.read(end - start)
     if check and (start, end) == (0, size):
         check_sum(zlib.crc32(data), path, extent.crc32)
+    elif check and extent.sums:
+        _check_chunks(data, path, extent, chunk, after)
     if not data.endswith(b"\n"):
         data += b"\n"
     lines = min(CHUNK * after, extent.count) - CHUNK * chunk  # lines read
@@ -348,6 +368,14 @@ def read_bytes(path: str, extent: Extent, first: int, last: int, check: bool) ->
     if found != lines:
         raise torn(path, f"it has {found} lines where its commit says {lines}")
     return data if ends is None else data[int(ends[skip - 1]) if skip else 0 : int(ends[skip + take - 1])]
+
+
+def _check_chunks(data: bytes, path: str, extent: Extent, first: int, last: int) -> None:
+    """`data`: the chunks `first` to `last` - 1."""
+    lines, at = memoryview(data), extent.starts[first]
+    for chunk, start in enumerate(extent.starts[first:last], first):
+        end = extent.starts[chunk + 1] if chunk + 1 < len(extent.starts) else extent.size
+        check_sum(zlib.crc32(lines[start - at : end - at]), path, extent.sums[chunk])
 
 
 def check_size(file: BinaryIO, path: str, extent: Extent) -> int:

@@ -98,7 +98,7 @@ class TopicStore:
         described = os.path.join(topic.path, "topic.json")
         if not os.path.exists(described) and max(folders(topic.path), default=0) < partitions:
             os.makedirs(topic.staging, exist_ok=True)  # laid out by hand, with no more folders than this
-            write_description(topic.path, partitions, topic.staging, self.fsync)
+            write_description(topic.path, name, partitions, topic.staging, self.fsync)
         self.check_partitions(name, partitions)
 
     def check_partitions(self, name: str, partitions: int) -> None:
@@ -114,7 +114,7 @@ class TopicStore:
         scratch = os.path.join(self.root, ".scratch", uuid4().hex)
         for folder in (".staging", ".commits", *map(str, range(partitions))):
             os.makedirs(os.path.join(scratch, folder))
-        write_description(scratch, partitions, scratch, self.fsync)
+        write_description(scratch, name, partitions, scratch, self.fsync)
         reach("topic prepared")
         os.rename(scratch, os.path.join(self._folder, name))
 

@@ -116,6 +116,7 @@ class View:
     gone: list[Segment] = field(default_factory=list)  # that the last commit has taken away: their files may be there
     left: Sequence[str] = ()  # objects that the last commit that took something away left over
     marks: Sequence[Mark] = ()
+    sums: bool = False  # the last commit stands under a checksum
 
     @staticmethod
     def empty(identity: str, partitions: int) -> View:
