@@ -19,7 +19,8 @@ from braid.operators.changes import DIFF, HASH, TIME
 from braid.plan.logical import Sink
 from braid.sinks.interface import Batch
 from braid.sinks.named import sink_of
-from braid.sinks.postgres import MARKERS, PostgresSink, _csv
+from braid.sinks.postgres import PostgresSink, _csv
+from braid.sinks.postgres_marker import MARKERS
 from braid.topics.store import TopicStore
 from braid.types import Array, Column, Scalar
 from braid.types import Decimal as DecimalType

@@ -26,7 +26,7 @@ from braid.files.watch import FileWatch, watched
 from braid.lower.lower import lower
 from braid.lower.physical import Plan
 from braid.plan.canonical import canonical, wording
-from braid.sinks.interface import Sink
+from braid.sinks.interface import Sink, held_in
 from braid.sinks.kafka import KafkaSink
 from braid.sinks.nothing import NoSink
 from braid.sinks.topic import TopicSink
@@ -180,10 +180,14 @@ def _check_ties(plan: Plan, there: _There, made: _Spread, last: int | None, job_
     that nobody has seen, is forgotten."""
     folder, output, sink, held = there.folder, made.output, plan.query.sink, None
     if output.recalls and there.wishes.replay is None:
-        held = ties.Held(output.called(sink), output.last(there.topics, sink, made.run))
+        held = held_in(output, sink, there.topics, made.run, there.wishes.adopt_table)
     would_read = lambda: _would_read(job_of(output), folder, last)  # noqa: E731
     if not ties.check(folder, there.name, last, there.topics, held, would_read):
         batches.forget_begun(folder, last)
+    if held is not None and last is not None and there.known is not None and (was := ties.moved(folder, last, held)):
+        ties.adopt(folder, last, held, there.known.buckets)
+        what = f"{held.target} is taken as it stands: it is {held.identity}, and was {was}"
+        there.wishes.note(f"{what}; its marker says what the checkpoint says, and its rows were not compared")
 
 
 def _would_read(job: Job, folder: str, last: int | None) -> str | None:

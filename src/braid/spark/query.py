@@ -47,7 +47,7 @@ from braid.topics import access
 from braid.topics.broker import PATIENCE, BrokerAway, patiently
 from braid.topics.drops import clean_drops, read_drops
 from braid.topics.interface import open_topics
-from braid.topics.view import Written
+from braid.topics.view import UNTOLD, Written
 
 Status = Literal["running", "stopped", "failed"]
 
@@ -421,8 +421,8 @@ class RunningQuery:
         digest = batches.digest_of(reads)
         wrote = self.job.replay is None and any(kind == "staged" for kind, _ in rows)
         cut = batches.document_in(reads)
-        self._keep(reads, said, Written(batch, digest), wrote, self._cuts.add(cut))
-        writer.publish_batch(self.job, batch, rows, digest)
+        after = self._keep(reads, said, Written(batch, digest), wrote, self._cuts.add(cut))
+        writer.publish_batch(self.job, batch, rows, digest, after)
         state_file.tell_published(self._folder, batch, self.job.durable)
         state_file.forget(self._folder, batch - 1, self._seen.before)
         if self._objects is not None:
@@ -437,22 +437,25 @@ class RunningQuery:
 
     def _keep(
         self, reads: Sequence[str], said: list[dict[str, Any]], now: Written, wrote: bool, cuts: Sequence[str]
-    ) -> None:
-        """The state after the batch, for the next one, what it reads, and what it belongs to."""
+    ) -> Written | None:
+        """The state after the batch, for the next one, what it reads, and what it belongs to. Gives the last batch
+        before it that wrote something."""
         seen, batch = self._seen, now.batch
         state, tie, links = seen.state, seen.tie, seen.links
         if seen.upto != batch - 1:
             state, tie = state_file.load(self._folder, batch - 1), state_file.tie(self._folder, batch - 1)
             links = state_file.links_of(self._folder, batch - 1)
+        after = (None if batch == 0 else UNTOLD) if tie is None else tie.written
         written = now if wrote else self._written() if tie is None else tie.written
         before, job = state_file.Before(state, links), self.job
-        state, tie = state_file.changed(state, said), state_file.Tie(now.digest, written)
+        state, tie = state_file.changed(state, said), state_file.Tie(now.digest, written, job.to.identity)
         links = [*before.chain(), batch]
         if not state_file.save(self._folder, batch, state, tie, reads, job.buckets, job.durable, cuts, before):
             state = state_file.load(self._folder, batch)  # of the attempt before this one
             links = state_file.links_of(self._folder, batch)
         with self._guard:
             seen.upto, seen.state, seen.tie, seen.links, seen.before = batch, state, tie, links, before.links
+        return after
 
     def _written(self) -> Written | None:
         """The last batch that the output holds, of a query whose checkpoint does not say it yet."""
