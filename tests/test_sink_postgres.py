@@ -23,7 +23,8 @@ from braid.operators.changes import DIFF, HASH, POS, TIME
 from braid.plan.logical import Sink
 from braid.sinks.interface import Batch
 from braid.sinks.named import sink_of
-from braid.sinks.postgres import CODECS, MARKERS, PostgresSink, _csv, _encodes
+from braid.sinks.postgres import CODECS, PostgresSink, _csv, _encodes
+from braid.sinks.postgres_marker import MARKERS
 from braid.tables.named import table_of as table_of_named
 from braid.topics.store import TopicStore
 from braid.types import Array, Column, Scalar

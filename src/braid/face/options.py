@@ -133,10 +133,12 @@ def folder_of(file: str | None) -> str:
 
 
 def files_options(command: Decorated) -> Decorated:
-    """`--source`, `--deleted`, `--sink`, `--overwrite`, `--checkpoint`: what is not a topic of the store, or lies
-    elsewhere."""
+    """`--source`, `--deleted`, `--sink`, `--overwrite`, `--adopt-table`, `--checkpoint`: what is not a topic of the
+    store, or lies elsewhere."""
     overwrite = click.option("--overwrite", is_flag=True, help="Replace what another run has left in a --sink.")
-    return places_options(overwrite(command))
+    says = "Take the table of a --sink that has moved, or was put back as it was (docs/sinks.md)."
+    adopt = click.option("--adopt-table", is_flag=True, help=says)
+    return places_options(overwrite(adopt(command)))
 
 
 def places_options(command: Decorated) -> Decorated:

@@ -38,7 +38,7 @@ from braid.files.watch import Files, watched
 from braid.lower.lower import lower
 from braid.plan.joins import StreamStreamJoin
 from braid.plan.logical import Node, Query, Source, in_topological_order, sources
-from braid.sinks.interface import Sink
+from braid.sinks.interface import Sink, held_in
 from braid.sinks.named import sink_of
 from braid.spark.wishes import Asked
 from braid.stage import batches, checkpoint, ties
@@ -327,17 +327,19 @@ def compared(
     if to is not None:
         to.check(query.sink, run, last is not None, request.asked.overwrite)
     if found is not None:
-        ties.check(folder, query.name, last, store, held_by(query, to, found, store))
+        ties.check(folder, query.name, last, store, held_by(query, to, found, store, request.asked.adopt_table))
     elif to is None and store.dense and store.exists(query.sink.topic):
         ties.check_new(folder, query.name, query.sink.topic, store)
     return found, last
 
 
-def held_by(query: Query, to: Sink | None, found: checkpoint.Document, store: Topics) -> ties.Held | None:
+def held_by(
+    query: Query, to: Sink | None, found: checkpoint.Document, store: Topics, adopted: bool = False
+) -> ties.Held | None:
     """What the output holds, where it can tell."""
     if to is not None:
         run = str(found.settings.get("run"))
-        return ties.Held(to.called(query.sink), to.last(store, query.sink, run)) if to.recalls else None
+        return held_in(to, query.sink, store, run, adopted) if to.recalls else None
     return held_of(store, found) if isinstance(store, TopicStore) else None
 
 

@@ -109,8 +109,8 @@ def _inputs(store: TopicStore, folder: str, known: Document, last: int | None) -
 
 def _output(store: TopicStore, folder: str, known: Document, last: int | None) -> None:
     _, files = known.writes()
-    if files is not None and (lost := results.missing(files, str(known.settings.get("run")))) is not None:
-        raise BraidError(f"{lost} is missing, and a commit beside it names it", "put it back from a copy")
+    if files is not None and (wrong := results.spoilt(files, str(known.settings.get("run")))) is not None:
+        raise BraidError(wrong, "put it back from a copy")
     if (held := held_of(store, known)) is not None:
         ties.check_output(folder, last, held, lambda: None)
 

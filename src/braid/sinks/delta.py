@@ -4,7 +4,8 @@ In: rows in order. Out: rows of a table: those of a stream are added, those of a
 that is gone is deleted.
 Rule: a batch is one commit of the table, with the application transaction `braid.RUN` at the batch's number; nothing is
 tried again without a look at what was committed since. So a batch that was written is not written again, and of two
-writers one is refused. The table's property `braid.run` says whose it is. Tasks stage rows in the store.
+writers one is refused. The table's property `braid.run` says whose it is. A RESTORE keeps the transaction, so the
+commit of the last batch is looked for among those that the present version came from. Tasks stage rows in the store.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
-from braid.errors import BraidError, library
+from braid.errors import BraidError, anew, library
 from braid.plan import logical
 from braid.sinks.arrow import DELTA, arrow_of, arrow_schema, check_schema
 from braid.sinks.interface import Batch
-from braid.sinks.staged import Shape, StagedSink, check_owner, commit, is_written
+from braid.sinks.staged import Seen, Shape, StagedSink, check_owner, commit, is_written, unlike
 from braid.store import on_disk
 from braid.topics.files import reach, remove
 from braid.topics.interface import Topics
@@ -68,28 +69,47 @@ class DeltaSink(StagedSink):
             raise BraidError(f"{self.target} is no Delta table, and not empty", "name another folder")
         if there is not None:
             check_schema(self.target, there.to_pyarrow_dataset().schema, schema)
+        self.seen[:] = [Seen(_owner(there), _identity(there))]
         check_owner(self.target, _owner(there), run, goes_on, overwrite)
 
     def last(self, topics: Topics, columns: logical.Sink, run: str) -> Written | None:
         return _last(self.table(), run)
 
-    def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> DeltaSink:
-        from deltalake import DeltaTable
+    def identified(self, columns: logical.Sink) -> str:
+        return _identity(self.table())
 
-        there = self.table()
-        if there is None:
-            schema, known = arrow_schema(columns.name, Shape.of(columns), DELTA), {OWNER: run}
-            DeltaTable.create(self.target, schema, configuration=known, raise_if_key_not_exists=False)
-        else:
-            self._claimed(there, run)
-        return replace(self, root=self.staged_in(topics))
+    def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> DeltaSink:
+        root = self.staged_in(topics)
+        there = self.table() or self._made(columns, run)
+        self._claimed(there, run)
+        required = Shape.of(columns).among(f.name for f in there.schema().fields if not f.nullable)
+        return replace(self, root=root, identity=_identity(there), required=required)
+
+    def _made(self, columns: logical.Sink, run: str) -> DeltaTable:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        schema = arrow_schema(columns.name, Shape.of(columns), DELTA)
+        try:
+            return DeltaTable.create(self.target, schema, configuration={OWNER: run}, raise_if_key_not_exists=False)
+        except DeltaError:
+            if (there := self.table()) is None:
+                raise
+            return there  # somebody was faster
 
     def _claimed(self, there: DeltaTable, run: str) -> None:
         """The table is this run's, and rows of another go; what one that is stopped leaves, the next start does."""
+        from deltalake.exceptions import CommitFailedError
+
         owner = _owner(there)
+        self.check_claim(self.target, Seen(owner, _identity(there)), run)
         if owner != run:
             known = {OWNER: run, EMPTIES: str(owner is not None)}
-            there.alter.set_table_properties(known, raise_if_not_exists=False)
+            try:
+                there.alter.set_table_properties(known, raise_if_not_exists=False)
+            except CommitFailedError:  # somebody else has changed them since
+                self.check_claim(self.target, Seen(_owner(self.table()), _identity(there)), run)
+                raise
             reach("table claimed")
         if there.metadata().configuration.get(EMPTIES) == str(True):
             there.delete()
@@ -115,9 +135,15 @@ class DeltaSink(StagedSink):
         from deltalake import CommitProperties, Transaction, write_deltalake
 
         table, shape = self.table(), Shape.of(columns)
-        if is_written(self.target, batch, _owner(table), _last(table, batch.run)) or table is None or not paths:
+        if not paths:
             return
-        known, app = {NUMBER: str(batch.number), DIGEST: batch.digest()}, Transaction(_app(batch.run), batch.number)
+        if table is None:
+            raise unlike(self.target, "it is gone", batch)
+        owner, last = _owner(table), _last(table, batch.run)
+        if is_written(self.target, batch, owner, last, _identity(table), self.identity):
+            return
+        known = {OWNER: batch.run, NUMBER: str(batch.number), DIGEST: batch.digest()}
+        app = Transaction(_app(batch.run), batch.number)
         how = CommitProperties(known, max_commit_retries=0, app_transactions=[app])
         frame, schema = shape.named(pl.concat(map(pl.read_parquet, paths))), arrow_schema(columns.name, shape, DELTA)
         if shape.keys:
@@ -143,16 +169,52 @@ def _owner(table: DeltaTable | None) -> str | None:
     return None if table is None else table.metadata().configuration.get(OWNER)
 
 
+def _identity(table: DeltaTable | None) -> str:
+    return "" if table is None else f"table {table.metadata().id}"
+
+
 def _app(run: str) -> str:
     return f"braid.{run}"
 
 
 def _last(table: DeltaTable | None, run: str) -> Written | None:
-    """The last batch of a run that was committed; its digest as long as one of the last commits tells it."""
+    """The last batch of a run that was committed; its digest as long as the log has its commit. Refused where the table
+    was restored to a version before that."""
     done = None if table is None else table.transaction_version(_app(run))
     if table is None or done is None:
         return None
-    return Written(done, next((str(x[DIGEST]) for x in table.history(LATELY) if x.get(NUMBER) == str(done)), ""))
+    return Written(done, _said(table, run, done))
+
+
+def _said(table: DeltaTable, run: str, done: int) -> str:
+    """The digest of the batch, by the commits that the present version came from, newest first; empty where the log has
+    that commit no more."""
+    for some in (LATELY, LATELY * 50, None):
+        commits = {int(x["version"]): x for x in table.history(some)}
+        at, back = table.version(), None
+        while (commit := commits.get(at)) is not None:
+            if _is_of(commit, run, done):
+                return str(commit[DIGEST])
+            back = _restored(commit)
+            at = at - 1 if back is None else back
+    if back is not None or any(_is_of(x, run, done) for x in commits.values()):
+        what = (
+            f"the table {table.table_uri} was restored (RESTORE) to before batch {done}, whose rows are not there now"
+        )
+        raise BraidError(what, f"restore it to a version that has them; or {anew()}, with --overwrite")
+    return ""
+
+
+def _is_of(commit: Mapping[str, Any], run: str, done: int) -> bool:
+    return commit.get(NUMBER) == str(done) and commit.get(OWNER, run) == run
+
+
+def _restored(commit: Mapping[str, Any]) -> int | None:
+    """The version that came again; one before all others where it is not told; None where none did."""
+    if commit.get("operation") != "RESTORE":
+        return None
+    version = commit.get("operationParameters", {}).get("version")
+    return int(version) if str(version).isdecimal() else -1
 
 
 def _merged(table: DeltaTable, last: pl.DataFrame, shape: Shape, schema: pa.Schema, how: Any) -> None:
@@ -162,7 +224,8 @@ def _merged(table: DeltaTable, last: pl.DataFrame, shape: Shape, schema: pa.Sche
         f"(t.`{k}` = s.`{k}`" + (f" OR t.`{k}` IS NULL AND s.`{k}` IS NULL)" if k in nulls else ")") for k in shape.keys
     ]
     values = {f"`{c.name}`": f"s.`{c.name}`" for c in shape.columns}
-    source = arrow_of(last, schema.append(pa.field("_op", pa.string())))
+    op = shape.op
+    source = arrow_of(last, schema.append(pa.field(op, pa.string())))
     merge = table.merge(source, " AND ".join(equal), source_alias="s", target_alias="t", commit_properties=how)
-    merge = merge.when_matched_delete("s._op = '-'").when_matched_update(values, "s._op = '+'")
-    merge.when_not_matched_insert(values, "s._op = '+'").execute()
+    merge = merge.when_matched_delete(f"s.`{op}` = '-'").when_matched_update(values, f"s.`{op}` = '+'")
+    merge.when_not_matched_insert(values, f"s.`{op}` = '+'").execute()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 import polars as pl
@@ -21,7 +21,7 @@ from braid.files.values import csv_field, json_lines
 from braid.plan import logical
 from braid.plan.logical import BOUNDS
 from braid.sinks.interface import Batch, Part, Sink
-from braid.sinks.rows import named
+from braid.sinks.rows import named, ours
 from braid.stage.wire import bucket_of
 from braid.store import on_disk
 from braid.topics.files import force
@@ -32,10 +32,12 @@ from braid.types import Column, Scalar
 
 @dataclass(frozen=True)
 class FileSink(Sink):
-    """`format`: `csv`, `json` or `parquet`; `fsync`: files are forced to disk."""
+    """`format`: `csv`, `json` or `parquet`; `fsync`: files are forced to disk; `seen`: the owner that the last check
+    has found."""
 
     format: str = "json"
     fsync: bool = False
+    seen: list[str | None] = field(default_factory=list, repr=False, compare=False)
 
     recalls = True
 
@@ -63,7 +65,7 @@ class FileSink(Sink):
         return os.path.join(self.target, results.part_name(0, 0, self.format))
 
     def check(self, columns: logical.Sink, run: str | None, goes_on: bool, overwrite: bool) -> None:
-        results.check(self.target, run, goes_on, overwrite)
+        self.seen[:] = [results.check(self.target, run, goes_on, overwrite)]
 
     def last(self, topics: Topics, columns: logical.Sink, run: str) -> Written | None:
         return results.last(self.target, run)
@@ -72,14 +74,16 @@ class FileSink(Sink):
         return replace(self, fsync=topics.fsync)
 
     def claim(self, columns: logical.Sink, run: str) -> None:
-        results.claim(self.target, run)
+        results.claim(self.target, run, *self.seen)
 
     def task(self, part: Part) -> _Outputs:
         return _Outputs(self, part)
 
     def publish(self, batch: Batch, columns: logical.Sink, staged: Sequence[str]) -> None:
-        names = [json.loads(doc)["file"] for doc in staged]
-        results.publish(self.target, batch.run, batch.number, names, batch.digest(), self.fsync)
+        said = [json.loads(doc) for doc in staged]
+        names, sums = [x["file"] for x in said], {x["file"]: x["sum"] for x in said if "sum" in x}
+        digest = batch.digest()
+        results.publish(self.target, batch.run, batch.number, names, digest, self.fsync, batch.after, sums)
 
 
 class _Outputs:
@@ -100,12 +104,14 @@ class _Outputs:
         final = results.part_name(self._part.batch.number, self._number, self._sink.format)
         name = f"{final}~{uuid4().hex[:8]}"  # of this attempt only
         types = {o.name: o.expr.type for o in (*columns.key, *columns.values)}
-        types |= {name: t for name, (_, t) in BOUNDS.items()} | {"_rowtime": Scalar.BIGINT, "_op": Scalar.VARCHAR}
+        rowtime, op, bounds = ours(columns)
+        types |= {name: t for name, (_, t) in zip(bounds, BOUNDS.values(), strict=False)}
+        types |= {rowtime: Scalar.BIGINT, op: Scalar.VARCHAR}
         made = [Column(n, types[n]) for n in frame.columns]
         _written(frame, made, self._sink.format, os.path.join(folder, name))
         if self._sink.fsync:
             force(os.path.join(folder, name))
-        yield json.dumps({"rows": frame.height, "file": name})
+        yield json.dumps({"rows": frame.height, "file": name, "sum": results.sum_of(os.path.join(folder, name))})
 
     def abort(self) -> None:
         self._frames.clear()

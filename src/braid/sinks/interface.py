@@ -15,18 +15,21 @@ from typing import ClassVar, Protocol
 import polars as pl
 
 from braid.plan import logical
+from braid.stage.ties import Held
 from braid.topics.interface import Topics
-from braid.topics.view import Written
+from braid.topics.view import UNTOLD, Written
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Who writes. `run`: one life of the query's checkpoint; `digest`: of the offsets that the batch reads."""
+    """Who writes. `run`: one life of the query's checkpoint; `digest`: of the offsets that the batch reads; `after`:
+    the last batch before it that wrote something, which is the last that a sink holds; None where none did."""
 
     query: str
     run: str
     number: int
     digest: Callable[[], str]
+    after: Written | None = UNTOLD
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,11 @@ class Sink:
     def apart(self) -> bool:
         return False
 
+    @property
+    def identity(self) -> str:
+        """What tells the opened sink's table from another of its name, in words; empty where nothing does."""
+        return ""
+
     # ---------------------------------------------------------- before a start
 
     def described(self) -> str:
@@ -102,12 +110,16 @@ class Sink:
 
     def check(self, columns: logical.Sink, run: str | None, goes_on: bool, overwrite: bool) -> None:
         """Refuses what cannot hold the columns, or is not this run's to write. `run` None: one that begins now;
-        `goes_on`: it has written before."""
+        `goes_on`: it has written before. Only what this has seen is opened: who comes between is not written over."""
 
     def last(self, topics: Topics, columns: logical.Sink, run: str) -> Written | None:
         """The last batch of a run that it holds, with the digest of what that one reads, empty where it is not known.
         Asked before a start, of sinks that recall it."""
         raise NotImplementedError
+
+    def identified(self, columns: logical.Sink) -> str:
+        """The identity of what is there now."""
+        return ""
 
     def check_tasks(self, tasks: int) -> None:
         """Refuses more tasks than can mark, exactly once, what they have written."""
@@ -144,3 +156,8 @@ class Sink:
 
     def settle(self) -> None:
         """Waits, but not for long, until all that was written can be read."""
+
+
+def held_in(sink: Sink, columns: logical.Sink, topics: Topics, run: str, adopted: bool) -> Held:
+    """What a sink that recalls its last batch holds of a run."""
+    return Held(sink.called(columns), sink.last(topics, columns, run), sink.identified(columns), adopted)

@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from braid.errors import BraidError, library
+from braid.errors import BraidError, anew, library
 from braid.plan import logical
 from braid.records.values import json_text
 from braid.sinks.interface import Batch
-from braid.sinks.staged import Shape, StagedSink, check_owner, is_written, line_of
+from braid.sinks.postgres_marker import RIGHTS, Marker, by_one, dotted, identity
+from braid.sinks.rows import free
+from braid.sinks.staged import Seen, Shape, StagedSink, check_owner, line_of
 from braid.topics.files import remove
 from braid.topics.interface import Topics
 from braid.topics.view import Written
@@ -35,13 +37,13 @@ if TYPE_CHECKING:
     from psycopg.sql import Composed
 
 S = Scalar
-MARKERS = "braid_batches"
-# Whether a marker is of the same table, by whatever name: with its schema or without.
-SAME = (
-    "to_regclass((SELECT string_agg(quote_ident(part), '.' ORDER BY n) FROM"
-    " unnest(string_to_array(target, '.')) WITH ORDINALITY x(part, n))) = to_regclass(%s)"
-)
 OLDEST = 15  # NULLs in a key are one key since then
+NAME = 63  # bytes of a name, at most
+LONGEST_KEY = 2_600  # bytes of a row's key, which an index takes; it has 2,704, with what it adds
+KINDS = {"v": "view", "m": "materialized view", "f": "foreign table", "S": "sequence", "i": "index", "c": "type"}
+# Errors after which the same may be taken the next time, by the beginning of their codes: a connection that has ended,
+# a server without room or on its way down, another transaction that came first.
+PASSING = ("08", "40", "53", "55P03", "57", "58")
 PATIENCE = 60.0  # s that a server may be away
 # What is relied on, whatever the environment, the role and the database have set: in any session, in one that reads.
 # DateStyle is the form of dates alone: the order in which the user's own query reads 1/2/2024 stays the user's.
@@ -85,10 +87,11 @@ TYPES: Mapping[Type, tuple[str, ...]] = {
 class PostgresSink(StagedSink):
     """`target`: the table, with its schema if it is named; empty: as the result is called. `where`: a connection in the
     user's words, `@FILE` and `$NAME` for those that nobody may read on a command line. `codec`: Python's, of what the
-    database has characters for."""
+    database has characters for; `marks`: its marker's schema."""
 
     where: str = ""
     codec: str = UTF8
+    marks: str = ""
 
     @staticmethod
     def of(text: str) -> PostgresSink:
@@ -128,20 +131,40 @@ class PostgresSink(StagedSink):
         table = _Table.of(self, columns)
         with self.connected() as c:
             table.check(c)
-            owner = table.owner(c)
-        check_owner(table.name, owner, run, goes_on, overwrite)
+            quoted, marker = table.quoted(c), table.marker(c)
+            now, last = Seen(marker.owner(c, quoted), identity(c, quoted)), marker.last(c)
+        self.seen[:] = [now]
+        check_owner(table.name, now.owner, run, goes_on, overwrite)
+        if run is not None and now.owner == run and last is not None and not now.identity:
+            what = f"the table {table.name} is gone, and batch {last.batch} was written there"
+            raise BraidError(what, f"put it back as it was; or {anew()}, with --overwrite")
 
     def last(self, topics: Topics, columns: logical.Sink, run: str) -> Written | None:
+        table = _Table.of(self, columns)
         with self.connected() as c:
-            return _Table.of(self, columns).last(c)
+            marker = table.marker(c)
+            return marker.last(c) if marker.owner(c, table.quoted(c)) is not None else None
+
+    def identified(self, columns: logical.Sink) -> str:
+        with self.connected() as c:
+            return identity(c, _Table.of(self, columns).quoted(c))
 
     def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> PostgresSink:
-        table = _Table.of(self, columns)
+        table, root = _Table.of(self, columns), self.staged_in(topics)
         with self.connected() as c, c.transaction():
+            by_one(c)
+            quoted, marker = table.quoted(c), table.marker(c)
+            marker.make(c)
+            owner = marker.owner(c, quoted, lock=True)
+            self.check_claim(table.name, Seen(owner, identity(c, quoted)), run)
             table.make(c)
-            table.claim(c, run)
-            made = replace(self, codec=_codec(c))
-        return replace(made, target=table.name, root=self.staged_in(topics))
+            if owner != run:
+                if owner is not None:
+                    table.empty(c)
+                marker.claim(c, quoted, run)
+            known, required, codec = identity(c, quoted), table.required(c), _codec(c)
+        made = replace(self, target=table.name, root=root, identity=known, required=required)
+        return replace(made, marks=marker.schema, codec=codec)
 
     # ---------------------------------------------------------------- in tasks
 
@@ -170,6 +193,14 @@ class PostgresSink(StagedSink):
         found = [o and not _encodes(x, self.codec) for o, x in zip(odd.to_list(), texts.to_list(), strict=True)]
         return pl.Series(texts.name, found, dtype=pl.Boolean)
 
+    def unkeyed(self, frame: pl.DataFrame, columns: logical.Sink) -> tuple[pl.Series, str] | None:
+        """Keys that are longer than an index takes."""
+        keys = [(f"_k{i}", o) for i, o in enumerate(columns.key)] if columns.kind == "table" else []
+        sizes = [_size(frame[name], o.expr.type) for name, o in keys]
+        if not sizes or not (long := pl.Series(pl.DataFrame(sizes).sum_horizontal()) > LONGEST_KEY).any():
+            return None
+        return long, f"{', '.join(o.name for _, o in keys)} is longer than a key of PostgreSQL: {LONGEST_KEY} bytes"
+
     # -------------------------------------------------------------- each batch
 
     def publish(self, batch: Batch, columns: logical.Sink, staged: Sequence[str]) -> None:
@@ -181,7 +212,7 @@ class PostgresSink(StagedSink):
         while True:
             try:
                 with self.connected() as c, c.transaction():
-                    if table.mark(c, batch):
+                    if table.marked_in(self.marks).mark(c, batch, table.quoted(c), self.identity):
                         table.take(c, [pl.read_parquet(path) for path in paths])
                 break
             except _Away:
@@ -201,15 +232,18 @@ class PostgresSink(StagedSink):
             raise _Away(
                 f"PostgreSQL does not answer: {line_of(e)}", "look at the server, its address and the user"
             ) from None
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         try:
             with connection:
                 _check_encoding(connection)
                 for name, value in READING.items() if reads else ():
                     connection.execute("SELECT set_config(%s, %s, false)", [name, value])
                 yield connection
-        except psycopg.OperationalError as e:
-            raise _Away(f"PostgreSQL has gone away: {line_of(e)}", "look at the server") from None
         except psycopg.Error as e:
+            if isinstance(e, psycopg.OperationalError) and e.sqlstate is None:
+                raise _Away(f"PostgreSQL has gone away: {line_of(e)}", "look at the server") from None
+            if e.sqlstate is not None and e.sqlstate.startswith(PASSING):
+                raise _Away(f"PostgreSQL cannot take it now: {line_of(e)}", "look at the server") from None
             raise BraidError(
                 f"PostgreSQL refuses: {line_of(e)}", "look at the table and the rights of the user"
             ) from None
@@ -257,6 +291,17 @@ def _referred(text: str) -> str:
 # ------------------------------------------------------------------------ table
 
 
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column that is there. `required`: it takes no NULL; `filled`: it has a default; `generated`: it takes none."""
+
+    name: str
+    kind: str
+    required: bool
+    filled: bool
+    generated: bool
+
+
 @dataclass(frozen=True)
 class _Table:
     """A table as a result needs it."""
@@ -281,130 +326,160 @@ class _Table:
         return self.shape.keys
 
     @property
+    def ours(self) -> tuple[str, str]:
+        """Beside the columns, of rows that wait to be merged: their order, and whether they come or go."""
+        names = [x.name for x in self.columns]
+        return free("_seq", names), free("_op", names)
+
+    @property
     def _place(self) -> tuple[str, ...]:
         return tuple(self.name.split("."))
 
-    def _quoted(self, c: Connection[Any]) -> str:
-        return _sql(".", self._place).as_string(c)
+    def quoted(self, c: Connection[Any]) -> str:
+        return dotted(self._place).as_string(c)
 
-    def _known(self, c: Connection[Any]) -> dict[str, tuple[str, str, bool]]:
-        """The columns that are there: by name without case their own name, type, and whether they need a value."""
+    def marked_in(self, schema: str) -> Marker:
+        return Marker(self.name, self._place, schema)
+
+    def _known(self, c: Connection[Any]) -> dict[str, _Column]:
+        """The columns that are there, by name without case."""
         found = c.execute(
-            "SELECT attname, format_type(atttypid, atttypmod), attnotnull AND NOT atthasdef AND attidentity = ''"
-            " FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
-            [self._quoted(c)],
+            "SELECT attname, format_type(atttypid, atttypmod), attnotnull, atthasdef OR attidentity <> '',"
+            " attgenerated <> '' OR attidentity = 'a' FROM pg_attribute"
+            " WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
+            [self.quoted(c)],
         ).fetchall()
-        return {name.lower(): (name, kind, needs) for name, kind, needs in found}
+        return {x[0].lower(): _Column(*x) for x in found}
 
     def check(self, c: Connection[Any]) -> None:
-        """Refuses a table that is there and cannot hold the rows."""
+        """Refuses a table that is there and cannot hold the rows, and one that cannot be made."""
         if self.keys and c.info.server_version < OLDEST * 10_000:
             raise BraidError(
                 f"PostgreSQL {c.info.server_version // 10_000} is too old for rows that change", f"take {OLDEST}"
             )
+        self._check_names()
+        self._check_server(c)
         known = self._known(c)
         if not known:
             self._check_schema(c)
             return
+        self._check_kind(c)
         for column in self.columns:
-            there = known.get(column.name)
-            if there is None:
-                hint = f"ALTER TABLE {self.name} ADD COLUMN {column.name} {_made(column.type)}; or another table"
-                raise BraidError(f"the table {self.name} has no column {column.name}", hint)
-            if there[1] not in _taking(column.type):
-                hint = f"make it {_made(column.type)}, or name a table that is not there yet"
-                raise BraidError(f"{self.name}.{there[0]} is {there[1]}, and cannot hold all of {column.type}", hint)
+            self._check_column(column, known.get(column.name))
         mine = {column.name for column in self.columns}
-        more = next((name for low, (name, _, needs) in known.items() if needs and low not in mine), None)
+        more = next((x.name for low, x in known.items() if x.required and not x.filled and low not in mine), None)
         if more is not None:
             raise BraidError(
                 f"{self.name}.{more} needs a value, and the result has no such column", "give it a default"
             )
-        if self.keys and not self._unique(c, known):
-            hint = f"CREATE UNIQUE INDEX ON {self.name} ({', '.join(self.keys)}) NULLS NOT DISTINCT"
-            raise BraidError(f"the table {self.name} has no unique index on its key", hint)
+        if self.keys:
+            self._check_unique(c, known)
 
-    def _unique(self, c: Connection[Any], known: Mapping[str, tuple[str, str, bool]]) -> bool:
-        wanted = sorted(known[k][0] for k in self.keys)
+    def _check_names(self) -> None:
+        long = next((x for x in (*self._place, *(c.name for c in self.columns)) if len(x.encode()) > NAME), None)
+        if long is not None:
+            hint = "give it another name: AS …" if long not in self._place else "name another table: postgres:…#TABLE"
+            raise BraidError(f"{self.name}: PostgreSQL cuts names at {NAME} bytes: {long}", hint)
+
+    def _check_server(self, c: Connection[Any]) -> None:
+        asked = "SELECT pg_is_in_recovery(), has_database_privilege(current_database(), 'TEMP')"
+        found = c.execute(asked).fetchone()
+        if found is not None and found[0]:
+            raise BraidError("this PostgreSQL is a standby, and can only be read", "name the primary")
+        if found is not None and not found[1]:
+            hint = f"GRANT TEMP ON DATABASE {c.info.dbname} TO {c.info.user}"
+            raise BraidError(f"{c.info.user} may not make temporary tables in {c.info.dbname}", hint)
+
+    def _check_kind(self, c: Connection[Any]) -> None:
+        """It is a table that keeps its rows, and the user may write it."""
+        needs = list(RIGHTS) if self.keys else ["INSERT"]
         found = c.execute(
-            "SELECT array_agg(attname::text ORDER BY attname) FROM pg_index JOIN pg_attribute a"
-            " ON a.attrelid = indrelid AND a.attnum = ANY (indkey)"
-            " WHERE indrelid = to_regclass(%s) AND indisunique AND indpred IS NULL AND indexprs IS NULL"
-            " GROUP BY indexrelid",
-            [self._quoted(c)],
+            "SELECT relkind, relpersistence,"
+            " ARRAY(SELECT r FROM unnest(%s::text[]) r WHERE NOT has_table_privilege(oid, r))"
+            " FROM pg_class WHERE oid = to_regclass(%s)",
+            [needs, self.quoted(c)],
+        ).fetchone()
+        kind, lasts, lacks = found if found is not None else ("r", "p", [])
+        if kind not in "rp":
+            raise BraidError(
+                f"{self.name} is no table, but a {KINDS.get(kind, 'thing of another kind')}", "name a table"
+            )
+        if lasts != "p":
+            hint = f"ALTER TABLE {self.name} SET LOGGED, or name another table"
+            raise BraidError(f"the table {self.name} loses its rows when the server stops: it is UNLOGGED", hint)
+        if lacks:
+            rights = ", ".join(lacks)
+            hint = f"GRANT {rights} ON {self.name} TO {c.info.user}"
+            raise BraidError(f"{c.info.user} may not {rights} in the table {self.name}", hint)
+
+    def _check_column(self, column: Column, there: _Column | None) -> None:
+        if there is None:
+            hint = f"ALTER TABLE {self.name} ADD COLUMN {column.name} {_made(column.type)}; or another table"
+            raise BraidError(f"the table {self.name} has no column {column.name}", hint)
+        if there.kind not in _taking(column.type):
+            hint = f"make it {_made(column.type)}, or name a table that is not there yet"
+            raise BraidError(f"{self.name}.{there.name} is {there.kind}, and cannot hold all of {column.type}", hint)
+        if there.generated:
+            what = f"{self.name}.{there.name} is GENERATED ALWAYS, and takes no value of the result"
+            raise BraidError(what, "make it a plain column, or leave it out of the SELECT")
+
+    def _check_unique(self, c: Connection[Any], known: Mapping[str, _Column]) -> None:
+        """A unique index has just the columns of the key, and tells at once of a row whether its key is there."""
+        wanted = sorted(known[k].name for k in self.keys)
+        found = c.execute(
+            "SELECT array_agg(attname::text ORDER BY attname), bool_and(indimmediate), bool_and(indisvalid),"
+            " bool_and(indpred IS NULL AND indexprs IS NULL), indexrelid::regclass::text FROM pg_index"
+            " CROSS JOIN LATERAL unnest(indkey[0:indnkeyatts - 1]) WITH ORDINALITY x(number, n)"
+            " LEFT JOIN pg_attribute ON attrelid = indrelid AND attnum = number"
+            " WHERE indrelid = to_regclass(%s) AND indisunique GROUP BY indexrelid",
+            [self.quoted(c)],
         ).fetchall()
-        return any(sorted(names) == wanted for (names,) in found)
+        of_key = [x for x in found if None not in x[0] and sorted(x[0]) == wanted and x[3]]
+        if any(at_once and whole for _, at_once, whole, *_ in of_key):
+            return
+        hint = f"CREATE UNIQUE INDEX ON {self.name} ({', '.join(self.keys)}) NULLS NOT DISTINCT"
+        for _, at_once, _, _, index in of_key:
+            why = "was not built to its end (INVALID)" if at_once else "is DEFERRABLE, and ON CONFLICT takes none"
+            raise BraidError(f"the unique index {index} of the table {self.name} {why}", hint)
+        raise BraidError(f"the table {self.name} has no unique index on its key", hint)
 
     def _check_schema(self, c: Connection[Any]) -> None:
-        """A schema that is named is there; a table would be made in it."""
-        schema = self._place[:-1]
-        found = c.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [".".join(schema)]).fetchone()
-        if schema and found is None:
-            hint = f"CREATE SCHEMA {'.'.join(schema)}, or name another"
-            raise BraidError(f"the table {self.name}: there is no schema {'.'.join(schema)}", hint)
+        """A table can be made: in the schema that is named, or that the user's search path begins with."""
+        named = ".".join(self._place[:-1])
+        found = c.execute(
+            "SELECT nspname, has_schema_privilege(oid, 'CREATE') FROM pg_namespace"
+            " WHERE nspname = coalesce(nullif(%s, ''), current_schema())",
+            [named],
+        ).fetchone()
+        if found is None:
+            schema = named or "of its search path"
+            hint = f"CREATE SCHEMA {named}, or name another" if named else "write postgres:…#SCHEMA.TABLE"
+            raise BraidError(f"the table {self.name}: there is no schema {schema}", hint)
+        if not found[1]:
+            hint = f"GRANT CREATE ON SCHEMA {found[0]} TO {c.info.user}, or name a table in a schema of yours"
+            raise BraidError(f"{c.info.user} may not create the table {self.name} in the schema {found[0]}", hint)
+
+    def required(self, c: Connection[Any]) -> frozenset[str]:
+        """The columns of the result that take no NULL."""
+        return self.shape.among(x.name for x in self._known(c).values() if x.required)
 
     def make(self, c: Connection[Any]) -> None:
-        c.execute(
-            f"CREATE TABLE IF NOT EXISTS {MARKERS} (target text PRIMARY KEY, query text NOT NULL, run text NOT NULL,"
-            " batch bigint NOT NULL, digest text NOT NULL, written timestamptz NOT NULL DEFAULT now())"
-        )
         if self._known(c):
             return
         from psycopg.sql import SQL, Identifier
 
         columns = [SQL("{} " + _made(x.type)).format(Identifier(x.name)) for x in self.columns]
         if self.keys:
-            columns.append(SQL("UNIQUE NULLS NOT DISTINCT ({})").format(_sql(", ", self.keys)))
-        c.execute(SQL("CREATE TABLE {} ({})").format(_sql(".", self._place), SQL(", ").join(columns)))
+            columns.append(SQL("UNIQUE NULLS NOT DISTINCT ({})").format(dotted(self.keys, ", ")))
+        c.execute(SQL("CREATE TABLE {} ({})").format(dotted(self._place), SQL(", ").join(columns)))
 
-    # --------------------------------------------------------------- the marker
-
-    def owner(self, c: Connection[Any]) -> str | None:
-        """The run that writes into the table."""
-        there = c.execute("SELECT to_regclass(%s)", [MARKERS]).fetchone()
-        if there is None or there[0] is None:
-            return None
-        found = c.execute(
-            f"SELECT run FROM {MARKERS} WHERE target = %s OR {SAME} ORDER BY target = %s DESC",
-            [self.name, self._quoted(c), self.name],
-        ).fetchone()
-        return None if found is None else str(found[0])
-
-    def last(self, c: Connection[Any]) -> Written | None:
-        """The last batch that was written, of the run that is the owner."""
-        if self.owner(c) is None:
-            return None
-        found = c.execute(f"SELECT batch, digest FROM {MARKERS} WHERE target = %s", [self.name]).fetchone()
-        return None if found is None or found[0] < 0 else Written(*found)
-
-    def claim(self, c: Connection[Any], run: str) -> None:
-        """The table is this run's: rows of another go, which was refused unless it was asked for."""
+    def empty(self, c: Connection[Any]) -> None:
         from psycopg.sql import SQL
 
-        if (owner := self.owner(c)) == run:
-            return
-        if owner is not None:
-            c.execute(SQL("DELETE FROM {}").format(_sql(".", self._place)))
-            c.execute(f"DELETE FROM {MARKERS} WHERE target <> %s AND {SAME}", [self.name, self._quoted(c)])
-        c.execute(
-            f"INSERT INTO {MARKERS} VALUES (%s, '', %s, -1, '') ON CONFLICT (target)"
-            " DO UPDATE SET query = '', run = EXCLUDED.run, batch = -1, digest = '', written = now()",
-            [self.name, run],
-        )
+        c.execute(SQL("DELETE FROM {}").format(dotted(self._place)))
 
-    def mark(self, c: Connection[Any], batch: Batch) -> bool:
-        """Whether the batch is still to be written; others wait here until this transaction ends."""
-        found = c.execute(
-            f"SELECT run, batch, digest FROM {MARKERS} WHERE target = %s FOR UPDATE", [self.name]
-        ).fetchone()
-        owner, last = (None, None) if found is None else (found[0], Written(*found[1:]))
-        if is_written(self.name, batch, owner, last):
-            return False
-        c.execute(
-            f"UPDATE {MARKERS} SET query = %s, batch = %s, digest = %s, written = now() WHERE target = %s",
-            [batch.query, batch.number, batch.digest(), self.name],
-        )
-        return True
+    def marker(self, c: Connection[Any]) -> Marker:
+        return Marker.found(c, self.name, self._place, self.quoted(c))
 
     # ------------------------------------------------------------------- rows
 
@@ -413,45 +488,58 @@ class _Table:
         from psycopg.sql import SQL, Identifier
 
         known = self._known(c)
-        own = [known[x.name][0] for x in self.columns]
-        table, names = _sql(".", self._place), _sql(", ", own)
+        own = [known[x.name].name for x in self.columns]
+        names, seq, op = dotted(own, ", "), *map(Identifier, self.ours)
         kinds = [SQL("{} " + _made(x.type)).format(Identifier(n)) for x, n in zip(self.columns, own, strict=True)]
         c.execute(
-            SQL("CREATE TEMP TABLE braid_rows ({}, _seq bigserial, _op text) ON COMMIT DROP").format(
-                SQL(", ").join(kinds)
+            SQL("CREATE TEMP TABLE braid_rows ({}, {} bigserial, {} text) ON COMMIT DROP").format(
+                SQL(", ").join(kinds), seq, op
             )
         )
-        copied = SQL("COPY braid_rows ({}, _op) FROM STDIN (FORMAT csv)").format(names)
+        copied = SQL("COPY braid_rows ({}, {}) FROM STDIN (FORMAT csv)").format(names, op)
         with c.cursor() as cursor, cursor.copy(copied) as to:
             for frame in map(self.shape.named, frames):
                 for start in range(0, frame.height, ROWS):
-                    to.write(_csv(frame.slice(start, ROWS), self.columns))
+                    to.write(_csv(frame.slice(start, ROWS), self.columns, self.shape.op))
         if not self.keys:
-            c.execute(SQL("INSERT INTO {} ({}) SELECT {} FROM braid_rows ORDER BY _seq").format(table, names, names))
+            added = "INSERT INTO {} ({}) SELECT {} FROM braid_rows ORDER BY {}"
+            c.execute(SQL(added).format(dotted(self._place), names, names, seq))
             return
-        keys = [known[k][0] for k in self.keys]
-        by = _sql(", ", keys)
-        last = "SELECT DISTINCT ON ({}) * FROM braid_rows ORDER BY {}, _seq DESC"
-        c.execute(SQL("CREATE TEMP TABLE braid_last ON COMMIT DROP AS " + last).format(by, by))
-        gone = "DELETE FROM {} t USING braid_last l WHERE l._op = '-' AND {} AND {}"
-        holds = SQL(" AND ").join(SQL("l.{} IS NOT NULL").format(Identifier(k)) for k in keys)
-        same = SQL(" AND ").join(SQL("t.{0} = l.{0}").format(Identifier(k)) for k in keys)
-        c.execute(SQL(gone).format(table, holds, same))
-        lacks = SQL("NOT ({})").format(holds)
-        if c.execute(SQL("SELECT 1 FROM braid_last l WHERE l._op = '-' AND {} LIMIT 1").format(lacks)).fetchone():
-            both = SQL(" AND ").join(SQL("t.{0} IS NOT DISTINCT FROM l.{0}").format(Identifier(k)) for k in keys)
-            c.execute(SQL(gone).format(table, lacks, both))
+        self._merge(c, own, [known[k].name for k in self.keys])
+
+    def _merge(self, c: Connection[Any], own: Sequence[str], keys: Sequence[str]) -> None:
+        from psycopg.sql import SQL, Identifier
+
+        table, names, by = dotted(self._place), dotted(own, ", "), dotted(keys, ", ")
+        seq, op = map(Identifier, self.ours)
+        last = "CREATE TEMP TABLE braid_last ON COMMIT DROP AS SELECT DISTINCT ON ({}) * FROM braid_rows"
+        c.execute(SQL(last + " ORDER BY {}, {} DESC").format(by, by, seq))
+        lacks = SQL(", ").join(SQL("{} IS NULL").format(Identifier(k)) for k in keys)
+        for sign, *nulls in c.execute(SQL("SELECT DISTINCT {}, {} FROM braid_last").format(op, lacks)).fetchall():
+            same = _same(keys, nulls)
+            if sign == "-":
+                gone = SQL("DELETE FROM {} t USING braid_last l WHERE l.{} = '-' AND {}")
+                c.execute(gone.format(table, op, same))
+            elif any(nulls):  # to an index whose NULLs are distinct the key is a new one each time
+                sets = SQL(", ").join(SQL("{0} = l.{0}").format(Identifier(n)) for n in own)
+                stands = SQL(
+                    "WITH stands AS (UPDATE {} t SET {} FROM braid_last l WHERE l.{} = '+' AND {}"
+                    " RETURNING l.{} AS seq) DELETE FROM braid_last l USING stands WHERE l.{} = stands.seq"
+                )
+                c.execute(stands.format(table, sets, op, same, seq, seq))
         rest = [n for n in own if n not in keys]
         sets = SQL(", ").join(SQL("{0} = EXCLUDED.{0}").format(Identifier(n)) for n in rest)
         done = SQL("DO UPDATE SET {}").format(sets) if rest else SQL("DO NOTHING")
-        added = "INSERT INTO {} ({}) SELECT {} FROM braid_last WHERE _op = '+' ORDER BY _seq ON CONFLICT ({}) {}"
-        c.execute(SQL(added).format(table, names, names, by, done))
+        added = "INSERT INTO {} ({}) SELECT {} FROM braid_last WHERE {} = '+' ORDER BY {} ON CONFLICT ({}) {}"
+        c.execute(SQL(added).format(table, names, names, op, seq, by, done))
 
 
-def _sql(between: str, names: Sequence[str]) -> Composed:
+def _same(keys: Sequence[str], nulls: Sequence[bool]) -> Composed:
+    """That rows `t` and `l` have the same key, whose parts are NULL where `nulls` says so."""
     from psycopg.sql import SQL, Identifier
 
-    return SQL(between).join(map(Identifier, names))
+    words = ("t.{0} = l.{0}", "t.{0} IS NULL AND l.{0} IS NULL")
+    return SQL(" AND ").join(SQL(words[null]).format(Identifier(k)) for k, null in zip(keys, nulls, strict=True))
 
 
 def _made(t: Type) -> str:
@@ -468,12 +556,24 @@ def _taking(t: Type) -> tuple[str, ...]:
     return TYPES.get(t, ("jsonb", "json"))
 
 
-def _csv(frame: pl.DataFrame, columns: Sequence[Column]) -> bytes:
-    """Lines of COPY: every text is quoted, and NULL is nothing."""
+def _size(values: pl.Series, t: Type) -> pl.Series:
+    """Bytes of each value in a key, about."""
+    match t:
+        case S.VARCHAR:
+            size = values.str.len_bytes()
+        case S.BYTES:
+            size = values.bin.size()
+        case Array() | Map() | Struct():
+            size = json_text(values, t).str.len_bytes()
+        case _:
+            size = pl.repeat(16, len(values), eager=True)
+    return size.cast(pl.Int64).fill_null(0).alias(values.name)
+
+
+def _csv(frame: pl.DataFrame, columns: Sequence[Column], op: str = "_op") -> bytes:
+    """Lines of COPY: every text is quoted, and NULL is nothing. `op`: the column that says whether a row goes."""
     made = [_field(frame[c.name], c.type).alias(str(i)) for i, c in enumerate(columns)]
-    made.append(
-        frame["_op"].alias("op") if "_op" in frame.columns else pl.repeat("+", frame.height, eager=True).alias("op")
-    )
+    made.append((frame[op] if op in frame.columns else pl.repeat("+", frame.height, eager=True)).alias("op"))
     line = pl.concat_str(*(pl.col(s.name).fill_null("") for s in made), separator=",")
     joined: bytes = pl.DataFrame(made).select(line.str.join("\n").cast(pl.Binary)).item()
     return joined + b"\n"

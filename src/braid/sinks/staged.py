@@ -12,32 +12,45 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import polars as pl
 
-from braid.errors import BraidError, printable
-from braid.operators.changes import no_rows
+from braid.errors import BraidError, anew, printable
+from braid.operators.changes import DIFF, no_rows
 from braid.plan import logical
 from braid.sinks.files import FileSink
 from braid.sinks.interface import Batch, Outputs, Part, Sink
+from braid.sinks.rows import free, ours
 from braid.stage.drops import DROPS, drops_of
 from braid.store import is_url
 from braid.topics.files import remove
 from braid.topics.interface import Topics
-from braid.topics.view import Written
+from braid.topics.view import UNTOLD, Written
 from braid.types import Column, Type
 
 UNSTORABLE = "value"  # the reason of a drop
 TRIES = 20  # commits of others that may come before one of ours
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a check has found: whose the table is, and which it is; nothing of one that is not there."""
+
+    owner: str | None
+    identity: str
+
+
 @dataclass(frozen=True)
 class StagedSink(Sink):
-    """`root`: of the store."""
+    """`root`: of the store; `identity`: of the table when it was opened; `required`: columns of the result that take no
+    NULL there; `seen`: what the last check has found."""
 
     root: str = ""
+    identity: str = ""
+    required: frozenset[str] = frozenset()
+    seen: list[Seen] = field(default_factory=list, repr=False, compare=False)
 
     apart = True
     recalls = True
@@ -51,12 +64,26 @@ class StagedSink(Sink):
         """What has no place for them, and which those are, for people."""
         return "the table has no place for"
 
+    def unkeyed(self, frame: pl.DataFrame, columns: logical.Sink) -> tuple[pl.Series, str] | None:
+        """Rows whose key has no place there, and why; None: all have one."""
+        return None
+
     def staged_in(self, topics: Topics) -> str:
         """The root of the store, which is a folder."""
         if is_url(topics.root):
             what = f"{self.described()} takes rows that tasks stage in a folder, and {topics.root} has none"
             raise BraidError(what, "keep the store in a folder, or write to a topic")
         return topics.root
+
+    def check_claim(self, table: str, now: Seen, run: str) -> None:
+        """Compare and set: what is claimed is what the check has found, or this run's already."""
+        then = self.seen[-1] if self.seen else now
+        if now.owner not in (then.owner, run):
+            what = f"another run ({now.owner}) has begun to write into the table {table} at the same moment"
+            raise BraidError(what, "name another table, or write --overwrite to replace its rows")
+        if now.owner == then.owner == run and now.identity != then.identity:
+            what = f"the table {table} was made again while this run began: it is {now.identity}"
+            raise BraidError(what, "start the run again: it is compared with the checkpoint then")
 
     def claim(self, columns: logical.Sink, run: str) -> None:
         folder = self._files(run).staging
@@ -82,17 +109,36 @@ class _Outputs:
 
     def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> pl.DataFrame | None:
         lost = [no_rows(DROPS)]
-        called = {f"v{i}": o.name for i, o in enumerate(self._columns.values)}
-        keys = [(f"_k{i}", o) for i, o in enumerate(self._columns.key)]
-        for name, o in (*keys, *((f"v{i}", o) for i, o in enumerate(self._columns.values))):
-            bad = self._sink.unstorable(frame[name], o.expr.type)
-            if bad is None or not bad.any():
-                continue
-            rows, why = frame.filter(bad).rename(called), f"{o.name} holds what {self._sink.place}"
-            lost.append(drops_of(rows, UNSTORABLE, "write", (), pl.repeat(why, rows.height, eager=True)))
-            frame = frame.filter(~bad)
+        for n, o in enumerate(self._columns.key):
+            frame = self._without(frame, f"_k{n}", o, lost, whole=True)
+        if (long := self._sink.unkeyed(frame, self._columns)) is not None:
+            frame = self._told(frame, *long, lost).filter(~long[0])
+        for n, o in enumerate(self._columns.values):
+            frame = self._without(frame, f"v{n}", o, lost, whole=self._columns.kind != "table")
         self._files.write(frame, places, at)
         return pl.concat(lost) if len(lost) > 1 else None
+
+    def _without(
+        self, frame: pl.DataFrame, name: str, o: logical.Output, lost: list[pl.DataFrame], whole: bool
+    ) -> pl.DataFrame:
+        """The rows that can be written. Of a table's row with another value than it can hold its key is left, which has
+        no row from then on; else the one before would stand for ever."""
+        bad = self._sink.unstorable(frame[name], o.expr.type)
+        if bad is not None and bad.any():
+            frame = self._told(frame, bad, f"{o.name} holds what {self._sink.place}", lost)
+            frame = frame.filter(~bad) if whole else _ended(frame, bad, name)
+        if o.name not in self._sink.required or not (none := frame[name].is_null()).any():
+            return frame
+        frame = self._told(frame, none, f"{o.name} is NULL, and the table takes none there", lost)
+        return frame.filter(~none) if whole else _ended(frame, none, name)
+
+    def _told(self, frame: pl.DataFrame, bad: pl.Series, why: str, lost: list[pl.DataFrame]) -> pl.DataFrame:
+        """As drops, but for rows that go."""
+        called = {f"v{i}": o.name for i, o in enumerate(self._columns.values)}
+        rows = frame.filter(bad & (frame[DIFF] > 0)).rename(called)
+        if rows.height:
+            lost.append(drops_of(rows, UNSTORABLE, "write", (), pl.repeat(why, rows.height, eager=True)))
+        return frame
 
     def close(self, drops: pl.DataFrame) -> Iterator[str]:
         return self._files.close(drops)
@@ -101,32 +147,51 @@ class _Outputs:
         self._files.abort()
 
 
+def _ended(frame: pl.DataFrame, bad: pl.Series, name: str) -> pl.DataFrame:
+    """These rows go, without the value."""
+    value, sign = pl.col(name), pl.col(DIFF)
+    return frame.with_columns(
+        pl.when(bad).then(None).otherwise(value).alias(name),
+        pl.when(bad).then(-1).otherwise(sign).cast(pl.Int8).alias(DIFF),
+    )
+
+
 @dataclass(frozen=True)
 class Shape:
     """The table that a result needs. `columns`: under their names there; `own`: those that staged rows have them under;
-    `keys`: the columns of the key of a table, the bounds of a window among them; of a stream none."""
+    `keys`: the columns of the key of a table, the bounds of a window among them; of a stream none. `op`: beside them
+    what says whether a row comes or goes."""
 
     columns: tuple[Column, ...]
     own: tuple[str, ...]
     keys: tuple[str, ...]
+    op: str
 
     @staticmethod
     def of(sink: logical.Sink, lower: bool = False) -> Shape:
         """`lower`: names in lower case. A key that nobody has selected is called by letters, digits and `_`."""
         outputs = {o.name: o.expr.type for o in (*sink.key, *sink.values)}
-        if sink.window is not None:
-            outputs |= {name: t for name, (_, t) in logical.BOUNDS.items()}
+        added = ours(sink)
+        outputs |= {name: t for name, (_, t) in zip(added.bounds, logical.BOUNDS.values(), strict=False)}
         hidden = {o.name for o in sink.key} - {*sink.columns} if sink.columns else set[str]()
-        names = [re.sub(r"\W+", "_", name) if name in hidden else name for name in outputs]
-        names = [name.lower() for name in names] if lower else names
+        names = [name.lower() if lower else name for name in outputs if name not in hidden]
+        at = [n for n, name in enumerate(outputs) if name in hidden]
+        for n, name in zip(at, (name for name in outputs if name in hidden), strict=True):
+            called = re.sub(r"\W+", "_", name)
+            names.insert(n, free(called.lower() if lower else called, names))
         if len({name.lower() for name in names}) < len(names):
             raise BraidError(f"{sink.name} has columns that differ only by case", "give one another name: AS …")
         keyed = len(sink.key) if sink.kind == "table" else 0
         if sink.kind == "table" and not keyed:
             raise BraidError(f"{sink.name} has no key: its rows cannot be found again in a table", "select its key")
-        bounds = names[len(names) - len(logical.BOUNDS) :] if keyed and sink.window is not None else []
+        bounds = names[len(names) - len(added.bounds) :] if keyed else []
         made = tuple(Column(name, t) for name, t in zip(names, outputs.values(), strict=True))
-        return Shape(made, tuple(outputs), (*names[:keyed], *bounds))
+        return Shape(made, tuple(outputs), (*names[:keyed], *bounds), added.op)
+
+    def among(self, names: Iterable[str]) -> frozenset[str]:
+        """The columns of the result that the table has under these names, in whatever case."""
+        known = {name.lower() for name in names}
+        return frozenset(own for own, x in zip(self.own, self.columns, strict=True) if x.name.lower() in known)
 
     def named(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Staged rows under the table's names."""
@@ -145,18 +210,44 @@ def check_owner(table: str, owner: str | None, run: str | None, goes_on: bool, o
     """Refuses a table that is not this run's to write; `owner`: the run that its marker names."""
     if goes_on and owner != run:
         gone = f"the table {table} is not as this query left it: it has written there, and its marker is gone"
-        raise BraidError(gone if owner is None else f"another run ({owner}) has written into {table} since")
+        what = gone if owner is None else f"another run ({owner}) has written into {table} since"
+        raise BraidError(what, f"put it back as it was; or {anew()}, with --overwrite")
     if owner is not None and owner != run and not overwrite:
         hint = "name another table, or write --overwrite to replace its rows"
         raise BraidError(f"the table {table} holds the results of another run ({owner})", hint)
 
 
-def is_written(table: str, batch: Batch, owner: str | None, last: Written | None) -> bool:
+def is_written(
+    table: str, batch: Batch, owner: str | None, last: Written | None, identity: str = "", known: str = ""
+) -> bool:
     """Whether a batch is there, by the table's marker: whose it is, its last batch and that one's digest, which may not
-    be known any more. Another run, an older batch and a second writer of the same one are refused."""
+    be known any more. Another run, an older batch and a second writer of the same one are refused; so is a table that
+    is not as the last batch left it, by its marker or by its `identity`, which was `known` as another."""
+    if owner is None:
+        raise unlike(table, "its marker is gone", batch)
     if owner != batch.run:
-        raise BraidError(f"another run writes into the table {table} now", "name another table")
-    return last is not None and last.is_there(batch.number, batch.digest(), batch.query, table)
+        raise BraidError(f"another run writes into the table {table} now ({owner})", "name another table")
+    if known and identity != known:
+        raise unlike(table, f"it is {identity}, and was {known}", batch)
+    if last is not None and last.batch >= batch.number:
+        return last.is_there(batch.number, batch.digest(), batch.query, table)
+    after = batch.after
+    if after not in (UNTOLD, last) and not (last and after and last == (after.batch, "")):
+        holds = "none of its batches" if last is None else f"batch {last.batch}" + _other(last, after)
+        wrote = "none was written" if after is None else f"batch {after.batch} was written last"
+        raise unlike(table, f"it holds {holds}, and {wrote}", batch)
+    return False
+
+
+def _other(last: Written, after: Written | None) -> str:
+    return " of another history" if after is not None and last.batch == after.batch else ""
+
+
+def unlike(table: str, why: str, batch: Batch) -> BraidError:
+    """A table is not what was written there."""
+    hint = "put store, checkpoint and table back from one copy; if its database has moved, the next start takes it with"
+    what = f"the table {table} is not as the last batch of {batch.query} left it: {why}"
+    return BraidError(what, f"{hint} --adopt-table; or {anew(batch.query)}, with --overwrite")
 
 
 def commit(table: str, batch: Batch, conflict: type[Exception], other: type[Exception], go: Callable[[], None]) -> None:

@@ -26,6 +26,7 @@ from braid.errors import BraidError
 from braid.operators.changes import DIFF, HEADERS, TIME, key_column
 from braid.plan import logical
 from braid.plan.logical import Source, SourceColumn
+from braid.sinks import rows
 from braid.spark import columns
 from braid.spark import job as jobs
 from braid.spark.entry import SCHEMA
@@ -338,9 +339,10 @@ def _sparks(t: Type) -> S.DataType:
 def result_schema(query: logical.Query) -> S.StructType:
     """The SELECT's columns, `_rowtime`, and `_op` where the result is not append-only."""
     fields = [S.StructField(name, _sparks(t)) for name, _, t in _outputs(query)]
-    fields.append(S.StructField("_rowtime", S.LongType()))
+    rowtime, op, _ = rows.ours(query.sink)
+    fields.append(S.StructField(rowtime, S.LongType()))
     if query.root.mode != "append":
-        fields.append(S.StructField("_op", S.StringType()))
+        fields.append(S.StructField(op, S.StringType()))
     return S.StructType(fields)
 
 
@@ -370,14 +372,11 @@ def unpack(text: str, last: int | None, batches: Iterable[pa.RecordBatch]) -> It
     if not frame.height:
         return
     query = job.plan.query
+    rowtime, op, _ = rows.ours(query.sink)
     made = frame.select(
         *(pl.col(column).alias(name) for name, column, _ in _outputs(query)),
-        pl.col(TIME).alias("_rowtime"),
-        *(
-            [pl.when(pl.col(DIFF) == 1).then(pl.lit("+")).otherwise(pl.lit("-")).alias("_op")]
-            if query.root.mode != "append"
-            else []
-        ),
+        pl.col(TIME).alias(rowtime),
+        *([rows.comes_or_goes(op)] if query.root.mode != "append" else []),
     )
     from pyspark.sql.pandas.types import to_arrow_schema
 

@@ -26,7 +26,7 @@ from braid.files.watch import FileWatch, watched
 from braid.lower.lower import lower
 from braid.lower.physical import Plan
 from braid.plan.canonical import canonical, wording
-from braid.sinks.interface import Sink
+from braid.sinks.interface import Sink, held_in
 from braid.sinks.kafka import KafkaSink
 from braid.sinks.nothing import NoSink
 from braid.sinks.topic import TopicSink
@@ -38,6 +38,7 @@ from braid.spark.wishes import Wishes
 from braid.stage import batches, checkpoint, rescale, standing, state_file, ties
 from braid.stage.checkpoint import Document, GoneOn
 from braid.stage.epoch import Epoch, claim
+from braid.stage.ties import Held
 from braid.store import is_url
 from braid.topics import access, check_name, whereabouts
 from braid.topics.begin import UNASKED, Begins, Where, offsets_of
@@ -47,6 +48,7 @@ from braid.topics.interface import Topics, open_topics
 
 AT_LEAST_ONCE = "at least once"
 BUCKETS = 4  # of a stage with state, at least
+Around = tuple[bool, Held | None]
 CLAIMS = 5  # tries to claim a checkpoint that others change meanwhile
 
 
@@ -66,7 +68,7 @@ def prepared(
 
 def _prepared(plan: Plan, store: str, cores: int, wishes: Wishes, one_node: bool) -> tuple[Job, str, list[FileWatch]]:
     """All is compared before the checkpoint is claimed, so that a start that is refused ends nobody's run."""
-    folder, before = _folder(plan, store, wishes)
+    folder, seen = _folder(plan, store, wishes)
     there = _known(plan, store, wishes, folder)
     plan = there.lowered(plan)
     last = None if there.known is None else batches.last_batch(folder, there.known)
@@ -77,14 +79,15 @@ def _prepared(plan: Plan, store: str, cores: int, wishes: Wishes, one_node: bool
         watch.check()
     made = _spread(plan, there, watches, cores, one_node, last is not None)
     _check_new(there, made)
-    unseen = there.known is not None and not _check_ties(
-        plan, there, made, last, partial(_job_of, plan, there, made, there.known, watches, one_node)
-    )
+    around: Around = (True, None)
+    if there.known is not None:
+        before = partial(_job_of, plan, there, made, there.known, watches, one_node)
+        around = _check_ties(plan, there, made, last, before)
     epoch = claim(folder if is_url(folder) else os.path.abspath(folder))
     try:
-        if batches.seen(folder) != before:
+        if batches.seen(folder) != seen:
             raise GoneOn(f"another run of {there.name} has gone on meanwhile", "start this one again")
-        return _claimed(plan, there, made, epoch, last, unseen, watches, one_node), folder, list(watches.values())
+        return _claimed(plan, there, made, epoch, last, around, watches, one_node), folder, list(watches.values())
     except (BraidError, OSError):
         epoch.check()
         raise
@@ -96,17 +99,18 @@ def _claimed(
     made: _Spread,
     epoch: Epoch,
     last: int | None,
-    unseen: bool,
+    around: Around,
     watches: Mapping[str, FileWatch],
     one_node: bool,
 ) -> Job:
-    """The job of the driver that holds the epoch. `unseen`: a batch was begun that nobody has seen and that cannot be
-    done again."""
+    """The job of the driver that holds the epoch. `around`: what was found (`_check_ties`)."""
+    whole, held = around
     if there.known is None:
         state_file.clear_remains(there.folder)
     else:
-        if unseen:
+        if not whole:
             batches.forget_begun(there.folder, last)
+        _adopted(there, last, held)
         _carried_over(there, last)
         _rescaled(plan, there, made, last, epoch)
     kept = _compared(plan, there, made, watches)
@@ -216,14 +220,23 @@ def _check_new(there: _There, made: _Spread) -> None:
         ties.check_new(there.folder, there.name, output.target, topics)
 
 
-def _check_ties(plan: Plan, there: _There, made: _Spread, last: int | None, job_of: Callable[[Sink], Job]) -> bool:
-    """What lies around the checkpoint is of its history. False where a batch was begun, of records that are not there,
-    and nobody has seen it."""
+def _check_ties(plan: Plan, there: _There, made: _Spread, last: int | None, job_of: Callable[[Sink], Job]) -> Around:
+    """What lies around the checkpoint is of its history: False where a batch was begun, of records that are not there,
+    and nobody has seen it; what the output holds."""
     folder, output, sink, held = there.folder, made.output, plan.query.sink, None
     if output.recalls and there.wishes.replay is None:
-        held = ties.Held(output.called(sink), output.last(there.topics, sink, made.run))
+        held = held_in(output, sink, there.topics, made.run, there.wishes.adopt_table)
     would_read = lambda: _would_read(job_of(output), folder, last)  # noqa: E731
-    return ties.check(folder, there.name, last, there.topics, held, would_read)
+    return ties.check(folder, there.name, last, there.topics, held, would_read), held
+
+
+def _adopted(there: _There, last: int | None, held: Held | None) -> None:
+    """A table that moved, and is to be taken as it stands, is the checkpoint's from now on."""
+    if held is None or last is None or there.known is None or not (was := ties.moved(there.folder, last, held)):
+        return
+    ties.adopt(there.folder, last, held, there.known.buckets)
+    what = f"{held.target} is taken as it stands: it is {held.identity}, and was {was}"
+    there.wishes.note(f"{what}; its marker says what the checkpoint says, and its rows were not compared")
 
 
 def _would_read(job: Job, folder: str, last: int | None) -> str | None:

@@ -142,7 +142,7 @@ class RunningQuery:
         self._ready = threading.Event()  # all files that were there at the start
         self._ready.set()
         assert job.epoch is not None, "a query without a checkpoint of ours is started by its user"
-        self._writer = StateWriter(job.epoch, job.buckets, job.durable)
+        self._writer = StateWriter(job.epoch, job.buckets, job.durable, job.to.identity)
         self._seen = _Seen(state=self._writer.state)
         self._group = Group(job)
         self._upto: Mapping[str, int] = {}
@@ -446,10 +446,10 @@ class RunningQuery:
             said = figures.taken(self._folder, said)
         digest = batches.digest_of(reads)
         wrote = self.job.replay is None and any(kind == "staged" for kind, _ in rows)
-        state = self._writer.keep(reads, said, wrote, batch, self._written)
+        after = self._writer.keep(reads, said, wrote, batch, self._written)
         with self._guard:
-            self._seen.state = state
-        writer.publish_batch(self.job, batch, rows, digest)
+            self._seen.state = self._writer.state
+        writer.publish_batch(self.job, batch, rows, digest, after)
         self._writer.shown(batch)
         if self.job.broker is not None and self.job.replay is None:
             self._upto = batches.document_in(reads)["next"]

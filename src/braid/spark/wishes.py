@@ -48,12 +48,13 @@ class Reading:
 @dataclass(frozen=True, slots=True)
 class Asked(Reading):
     """What a user may ask of every query of a run, in the words of `braid run`'s options. `tasks` (of a stage): None is
-    whatever the checkpoint or the default says. `overwrite`: a folder of another run's results is replaced. `broker`:
-    where the topics lie, if not in the store. `begins`: where a query that starts begins to read. `durable`: batches
-    are forced to disk."""
+    whatever the checkpoint or the default says. `overwrite`: a folder of another run's results is replaced;
+    `adopt_table`: a table that has moved is taken. `broker`: where the topics lie, if not in the store. `begins`: where
+    a query that starts begins to read. `durable`: batches are forced to disk."""
 
     tasks: int | None = None
     overwrite: bool = False
+    adopt_table: bool = False
     broker: Broker | None = None
     begins: Begins = UNASKED
     durable: bool = False

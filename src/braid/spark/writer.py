@@ -35,14 +35,18 @@ from braid.topics.drops import publish_drops
 from braid.topics.drops import stage_drops as stage_drop_lines
 from braid.topics.drops import write_drops as write_drop_lines
 from braid.topics.interface import store_of
+from braid.topics.view import Written
 
 # ----------------------------------------------------------- publishing
 
 
-def publish_batch(job: Job, batch: int, manifest: Sequence[tuple[str, str]], digest: str) -> None:
-    """The driver's part: what tasks staged becomes visible, drops after the rows. `digest`: of what the batch reads."""
+def publish_batch(
+    job: Job, batch: int, manifest: Sequence[tuple[str, str]], digest: str, after: Written | None
+) -> None:
+    """The driver's part: what tasks staged becomes visible, drops after the rows. `digest`: of what the batch reads;
+    `after`: the last that wrote something before it."""
     staged = [doc for kind, doc in manifest if kind == "staged"]
-    job.to.publish(Batch(job.name, job.run, batch, lambda: digest), job.plan.query.sink, staged)
+    job.to.publish(Batch(job.name, job.run, batch, lambda: digest, after), job.plan.query.sink, staged)
     files = [json.loads(doc)["file"] for kind, doc in manifest if kind == "drops"]
     publish_drops(job.store, job.name, batch, files, run=job.run)
 

@@ -49,10 +49,12 @@ Documents = dict[str, dict[str, Any]]
 @dataclass(frozen=True, slots=True)
 class Tie:
     """What a batch's state belongs to. `digest`: of what the batch reads, and so of all that was read before it;
-    `written`: the last batch up to this one that wrote something."""
+    `written`: the last batch up to this one that wrote something; `identity`: of the table where it wrote, in words,
+    empty where that has none."""
 
     digest: str
     written: Written | None
+    identity: str = ""
 
 
 def place(stage: int, bucket: int) -> str:
@@ -142,7 +144,7 @@ def _sealed(
     cuts: Sequence[str],
     before: Before | None,
 ) -> bytes:
-    more: dict[str, Any] = {} if tie is None else {"digest": tie.digest, "written": tie.written}
+    more: dict[str, Any] = {} if tie is None else {"digest": tie.digest, "written": tie.written, "table": tie.identity}
     more |= {} if reads is None else {"reads": reads}
     more |= {} if buckets is None else {"buckets": buckets}
     more |= {"cuts": cuts} if cuts else {}
@@ -424,7 +426,7 @@ def _tie_of(x: dict[str, Any]) -> Tie | None:
     if x["written"] is not None:
         batch, digest = items(x["written"], "written")
         written = Written(whole(batch, "a batch"), text(digest, "a digest"))
-    return Tie(text(x["digest"], "a digest"), written)
+    return Tie(text(x["digest"], "a digest"), written, text(x.get("table", ""), "a table"))
 
 
 def _checked(where: str, document: dict[str, Any]) -> None:

@@ -17,16 +17,18 @@ from braid.stage import batches, state_file
 from braid.stage.cuts import Cuts
 from braid.stage.epoch import Epoch
 from braid.stage.room_runs import Objects
-from braid.stage.state_file import Documents, Tie
+from braid.stage.state_file import Tie
 from braid.store import is_url
-from braid.topics.view import Written
+from braid.topics.view import UNTOLD, Written
 
 
 class StateWriter:
-    """`upto`: the batch behind which `state` stands, `tie`: what it belongs to; `buckets`: of each stage."""
+    """`upto`: the batch behind which `state` stands, `tie`: what it belongs to; `buckets`: of each stage; `identity`: of
+    the table that is written, in words, empty where nothing tells."""
 
-    def __init__(self, epoch: Epoch, buckets: int, durable: bool = False) -> None:
+    def __init__(self, epoch: Epoch, buckets: int, durable: bool = False, identity: str = "") -> None:
         self._folder, self._epoch, self._buckets, self._durable = epoch.checkpoint, epoch, buckets, durable
+        self._identity = identity
         self._objects = Objects(self._folder) if is_url(self._folder) else None
         self._before: Sequence[int] = ()  # the files that held the state of the batch before
         self._load()
@@ -55,17 +57,19 @@ class StateWriter:
         wrote: bool,
         batch: int,
         recalled: Callable[[], Written | None] = lambda: None,
-    ) -> Documents:
-        """The state behind a batch is saved, by what its tasks have `said`; the documents of all buckets. `wrote`:
-        something; `recalled`: the last batch that the output holds, of a query whose checkpoint does not say it yet."""
+    ) -> Written | None:
+        """The state behind a batch is saved, by what its tasks have `said`. `wrote`: something; `recalled`: the last
+        batch that the output holds, of a query whose checkpoint does not say it yet. Gives the last batch before it that
+        wrote something."""
         folder, digest = self._folder, batches.digest_of(reads)
         state, tie, links = self.state, self.tie, self._links
         if self.upto != batch - 1:
             state, tie = state_file.load(folder, batch - 1), state_file.tie(folder, batch - 1)
             links = state_file.links_of(folder, batch - 1)
+        after = (None if batch == 0 else UNTOLD) if tie is None else tie.written
         written = Written(batch, digest) if wrote else recalled() if tie is None else tie.written
         before = state_file.Before(state, links)
-        state, tie = state_file.changed(state, said), Tie(digest, written)
+        state, tie = state_file.changed(state, said), Tie(digest, written, self._identity)
         links, cuts = [*before.chain(), batch], self._cuts.add(batches.document_in(reads))
         self._epoch.check()
         saved = state_file.save(folder, batch, state, tie, reads, self._buckets, self._durable, cuts, before)
@@ -73,7 +77,7 @@ class StateWriter:
             state = state_file.load(folder, batch)  # of the attempt before this one
             links = state_file.links_of(folder, batch)
         self.upto, self.state, self.tie, self._links, self._before = batch, state, tie, links, before.links
-        return state
+        return after
 
     def shown(self, batch: int) -> None:
         """The batch is visible: what only those before it needed goes."""

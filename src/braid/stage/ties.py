@@ -23,10 +23,13 @@ from braid.topics.view import Written
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An output, as people call it, and the last batch that it holds."""
+    """An output, as people call it, and the last batch that it holds. `identity`: which table it is, in words, empty
+    where nothing tells; `adopted`: one that moved is taken as it stands."""
 
     target: str
     last: Written | None
+    identity: str = ""
+    adopted: bool = False
 
 
 def check(
@@ -43,7 +46,27 @@ def check(
     it."""
     if held is not None:
         check_output(folder, last, held, would_read)
+        if not held.adopted and (known := moved(folder, last, held)):
+            what = f"{held.target} is not the table that was written: it is {held.identity}, and was {known}"
+            hint = "it was dropped and made again, or put back: put it back from a copy of the checkpoint's moment, and"
+            raise BraidError(what, f"{hint} --adopt-table takes it, as it does one that has moved; or {anew(folder)}")
     return check_inputs(folder, query, topics, held is None or behind(last, held))
+
+
+def moved(folder: str, last: int | None, held: Held) -> str:
+    """Which table it was that was written; empty where it is the same, or nothing tells, or nothing was written."""
+    tie = None if last is None else state_file.tie(folder, last)
+    if tie is None or tie.written is None or not held.identity or tie.identity == held.identity:
+        return ""
+    return tie.identity
+
+
+def adopt(folder: str, last: int, held: Held, buckets: int) -> None:
+    """From now on the checkpoint knows the table that is there as its own."""
+    tie = state_file.tie(folder, last)
+    if tie is not None:
+        state, reads = state_file.load(folder, last), state_file.reads(folder, last)
+        state_file.replace(folder, last, state, state_file.Tie(tie.digest, tie.written, held.identity), reads, buckets)
 
 
 def behind(last: int | None, held: Held) -> bool:

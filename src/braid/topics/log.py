@@ -455,9 +455,7 @@ def called(x: dict[str, Any]) -> str:
     return f"{whole(x['number'], 'number'):020d}.json"
 
 
-def commit_document(
-    number: int, topic: str, origin: Origin, segments: list[Segment], keep: Keep, **more: Any
-) -> bytes:
+def commit_document(number: int, topic: str, origin: Origin, segments: list[Segment], keep: Keep, **more: Any) -> bytes:
     """`topic`: its id."""
     x: dict[str, Any] = {"format": FORMAT, "number": number, "topic": topic, **origin._asdict(), **more}
     x |= {"segments": [s.to_json() for s in segments], **keep.to_json()}

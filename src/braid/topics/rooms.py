@@ -477,7 +477,9 @@ class RoomTopic(Topic):
         while True:
             number = view.last + 1
             last = f"{self.commits}/{number:020d}.json"
-            if self.room.create(last, commit_document(number, self.identity, Origin(), [], Keep(), id=_GONE, gone=True)):
+            if self.room.create(
+                last, commit_document(number, self.identity, Origin(), [], Keep(), id=_GONE, gone=True)
+            ):
                 break
             view = self.anew()
         start = _start(view.last)

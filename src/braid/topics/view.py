@@ -49,6 +49,9 @@ class Written(NamedTuple):
         )
 
 
+UNTOLD = Written(-1, "")  # where nobody says what was written before
+
+
 class Mark(NamedTuple):
     """When a topic was compacted (ms since 1970), and up to which offset of each partition."""
 
