@@ -22,6 +22,7 @@ import braid  # noqa: E402
 from braid.errors import BraidError  # noqa: E402
 from braid.face.cells import Plan, Rows  # noqa: E402
 from braid.testing.on_spark import shared_session  # noqa: E402
+from braid.topics import TopicStore  # noqa: E402
 
 ROWS = pl.DataFrame({"k": [1, 2, 1], "v": ["a", None, "c"], "gone": [False, False, False]})
 
@@ -156,6 +157,47 @@ def test_a_streaming_frame_is_not_exchanged_either(spark: Any, session: braid.Se
         session.register("t", frame("b"))
     handle.stop()
     session.register("t", frame("b"))
+
+
+@pytest.mark.parametrize("dialect", ["ksqldb", "risingwave", "sqlstream", "lenses"])
+def test_a_query_over_streaming_frames_goes_on_batch_after_batch(dialect: str, spark: Any, tmp_path: Path) -> None:
+    """Three batches and more, of each kind of source of Spark's, and over a restart."""
+    (tmp_path / "in").mkdir()
+
+    def write(n: int) -> None:
+        spark.createDataFrame([(n,)], "k int").coalesce(1).write.parquet(str(tmp_path / "in" / str(n)))
+
+    sources = {
+        "f": spark.readStream.schema("k int").option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in" / "*")),
+        "r": spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2).load().selectExpr("int(value) AS k"),
+    }
+    sql = {
+        "ksqldb": "CREATE STREAM {0}_o AS SELECT * FROM {0};",
+        "risingwave": "CREATE SINK {0}_o AS SELECT * FROM {0};",
+        "sqlstream": 'CREATE STREAM {0}_o (k INT); INSERT INTO {0}_o SELECT STREAM k FROM {0};',
+        "lenses": "SET defaults.topic.autocreate=true; INSERT INTO {0}_o SELECT STREAM k FROM {0};",
+    }[dialect]
+    for n in range(3):
+        write(n)
+    for more in (False, True):
+        with braid.connect(dialect, str(tmp_path / "s"), spark) as s:
+            for name, frame in sources.items():
+                s.register(name, frame)
+            if more:
+                write(3)
+            handles = [h for name in sources for h in s.execute(sql.format(name))]
+            handles[0].await_idle()
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline and written(tmp_path / "s").get("r_o", 0) < 6 + 6 * more:
+                time.sleep(0.1)
+            assert [h.status() for h in handles] == ["running"] * 2
+    assert written(tmp_path / "s")["f_o"] == 4 and written(tmp_path / "s")["r_o"] >= 12
+
+
+def written(root: Path) -> dict[str, int]:
+    """How many rows each topic has."""
+    topics = TopicStore(root)
+    return {name.lower(): sum(topics.end_offsets(name)) for name in topics.names()}
 
 
 # ----------------------------------------------------------------- sql shows

@@ -44,7 +44,9 @@ class Cuts:
         self._lines = list(_kept(folder)) if is_url(folder) else []
 
     def add(self, document: Mapping[str, Any]) -> Sequence[str]:
-        """The lines that have to be saved with the batch."""
+        """The lines that have to be saved with the batch. One that reads only Spark's own sources has none."""
+        if "batch" not in document:
+            return self._lines
         first, line = self._last is None, self._line(document)
         if is_url(self._folder):
             self._lines.append(line)
