@@ -82,7 +82,12 @@ class Rows(list[tuple[Any, ...]]):
         return self.to_polars().to_arrow()
 
     def to_pandas(self) -> pd.DataFrame:
-        return self.to_polars().to_pandas()
+        """Whole numbers with nulls among them are of pandas' `Int64`: a float would change their digits. Arrays, maps
+        and structures are lists and dictionaries."""
+        import pandas as pd
+
+        made = {s.name: _of_pandas(s) for s in self.to_polars()}
+        return pd.DataFrame(made, columns=list(made))
 
     def _repr_html_(self) -> str:
         return table_of(self.columns, self)
@@ -99,6 +104,17 @@ def _series(name: str, t: Type | None, values: Sequence[Any]) -> pl.Series:
         return pl.Series(name, values, made)
     except (TypeError, pl.exceptions.PolarsError):
         return pl.Series(name, values)
+
+
+def _of_pandas(column: pl.Series) -> pd.Series[Any]:
+    """A column with the same values."""
+    import pandas as pd
+
+    if column.dtype.is_nested():
+        return pd.Series(column.to_list(), dtype=object)
+    if column.dtype.is_integer() and column.null_count():
+        return pd.Series(pd.array(column.to_list(), dtype="Int64"))
+    return column.to_pandas()
 
 
 def _apart(names: Sequence[str]) -> list[str]:

@@ -30,6 +30,7 @@ from braid.sinks import rows
 from braid.spark import columns
 from braid.spark import job as jobs
 from braid.spark.entry import SCHEMA
+from braid.spark.frame_types import check_arrow, check_names, readable, refused
 from braid.spark.source import blobs
 from braid.spark.stage import batch_id
 from braid.stage.decode import Decoded, decode, times_of, with_pseudo
@@ -83,16 +84,11 @@ def streaming(spark: SparkSession, frame: Any, folder: str) -> tuple[DataFrame, 
     file is given, too."""
     if isinstance(frame, DataFrame) and frame.isStreaming:
         return frame, None
-    rows = pl.from_arrow(frame.toArrow()) if isinstance(frame, DataFrame) else _rows_of(frame)
+    rows = _rows_of(frame)
     if not isinstance(rows, pl.DataFrame):
         what = type(frame).__name__
         raise BraidError(f"{what} is no DataFrame", "give one of Spark, pandas, Polars, or a table of Arrow")
-    if len({c.lower() for c in rows.columns}) < rows.width:  # Spark would refuse to read it
-        raise BraidError("columns of the DataFrame differ only by case", "rename one of them")
-    odd = [n for n, t in rows.schema.items() if t.base_type() in (pl.Object, pl.Unknown)]
-    if odd:
-        raise BraidError(f"column {odd[0]} has values of any kind", "cast it to a type of Polars' that can be written")
-    rows = rows.with_columns(pl.selectors.datetime().dt.cast_time_unit("us"))
+    rows = readable(rows)
     data = io.BytesIO()
     rows.write_parquet(data)
     name = f"{hashlib.sha256(data.getvalue()).hexdigest()[:24]}.parquet"
@@ -106,10 +102,16 @@ def streaming(spark: SparkSession, frame: Any, folder: str) -> tuple[DataFrame, 
 
 
 def _rows_of(frame: Any) -> Any:
-    """The rows of a DataFrame that is not Spark's; None where it is none."""
+    """The rows of a DataFrame; None where it is none."""
     if isinstance(frame, pl.DataFrame):
         return frame
+    if isinstance(frame, DataFrame):
+        check_names(frame.columns)
+        for field in frame.schema:
+            _ours(field.dataType, field.name)
+        frame = frame.toArrow()
     if isinstance(frame, pa.Table):
+        check_arrow(frame)
         return pl.from_arrow(frame)
     return _of_pandas(frame) if type(frame).__module__.split(".")[0] == "pandas" else None
 
@@ -117,9 +119,13 @@ def _rows_of(frame: Any) -> Any:
 def _of_pandas(frame: Any) -> Any:
     """The rows of a pandas DataFrame. Its decimals are objects, which say no precision: that of the values that happen
     to be there would be another one with the next rows, and too narrow for a sum."""
+    check_names(map(str, frame.columns))
+    for name, t in zip(frame.columns, frame.dtypes, strict=True):
+        if type(t).__name__ in ("PeriodDtype", "IntervalDtype", "SparseDtype"):
+            raise refused(str(name), str(t))
     try:
         rows = pl.from_pandas(frame)
-    except (pa.ArrowException, pl.exceptions.PolarsError, TypeError, ValueError) as e:
+    except (pa.ArrowException, pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as e:
         raise _mixed(frame) or BraidError(f"the DataFrame cannot be read: {e}", "cast its columns") from None
     if not isinstance(rows, pl.DataFrame):
         return rows
@@ -136,6 +142,8 @@ def _mixed(frame: Any) -> BraidError | None:
         kinds = {type(v).__name__: v for v in frame[name].dropna()} if str(frame[name].dtype) == "object" else {}
         try:
             pa.array(frame[name], from_pandas=True)
+        except OverflowError:
+            return BraidError(f"column {name} has whole numbers beyond 64 bits", "make them decimal.Decimal, or text")
         except (pa.ArrowException, TypeError, ValueError):
             mixed = f"values of several types: {', '.join(sorted(kinds))}"
             what = mixed if len(kinds) > 1 else f"values of a type that no column has: {', '.join(kinds)}"
