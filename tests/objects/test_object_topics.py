@@ -379,12 +379,15 @@ def unfolded(store: RoomStore, monkeypatch: pytest.MonkeyPatch, folder: Path, pa
     with monkeypatch.context() as never:
         never.setattr(RoomTopic, "fold", lambda self, view: None)
         for batch in range(10):
-            one_batch(store, batch, [[batch * 100 + p] * (p % 3) for p in range(partitions)], False)
+            writers = StageWriters(topic_of(store), "q", batch)
+            for p in range(partitions):
+                writers.of(p, 0).write(lines_of([batch * 100 + p] * (p % 3)))
+            publish(topic_of(store), "q", batch, writers.close())
     monkeypatch.setenv("BRAID_CACHE", str(folder / "another"))
     return topic_of(again(store))
 
 
-def written(partitions: int) -> list[list[int]]:
+def in_all(partitions: int) -> list[list[int]]:
     return [[batch * 100 + p for batch in range(10) for _ in range(p % 3)] for p in range(partitions)]
 
 
@@ -399,7 +402,7 @@ def test_what_is_folded_is_fetched_by_one_request_an_object(
     assert len(asked) == 10, asked
     found = topic.settled()
     assert [len(part) for part in found.parts] == [0 if p % 3 == 0 else 1 for p in range(30)]
-    assert values(in_memory, "t") == written(30)
+    assert values(in_memory, "t") == in_all(30)
 
 
 @pytest.mark.parametrize("piece", [1, 100, 300])
@@ -412,7 +415,7 @@ def test_pieces_of_an_object_end_where_they_are_large(
     memory.asked.clear()
     topic._all_folded(topic.anew().last)
     assert len([x for x in memory.asked if "/data/" in x and x.startswith("GET")]) >= 10
-    assert values(in_memory, "t") == written(7)
+    assert values(in_memory, "t") == in_all(7)
 
 
 @pytest.mark.parametrize("what", ["a bit", "cut", "gone"])
