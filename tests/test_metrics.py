@@ -123,18 +123,18 @@ def test_the_line_of_the_machines() -> None:
     assert one.line(2) == "executors 1 (2 lost)  failed tasks 4  store asked again 1,000  restarts 2"
     none = Health(True, {}, {"0": "", **one.lost}, 4, 1000)
     assert none.line(0).startswith("no executor is left (3 lost)  failed tasks 4")
-    assert not [*changes(NONE, three)]  # a run begins
-    assert sorted(changes(three, one)) == [
+    assert not [*changes(NONE, three, False)]  # a run begins
+    assert sorted(changes(three, one, False)) == [
         "the executor 1 on h1 is lost (exited with code 137); 1 is left",
         "the executor 2 on h2 is lost; 1 is left",
     ]
-    assert [*changes(one, none)] == [
+    assert [*changes(one, none, True)] == [
         "the executor 0 on h0 is lost; none is left",
         "no executor is left: the batch goes on when a worker comes back",
     ]
     back = Health(True, {"3": "h3"}, none.lost, 4, 1000)
-    assert [*changes(none, back)] == ["the executor 3 on h3 has come; there is 1"]
-    assert not [*changes(back, back)]
+    assert [*changes(none, back, True)] == ["the executor 3 on h3 has come; there is 1"]
+    assert not [*changes(back, back, True)]
 
 
 def test_executors_that_go_have_a_line_without_a_batch(tmp_path: Path) -> None:

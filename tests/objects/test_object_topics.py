@@ -371,6 +371,80 @@ def test_commits_go_with_the_objects_that_a_rollup_made_needless(
         assert early.read("t", 1, 0, 64).height == 64
 
 
+# --------------------------------------------------------------- many partitions
+
+
+def unfolded(store: RoomStore, monkeypatch: pytest.MonkeyPatch, folder: Path, partitions: int) -> RoomTopic:
+    """Ten commits that nobody has folded, on a machine that has read none of them."""
+    monkeypatch.setattr(log, "FOLD", 10)
+    store.create("t", partitions)
+    with monkeypatch.context() as never:
+        never.setattr(RoomTopic, "fold", lambda self, view: None)
+        for batch in range(10):
+            writers = StageWriters(topic_of(store), "q", batch)
+            for p in range(partitions):
+                writers.of(p, 0).write(lines_of([batch * 100 + p] * (p % 3)))
+            publish(topic_of(store), "q", batch, writers.close())
+    monkeypatch.setenv("BRAID_CACHE", str(folder / "another"))
+    return topic_of(again(store))
+
+
+def in_all(partitions: int) -> list[list[int]]:
+    return [[batch * 100 + p for batch in range(10) for _ in range(p % 3)] for p in range(partitions)]
+
+
+def test_what_is_folded_is_fetched_by_one_request_an_object(
+    in_memory: RoomStore, memory: Faulty, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    topic = unfolded(in_memory, monkeypatch, tmp_path, 30)
+    last = topic.anew().last
+    memory.asked.clear()
+    topic._all_folded(last)
+    asked = [x for x in memory.asked if "/data/" in x and x.startswith("GET")]
+    assert len(asked) == 10, asked
+    found = topic.settled()
+    assert [len(part) for part in found.parts] == [0 if p % 3 == 0 else 1 for p in range(30)]
+    assert values(in_memory, "t") == in_all(30)
+
+
+@pytest.mark.parametrize("piece", [1, 100, 300])
+def test_pieces_of_an_object_end_where_they_are_large(
+    in_memory: RoomStore, memory: Faulty, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, piece: int
+) -> None:
+    """Whatever one request may give: each segment comes, once."""
+    monkeypatch.setattr(rooms, "_PIECE", piece)
+    topic = unfolded(in_memory, monkeypatch, tmp_path, 7)
+    memory.asked.clear()
+    topic._all_folded(topic.anew().last)
+    assert len([x for x in memory.asked if "/data/" in x and x.startswith("GET")]) >= 10
+    assert values(in_memory, "t") == in_all(7)
+
+
+@pytest.mark.parametrize("what", ["a bit", "cut", "gone"])
+def test_a_damaged_object_is_not_folded(
+    in_memory: RoomStore, memory: Faulty, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str
+) -> None:
+    """What lies beside the damage is; who reads the damaged segment is told."""
+    topic = unfolded(in_memory, monkeypatch, tmp_path, 4)
+    last = topic.anew().last
+    hurt = topic.known().parts[2][5]
+    (name,) = [n for n in memory.held if n.endswith(f"/data/{hurt.staged}")]
+    data, more = memory.held[name]
+    assert hurt.at is not None
+    middle = hurt.at + hurt.extent.size // 2
+    if what == "gone":
+        del memory.held[name]
+    else:
+        spoilt = bytes([*data[:middle], data[middle] ^ 1, *data[middle + 1 :]]) if what == "a bit" else data[:middle]
+        memory.held[name] = spoilt, more
+    topic._all_folded(last)
+    parts = topic.settled().parts
+    assert len(parts[2]) > 1 and len(parts[1]) == (1 if what != "gone" else len(parts[1]))
+    monkeypatch.setenv("BRAID_CACHE", str(tmp_path / "a third"))
+    with pytest.raises(BraidError):
+        values(in_memory, "t")
+
+
 # ---------------------------------------------------------------- the server
 
 

@@ -478,7 +478,8 @@ class _Run:
         before = self.metrics.health
         now = health.look(self.engine.session, before)
         self.metrics.look(now)
-        for text in health.changes(before, now):
+        begun = any(q.progress().batch >= 0 for q in list(self.running.values()))
+        for text in health.changes(before, now, begun):
             if not self.request.quiet:
                 self.err.print(f"note: {text}", markup=False)
 

@@ -76,8 +76,10 @@ def look(spark: SparkSession, before: Health = NONE) -> Health:
             failed += int(x.failedTasks())
             if name == DRIVER:
                 continue
-            if x.isActive():
-                there[name] = str(x.hostPort()).rpartition(":")[0]
+            if x.isActive() and (place := str(x.hostPort())):  # it has registered
+                there[name] = place.rpartition(":")[0]
+            elif x.isActive():
+                continue
             elif not ON_PURPOSE.search(why := _reason(x)):
                 lost[name] = why
         return Health(not on_one_node(context.master), there, lost, failed, objects.tried_again())
@@ -90,8 +92,8 @@ def _reason(executor: Any) -> str:
     return lines[0][:SHORT]
 
 
-def changes(before: Health, now: Health) -> Iterator[str]:
-    """Lines on executors that went and came."""
+def changes(before: Health, now: Health, begun: bool) -> Iterator[str]:
+    """Lines on executors that went, and where a run has `begun` to work on those that came."""
     left = len(now.executors)
     for name in now.lost.keys() - before.lost.keys():
         where = before.executors.get(name)
@@ -100,6 +102,5 @@ def changes(before: Health, now: Health) -> Iterator[str]:
         yield f"the executor {name}{on} is lost{f' ({why})' if why else ''}; {is_left}"
     if before.executors and not now.executors:
         yield "no executor is left: the batch goes on when a worker comes back"
-    if before.lost or not before.executors:
-        for name in now.executors.keys() - before.executors.keys() if before.cluster else ():
-            yield f"the executor {name} on {now.executors[name]} has come; there {'is' if left == 1 else 'are'} {left}"
+    for name in now.executors.keys() - before.executors.keys() if begun else ():
+        yield f"the executor {name} on {now.executors[name]} has come; there {'is' if left == 1 else 'are'} {left}"

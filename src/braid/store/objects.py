@@ -53,6 +53,10 @@ AGAIN = "store_again"  # what a task counts: calls that were tried again
 _runtime: list[int] = []  # the process in which obstore was first used
 
 
+class _GivenUp(Away):
+    """After all the time that a call has."""
+
+
 class _Waits:
     """What this process knows of its waits. `tell`: whom it tells of them, where it is a command; `answered`: servers
     that have; `lost`: those that are waited for, and since when; `again`: how many calls were tried again."""
@@ -150,7 +154,7 @@ class ObjectRoom:
     def _mark(self, name: str) -> str | None:
         """Which call has created it; None where it is not there."""
         try:
-            found = self._asked(lambda s: s.get(named(name), options={"head": True}).attributes)
+            found = self._reading(lambda s: s.get(named(name), options={"head": True}).attributes)
         except FileNotFoundError:
             return None
         return str(found.get(_MARK, ""))
@@ -246,10 +250,12 @@ class ObjectRoom:
                 with self._silence_told(began):
                     found = do()
                 break
+            except _GivenUp:
+                raise
             except Away as e:
                 waited = time.monotonic() - began
                 if waited > patience or n == TRIES - 1:
-                    raise Away(f"{e.message}, for {waited:.0f} s", e.hint) from None
+                    raise _GivenUp(f"{e.message}, for {waited:.0f} s", e.hint) from None
                 _waits.again += 1
                 tally(AGAIN)
                 if waited > TELL:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from braid.errors import BraidError
 from braid.topics import retention
 from braid.topics.files import force, reach, remove, scratch_name
 from braid.topics.retention import Retention
-from braid.topics.segments import ROLLED, Segment, measure, read_bytes
+from braid.topics.segments import CHUNK, ROLLED, Extent, Segment, measure, read_bytes
 
 if TYPE_CHECKING:
     from braid.topics.log import Topic
@@ -79,7 +80,7 @@ def _together(topic: Topic, group: list[Segment], number: int) -> list[Segment]:
     first = group[0]
     name = f"{ROLLED}{number:020d}~{first.partition:06d}~{first.first:020d}~{uuid4().hex[:8]}.jsonl"
     path = os.path.join(topic.staging, name)
-    scratch = scratch_name(path)
+    scratch, crc = scratch_name(path), 0
     try:
         with open(scratch, "xb") as f:
             for s in group:
@@ -87,10 +88,11 @@ def _together(topic: Topic, group: list[Segment], number: int) -> list[Segment]:
                 if len(data) != s.extent.size:  # of a hand that ended no last line: checksums would not add up
                     raise BraidError("a line without its end")
                 f.write(data)
+                crc = zlib.crc32(data, crc)
             if topic.fsync:
                 f.flush()
                 os.fsync(f.fileno())
-        extent = measure(scratch)
+        extent = _of_few([s.extent for s in group], crc) or measure(scratch)
     except (BraidError, FileNotFoundError):
         remove(scratch)
         return group
@@ -99,6 +101,16 @@ def _together(topic: Topic, group: list[Segment], number: int) -> list[Segment]:
         force(topic.staging)
     reach("rolled up")
     return [Segment(first.partition, first.first, extent, name, None)]
+
+
+def _of_few(parts: Sequence[Extent], crc: int) -> Extent | None:
+    """The extent of all of them, where that needs no look at the lines: they have one entry in the index together."""
+    count = sum(x.count for x in parts)
+    if count > CHUNK:
+        return None
+    lows, highs = ([t for x in parts if (t := getattr(x, which)) is not None] for which in ("low", "high"))
+    high = max(highs, default=None)
+    return Extent(count, sum(x.size for x in parts), crc, min(lows, default=None), high, (0,), (high,))
 
 
 def settle(topic: Topic, segments: list[dict[str, Any]], before: list[dict[str, Any]]) -> None:

@@ -243,7 +243,8 @@ def merged(documents: Iterable[dict[str, Any]]) -> tuple[list[Segment], Keep]:
     segments, all_ = list[Segment](), Keep()
     for x in documents:
         keep = Keep.from_json(x)
-        segments = not_within([*segments, *map(Segment.from_json, x["segments"])], keep.instead)
+        segments.extend(map(Segment.from_json, x["segments"]))
+        segments = not_within(segments, keep.instead) if keep.instead else segments
         instead = [*not_within(all_.instead, keep.instead), *keep.instead]
         all_ = Keep({**all_.begins, **keep.begins}, instead, keep.left or all_.left, keep.marks or all_.marks)
 
