@@ -162,7 +162,8 @@ def test_a_query_tells_what_it_could_not_read(tmp_path: Path, door: str) -> None
 STREAM = """CREATE STREAM a (id INT, at BIGINT)
   WITH (kafka_topic='a', value_format='JSON', timestamp='at', partitions=1);
 """
-PULLED = f"""{STREAM}CREATE SOURCE TABLE t (id INT PRIMARY KEY, at BIGINT) WITH (kafka_topic='t', value_format='JSON', partitions=1);
+PULLED = f"""{STREAM}CREATE SOURCE TABLE t (id INT PRIMARY KEY, at BIGINT)
+  WITH (kafka_topic='t', value_format='JSON', partitions=1);
 SELECT id FROM a;
 SELECT id FROM t;
 """
