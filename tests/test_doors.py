@@ -159,6 +159,56 @@ def test_a_query_tells_what_it_could_not_read(tmp_path: Path, door: str) -> None
     assert f"note: {told} of a cannot be read as it is declared: left out" in said.err
 
 
+STREAM = """CREATE STREAM a (id INT, at BIGINT)
+  WITH (kafka_topic='a', value_format='JSON', timestamp='at', partitions=1);
+"""
+PULLED = f"""{STREAM}CREATE SOURCE TABLE t (id INT PRIMARY KEY, at BIGINT)
+  WITH (kafka_topic='t', value_format='JSON', partitions=1);
+SELECT id FROM a;
+SELECT id FROM t;
+"""
+
+
+@pytest.mark.parametrize("command", ["run", "sql"])
+@pytest.mark.parametrize("door", ["csv", "jsonl", "topic"])
+def test_a_pull_query_tells_what_it_leaves_out(tmp_path: Path, door: str, command: str) -> None:
+    """A malformed row, one without a time, one before 1970; a table's without a key. Each once, also asked again."""
+    rows: list[dict[str, Any]] = [{"id": 1, "at": 5}, {"id": "x", "at": 6}, {"id": 2, "at": None}, {"id": 3, "at": -1}]
+    keyed = [{"id": 1, "at": 5}, {"id": "x", "at": 6}, {"id": None, "at": 7}]
+    words: list[str] = []
+    if door == "topic":
+        lines = [json.dumps({"key": None, "value": r, "timestamp": 1}) for r in rows]
+        put_records(str(tmp_path / "s"), "a", [*lines, '{"key": null, "value": null, "timestamp": 1}'], 1)
+        lines = [json.dumps({"key": r["id"], "value": {"at": r["at"]}, "timestamp": 1}) for r in keyed]
+        put_records(str(tmp_path / "s"), "t", lines, 1)
+    else:
+        for name, some in (("a", rows), ("t", keyed)):
+            texts = {
+                "csv": ["id,at", *(",".join("" if v is None else str(v) for v in r.values()) for r in some)],
+                "jsonl": list(map(json.dumps, some)),
+            }
+            (tmp_path / f"{name}.{door}").write_text("\n".join(texts[door]) + "\n")
+            words += ["--source", f"{name}={tmp_path / name}.{door}"]
+    (tmp_path / "q.sql").write_text(PULLED + "SELECT id FROM t;")
+    said = braid(command, tmp_path / "q.sql", "--store", tmp_path / "s", *words)
+    assert said.code == 0 and said.out.split() == ["ID", "1"] * 3, said
+    told = " ".join(said.err.split())
+    first = "column ID" if door == "csv" else "field ID"
+    assert f"note: 3 records of A cannot be read as it is declared: left out; the first: {first}: 'x' is not" in told
+    assert ("note: 1 record of A has no value: left out" in told) == (door == "topic")
+    assert told.count("note: 1 record of T cannot be read as it is declared: left out; the first:") == 2
+    assert told.count("note: 1 record of T has no key: left out") == 2
+
+
+def test_a_push_query_tells_what_it_drops(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,at\n1,5\nx,6\n2,\n3,7\n")
+    (tmp_path / "q.sql").write_text(f"{STREAM}SELECT id, 1 / (id - 1) AS q FROM a EMIT CHANGES;")
+    said = braid("sql", tmp_path / "q.sql", "--store", tmp_path / "s", "--source", f"a={tmp_path / 'a.csv'}")
+    assert said.code == 0 and "2 rows" in said.err, said
+    told = " ".join(said.err.split())
+    assert "note: the query dropped 3 rows (1 expression, 2 malformed); the first: " in told
+
+
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
 def test_a_table_with_a_primary_key_in_a_file(tmp_path: Path, name: str) -> None:
     """The last row of a key stands; what is made of it has the file's time, 0."""

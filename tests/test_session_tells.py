@@ -54,6 +54,17 @@ def test_a_query_over_a_registered_frame(dialect: str, kind: Any, spark: Any, tm
             assert s.query("SELECT count(*) FROM t WHERE k > 0") == [(len(stands),)]
 
 
+def test_rows_of_a_frame_that_are_left_out_are_told(spark: Any, tmp_path: Path) -> None:
+    rows = pl.DataFrame({"k": [1, None, 3], "v": ["a", "b", "c"], "at": [10, 20, None]})
+    with braid.connect("ksqldb", str(tmp_path / "s"), spark) as s:
+        s.register("f", rows, time="at")
+        with pytest.warns(UserWarning, match="1 record of F cannot be read .*: timestamp column AT holds no time"):
+            assert s.query("SELECT k FROM f") == [(1,), (None,)]
+        s.register("t", rows, kind="table", key="k")
+        with pytest.warns(UserWarning, match="1 record of T has no key: left out"):
+            assert s.query("SELECT k FROM t") == [(1,), (3,)]
+
+
 @pytest.mark.parametrize("dialect", ["ksqldb", "risingwave"])
 def test_deleted_rows_of_a_frame_do_not_stand(dialect: str, spark: Any, tmp_path: Path) -> None:
     rows = pl.DataFrame({"k": [1, 2, 1, 3], "v": ["a", "b", "c", "d"], "gone": [False, False, True, None]})

@@ -2,13 +2,16 @@
 
 In: a bound query; rows by the plan names of their columns, or the records of a topic. Out: the rows of the answer.
 Rule: a table's rows stand in the order of their keys and windows, a stream's in processing order, so that LIMIT takes
-the same ones each time. Of a record that cannot be read, and of a stream's record without a value, nothing is shown.
+the same ones each time. A record that cannot be read, a stream's without a value and a table's without a key are left
+out, and counted.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +36,29 @@ from braid.types import WHOLE_NUMBERS, Scalar, Type, polars_type
 Rows = list[tuple[Any, ...]]
 PLAIN = (Scalar.BOOLEAN, *WHOLE_NUMBERS, Scalar.DOUBLE, Scalar.VARCHAR, Scalar.BYTES)
 _PLACE, _PARTITION, _OFFSET = "_place", "_partition", "_offset"
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """The records that an answer leaves out, by what is wrong; `first`: with the first that cannot be read."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    first: str = ""
+
+    def unreadable(self, errors: pl.Series) -> None:
+        count = len(errors) - errors.null_count()
+        if count and not self.first:
+            self.first = errors.drop_nulls()[0]
+        self.counts["cannot be read as it is declared"] += count
+
+    def told(self, name: str) -> list[str]:
+        """A sentence for each kind."""
+        made = [f"{records(n)} of {name} {what}: left out" for what, n in self.counts.items() if n]
+        return [f"{text}; the first: {self.first}" if "cannot" in text else text for text in made]
+
+
+def records(n: int) -> str:
+    return "1 record" if n == 1 else f"{n:,} records"
 
 
 def hashes(pull: Pull) -> Hashes | None:
@@ -74,8 +100,10 @@ class Folded:
     def __init__(self, source: Source) -> None:
         self._source, self._runs, self._manifest = source, MemoryRuns(), dict[str, Any]()
         self._keys, self._read, self._made = key_of(source), dict[int, int](), 0
+        self.left_out = LeftOut()
 
     def take(self, decoded: Decoded) -> None:
+        self.left_out.unreadable(decoded.error)
         rows = decoded.rows.filter(decoded.error.is_null())
         keys = [] if self._source.message_key is not None else list(self._source.key)
         values = [c for c in self._source.columns if c.place == "value"]
@@ -90,6 +118,7 @@ class Folded:
             key = next(c for c in values if c.field == self._source.message_key)
             keys, made = [key], made.with_columns(rows[key.name].alias(key_column(0)))
         made = made.with_columns(hash_of_key(made, [c.col for c in keys], False))
+        self.left_out.counts["has no key"] += made[HASH].null_count()
         self._made += 1
         keeper = Keeper(State(self._runs, str(self._made), self._manifest), self._keys)
         keeper.take(made.filter(pl.col(HASH).is_not_null()))
@@ -110,16 +139,16 @@ class Folded:
 # -------------------------------------------------------------------- streams
 
 
-def of_stream(pull: Pull, parts: Iterable[tuple[int, Iterable[Decoded]]]) -> pl.DataFrame:
-    """The answer over the records of each partition, piece by piece."""
-    found = [rows for partition, pieces in parts for rows in _of_partition(pull, partition, pieces)]
+def of_stream(pull: Pull, parts: Iterable[tuple[int, Iterable[Decoded]]], left: LeftOut) -> pl.DataFrame:
+    """The answer over the records of each partition, piece by piece; `left` is told what is left out of it."""
+    found = [rows for partition, pieces in parts for rows in _of_partition(pull, partition, pieces, left)]
     if not found:
         return _columns(pull, pl.DataFrame(schema={c.name: polars_type(c.column.type) for c in pull.source.columns}))
     rows = pl.concat(found).sort(_PLACE, _PARTITION, _OFFSET)
     return _columns(pull, rows if pull.limit is None else rows.head(pull.limit))
 
 
-def _of_partition(pull: Pull, partition: int, pieces: Iterable[Decoded]) -> Iterable[pl.DataFrame]:
+def _of_partition(pull: Pull, partition: int, pieces: Iterable[Decoded], left: LeftOut) -> Iterable[pl.DataFrame]:
     """The records that pass, each with its place; of those as many as LIMIT may take."""
     before, given = None, 0
     for piece in pieces:
@@ -127,7 +156,10 @@ def _of_partition(pull: Pull, partition: int, pieces: Iterable[Decoded]) -> Iter
         if before is not None:
             rows = rows.with_columns(pl.max_horizontal(_PLACE, pl.lit(before)).alias(_PLACE))
         before = rows[_PLACE][-1] if rows.height else before
-        passing = _passing(pull, rows.filter(piece.error.is_null() & (pl.col(DIFF) == 1)))
+        left.unreadable(piece.error)
+        rows = rows.filter(piece.error.is_null())
+        left.counts["has no value"] += int((rows[DIFF] != 1).sum())
+        passing = _passing(pull, rows.filter(pl.col(DIFF) == 1))
         given += passing.height
         yield columns_of(passing, [*(c.name for c in pull.source.columns), _PLACE, _PARTITION, _OFFSET])
         if pull.limit is not None and given >= pull.limit:

@@ -29,7 +29,7 @@ from braid.expr.functions_standard import STANDARD
 from braid.expr.functions_text import TEXT_FUNCTIONS
 from braid.expr.functions_times import TIME_FUNCTIONS
 from braid.expr.lambdas import LAMBDAS
-from braid.expr.nodes import Call, Expr
+from braid.expr.nodes import Call, Expr, Lit
 from braid.expr.postgres import ROWS
 from braid.expr.rows import LARGEST, rows
 from braid.expr.signatures import (
@@ -47,7 +47,7 @@ from braid.expr.signatures import (
     null_failed,
     resolve_extreme,
 )
-from braid.types import Array, Decimal, Scalar, polars_type
+from braid.types import TIMESTAMPS, Array, Decimal, Scalar, is_numeric, polars_type
 
 S = Scalar
 
@@ -349,6 +349,25 @@ def _one_type(least: int, most: int | None) -> Resolver:
     return resolve
 
 
+def _resolve_extreme(args: Sequence[Expr]) -> Signature | Refused:
+    """One type, as ksqlDB resolves overloads: numbers are widened where one of them is a DOUBLE, or all are DECIMAL; a
+    constant text is a time where the others are."""
+    types = {a.type for a in args if a.type is not S.NULL}
+    moment = next((t for t in types if t in (S.DATE, S.TIME, *TIMESTAMPS)), None)
+    if moment is not None and all(a.type in (moment, S.NULL) or _is_text(a) for a in args):
+        assert isinstance(moment, Scalar)
+        return Signature((moment,) * len(args), moment)
+    widened = len(types) > 1 and all(is_numeric(t) for t in types)
+    if widened and S.DOUBLE not in types and not all(isinstance(t, Decimal) for t in types):
+        wide = common_of(list(types))
+        return Refused("it takes numbers of one type", f"CAST them to {wide}" if wide else "CAST them to one type")
+    return resolve_extreme(args)
+
+
+def _is_text(e: Expr) -> bool:
+    return isinstance(e, Lit) and e.type is S.VARCHAR
+
+
 def _resolve_nullif(args: Sequence[Expr]) -> Signature | Refused:
     if len(args) != 2 or compared_type(args, order=False) is None:
         return Refused("it takes two values of one type")
@@ -486,8 +505,8 @@ _SCALARS = (
     Function("IFNULL", _one_type(2, 2), lambda call, args: pl.coalesce(args)),
     Function("NULLIF", _resolve_nullif, _nullif, names=in_sql(sqlstream="NULLIF")),
     Function("AS_VALUE", _resolve_as_value, lambda call, args: args[0]),
-    Function("GREATEST", resolve_extreme, lambda call, args: pl.max_horizontal(args)),
-    Function("LEAST", resolve_extreme, lambda call, args: pl.min_horizontal(args)),
+    Function("GREATEST", _resolve_extreme, lambda call, args: pl.max_horizontal(args)),
+    Function("LEAST", _resolve_extreme, lambda call, args: pl.min_horizontal(args)),
 )
 
 

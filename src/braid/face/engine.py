@@ -178,11 +178,15 @@ class Engine:
 
 def _dropped(p: Progress, before: Mapping[str, int]) -> str | None:
     """How many rows more than before, and why."""
-    more = {reason: n - before.get(reason, 0) for reason, n in sorted(p.drops.items()) if n > before.get(reason, 0)}
-    if not more:
-        return None
-    count = sum(more.values())
-    return f"{count:,} row{'s' * (count != 1)} ({', '.join(f'{n:,} {reason}' for reason, n in more.items())})"
+    return dropped_rows({reason: n - before.get(reason, 0) for reason, n in p.drops.items()})
+
+
+def dropped_rows(drops: Mapping[str, int]) -> str | None:
+    """How many rows, and why; None where there are none."""
+    some = {reason: n for reason, n in sorted(drops.items()) if n > 0}
+    count = sum(some.values())
+    why = ", ".join(f"{n:,} {reason}" for reason, n in some.items())
+    return f"{count:,} row{'s' * (count != 1)} ({why})" if some else None
 
 
 class EngineWorld(StoreWorld):
@@ -231,7 +235,10 @@ class EngineWorld(StoreWorld):
             self.note(text)
 
     def pull(self, pull: Pull) -> None:
-        self.show(*self._pulls.answer(pull, self.checkpoints, self._ticks, self._files))
+        header, rows, notes = self._pulls.answer(pull, self.checkpoints, self._ticks, self._files)
+        self.show(header, rows)
+        for text in notes:
+            self.note(text)
 
     def flush(self) -> None:
         self.engine.settle()

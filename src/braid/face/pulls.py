@@ -12,7 +12,7 @@ import os
 
 import polars as pl
 
-from braid.batch_sql.pulls import Folded, Rows, hashes, header, of_stream, of_table, pieces, values
+from braid.batch_sql.pulls import Folded, LeftOut, Rows, hashes, header, of_stream, of_table, pieces, values
 from braid.bind.bound import Pull
 from braid.plan.logical import Source
 from braid.stage import checkpoint
@@ -31,20 +31,28 @@ class StorePulls:
         self._published: dict[str, tuple[Stamp, Published | None]] = {}
         self._folded: dict[str, tuple[Source, str, Folded]] = {}
 
-    def answer(self, pull: Pull, checkpoints: str, ticks: bool, files: Opened | None = None) -> tuple[list[str], Rows]:
-        """The names of the columns, and the rows. `ticks`: dates and times are numbers."""
+    def answer(
+        self, pull: Pull, checkpoints: str, ticks: bool, files: Opened | None = None
+    ) -> tuple[list[str], Rows, list[str]]:
+        """The names of the columns, the rows, and what to tell of records that were left out. `ticks`: dates and times
+        are numbers."""
+        left = LeftOut()
         if pull.declared.kind == "stream":
-            answer = of_stream(pull, pieces(*self._opened(pull.source, files)))
+            answer = of_stream(pull, pieces(*self._opened(pull.source, files)), left)
         else:
             folder = os.path.join(checkpoints, pull.declared.created_by or "")
-            answer = of_table(pull, self._rows(pull, folder, files))
-        return header(pull), values(pull, answer, ticks)
+            rows, left = self._rows(pull, folder, files)
+            answer = of_table(pull, rows)
+        return header(pull), values(pull, answer, ticks), left.told(pull.declared.name)
 
-    def _rows(self, pull: Pull, folder: str, files: Opened | None) -> pl.DataFrame:
+    def _rows(self, pull: Pull, folder: str, files: Opened | None) -> tuple[pl.DataFrame, LeftOut]:
+        """The rows that stand; what a query has left out of its result is among its drops."""
         source, h = pull.source, hashes(pull)
         published = self._of(folder, source) if pull.declared.created_by is not None else None
-        rows = published.rows(h) if published is not None else self._fold(source, files).rows(h)
-        return named(source, rows)
+        if published is not None:
+            return named(source, published.rows(h)), LeftOut()
+        folded = self._fold(source, files)
+        return named(source, folded.rows(h)), folded.left_out
 
     def _of(self, folder: str, source: Source) -> Published | None:
         """The result in a checkpoint, if its query keeps it."""

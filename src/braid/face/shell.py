@@ -18,6 +18,7 @@ import os
 import re
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,7 +35,7 @@ from braid.expr.user import NONE, Functions
 from braid.face.asserted import PRINTED, Asserted, Looked, StoreLookout
 from braid.face.catalogue import Catalogue
 from braid.face.effects import Rows, carry_out_all
-from braid.face.engine import Engine, EngineWorld
+from braid.face.engine import Engine, EngineWorld, dropped_rows
 from braid.face.infer import statement
 from braid.face.looks import Looks
 from braid.face.pulls import StorePulls
@@ -76,7 +77,8 @@ class TailRow:
 
 
 class Tail:
-    """`more` gives what has come since the last call; `limit` of the query ends it."""
+    """`more` gives what has come since the last call; `limit` of the query ends it. `drops`: the rows that it dropped,
+    by reason; `first`: what is wrong with the first that says so."""
 
     def __init__(
         self, query: Query, store: Topics, files: Mapping[str, Callable[[Source], Input]] | None = None
@@ -99,6 +101,7 @@ class Tail:
                 begun = offsets_of(store, leaf.source.topic, leaf.source.begin)
                 self._at["next"] |= {part_name(leaf.number, p): offset for p, offset in enumerate(begun)}
         self._given = 0
+        self.drops, self.first = Counter[str](), ""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -115,8 +118,11 @@ class Tail:
             end = plan_batch(self._inputs, self._at, LIMIT, self._plan.captured, self._ranks)
             if end is None:
                 return
-            records = self._query.run(self._chunks(end)).records
+            made = self._query.run(self._chunks(end))
+            records, dropped = made.records, made.dropped
             self._at = end
+            self.drops.update(dropped["reason"])
+            self.first = self.first or next(iter(dropped["message"].drop_nulls()), "")
             self._given += records.height
             if records.height:
                 yield [self._row(*r) for r in records.select("key", "value", "timestamp").iter_rows()]
@@ -364,6 +370,8 @@ class Shell:
         except KeyboardInterrupt:
             self._err.print()
         self._err.print(f"{rows.count} row{'s' * (rows.count != 1)}")
+        if lost := dropped_rows(tail.drops):
+            self.note(f"the query dropped {lost}" + (f"; the first: {tail.first}" if tail.first else ""))
 
     def start(self, query: Query) -> None:
         """A persistent query, on Spark; it goes on from its checkpoint."""

@@ -283,7 +283,7 @@ class Driver:
         declared, source = pull.declared, pull.source
         if declared.kind == "stream":
             partitions = range(self._backend.partitions(declared.topic) or 1)
-            answer = pulls.of_stream(pull, ((p, [self._decoded(source, p)]) for p in partitions))
+            answer = pulls.of_stream(pull, ((p, [self._decoded(source, p)]) for p in partitions), pulls.LeftOut())
             return pulls.values(pull, answer, self._times_as_int)
         rows = self._backend.standing(declared.created_by or "", source, pulls.hashes(pull))
         if rows is None:
