@@ -116,15 +116,10 @@ def _select(s: ast.Select, env: Env, alias: str) -> Result:
     if s.windows:
         hint = "leave WINDOW out; a batch query may have it"
         raise SqlError("windows over rows in a view are not supported yet", s.windows[0][1].span, hint)
-    source = s.source
-
-    def read() -> tuple[Node, Scope[Expr]]:
-        return _rows(source, s.where, env)
-
+    node, scope = _rows(s.source, s.where, env)
     if s.group_by or s.having is not None or grouping.has_aggregates(s) or s.distinct is not None:
-        grouped = grouping.bind_grouped(s, read, alias)
+        grouped = grouping.bind_grouped(s, node, scope, alias)
         return projected(grouped.node, grouped.items, alias, grouped.types)
-    node, scope = read()
     made: list[tuple[str, Expr, str, Span]] = []
     for item in s.items:
         if isinstance(item.expr, ast.Star):
