@@ -53,6 +53,7 @@ SHAPES = (
     "windows",
     "bounded",
     "closing",
+    "grouped",
 )
 
 
@@ -76,6 +77,8 @@ def random_query(rng: random.Random, shape: str) -> Query:
         return view(rng, root if waits is None else EmitOnClose(root, *waits))
     if shape == "windows":
         return view(rng, _windows(rng, table(rng, "A")))
+    if shape == "grouped":
+        return _grouped(rng)
     root = table(rng, "A")
     for alias, join in zip("BCD", shape.split("-"), strict=False):
         root = JOINS[join](rng, root, table(rng, alias))
@@ -186,6 +189,24 @@ def _timed(rng: random.Random, alias: str) -> Node:
     mark = call("sub", [time, Lit(DELAY, Scalar.BIGINT)])
     read = replace(read, columns=(*read.columns, row_id, part), watermark=mark, end="lift")
     return OnTime(read, time, Bound(alias, time, time))
+
+
+def _grouped(rng: random.Random) -> Query:
+    """Groups of rows that come and go, with their least and largest values; a group without rows is gone."""
+    rows = table(rng, "A")
+    if rng.random() < 0.5:
+        rows = _regular(rng, rows, table(rng, "B"))
+    values = [c for c in rows.schema if c.name.endswith((".V", ".N", ".ROWTIME"))]
+    calls: list[tuple[str, Expr | None]] = [("COUNT", None), ("SUM", col(rows, "A.N"))]
+    calls += [(rng.choice(["MIN", "MAX"]), rng.choice(values)) for _ in range(rng.randint(1, 4))]
+    groups = aggregate(rows, [call("COALESCE", [col(rows, "A.N"), integer(0)])], calls)
+    types = [(a, replace(a.output, type=a.arg.type)) for a in groups.aggregations[2:] if a.arg is not None]
+    groups = replace(groups, aggregations=(*groups.aggregations[:2], *(replace(a, output=c) for a, c in types)))
+    standing = Filter(groups, call("gt", [groups.aggregations[0].output, Lit(0, Scalar.BIGINT)]))
+    root = Changes(standing)
+    outputs = tuple(Output(c.name, c) for c in root.schema)
+    sink = Sink("OUT", "out", "table", outputs[:1], outputs[1:], Encoding(), whole_key=True)
+    return Query("OUT", "risingwave", "", Coalesce(root, (outputs[0].expr,)), sink)
 
 
 def _bounded(rng: random.Random) -> Node:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,8 @@ from braid.types import Scalar, Type, polars_type
 
 MEMORY = "2GB"  # that one query may take; nothing is spilt to disk
 MOST = 5_000_000  # rows that a query may give, since all of them are held
+HELD = 1 << 30  # bytes that these may take
+PIECE = 50_000  # rows
 CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
@@ -47,11 +50,15 @@ SETTINGS = (  # of all cursors
 _OWN = "while executing the UDF: ValueError: "
 _FAILED = "leave such rows out with WHERE or CASE; in a view the value is NULL there, and told"
 _HINT = "the types and the values do not fit; convert them: x::integer"
+_STEP = "step size cannot equal zero"
 _HINTS = {  # by what stands in the message
     "cannot contain aggregates": "ask it of the groups: GROUP BY … HAVING count(*) > 1",
     "GROUP BY": "add it to GROUP BY, or take an aggregate of it: max(x)",
     "extract specifier": "write second, minute, hour, day, week, month, quarter or year",
+    "rows here": "put it in FROM, where its rows are made one after the other: FROM generate_series(1, 10) AS g(n)",
+    _STEP: "write a step above zero, or below it to go down",
 }
+_SAMPLED = 10  # one row of so many is measured
 _CASTING = re.compile(r" when casting from source column c[0-9]+$")
 
 
@@ -128,12 +135,21 @@ class Tables:
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         with self._told():
             found = self._connection.execute(sql)
-            rows = found.fetchmany(MOST + 1)
-        if len(rows) > MOST:
-            hint = "write LIMIT, or group them; INSERT INTO … SELECT keeps them in a table"
-            raise SqlError(f"the query gives more than {MOST:,} rows", self.query.span, hint, self.query.text)
-        columns = [_shown(str(t), x) for (_, t, *_), x in zip(found.description, zip(*rows, strict=True), strict=False)]
-        return [tuple(map(_value, row)) for row in zip(*columns, strict=True)]
+        rows: list[tuple[Any, ...]] = []
+        held = 0
+        while True:
+            with self._told():
+                piece = found.fetchmany(PIECE)
+            if not piece:
+                return rows
+            held += sum(sys.getsizeof(v) for row in piece[::_SAMPLED] for v in row) * _SAMPLED
+            many = f"{MOST:,} rows" if len(rows) + len(piece) > MOST else f"{HELD >> 20:,} MB" if held > HELD else None
+            if many is not None:
+                hint = "write LIMIT, or group them; INSERT INTO … SELECT keeps them in a table"
+                raise SqlError(f"the query gives more than {many}", self.query.span, hint, self.query.text)
+            columns = zip(*piece, strict=True)
+            shown = [_shown(str(t), x) for (_, t, *_), x in zip(found.description, columns, strict=False)]
+            rows += (tuple(map(_value, row)) for row in zip(*shown, strict=True))
 
     def frame(self, sql: str, columns: Sequence[tuple[str, Type]]) -> pl.DataFrame:
         """The rows of a query whose columns have these types, under these names."""
@@ -168,7 +184,7 @@ class Tables:
                 raise SqlError(untoken(own), self.query.span, _FAILED, self.query.text) from None
             lines = untoken(str(e)).split("\n\n", maxsplit=1)[0].strip().splitlines()
             message = lines[0].split(": ", maxsplit=1)[-1].rstrip("!").split(". ")[0]
-            message = _CASTING.sub("", message)
+            message = _STEP if message == "interval cannot be 0" else _CASTING.sub("", message)
             fitting = next((h for words, h in _HINTS.items() if words in message), _HINT)
             hint = " ".join(itertools.takewhile(_helps, lines[1:])) or fitting
             said = message if message[1:2].isupper() else message[:1].lower() + message[1:]

@@ -23,6 +23,7 @@ Late = Literal["lookup", "discard"]
 Strictness = Literal["default", "native", "strict"]
 Emission = Literal["arrival", "expiry", "istream"]
 OnOff = Literal["on", "off"]
+SCHEMA = "public"  # the one schema of risingwave
 KEY_FORMATS = named_in("ksqldb")
 VALUE_FORMATS = tuple(f for f in KEY_FORMATS if FORMATS[f].of_values)
 Reset = Literal["earliest", "latest"]
@@ -65,11 +66,14 @@ class LensesSettings:
 @dataclass(frozen=True, slots=True)
 class RisingwaveSettings:
     """`strict`: refuse what the documentation excludes. `postgres_order`: merged columns stand in PostgreSQL's order.
-    `any_join`: views may join without an equality."""
+    `any_join`: views may join without an equality. `search_path`: the schemas in which names without one are looked
+    for, of which there is one only. `fixed`: settings that have one value here, since others would change results."""
 
     strict: bool = False
     postgres_order: bool = False
     any_join: bool = False
+    search_path: tuple[str, ...] = ('"$user"', SCHEMA)
+    fixed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,18 @@ def _flag(field: str, *words: str, yes: str, also: Mapping[str, str] | None = No
     return Setting(field, words, read)
 
 
+def _only(*words: str, instead: str = "") -> Setting:
+    """A setting that can have one value."""
+    known = {w.lower() for w in words}
+    return Setting("fixed", (words[0] + instead,), lambda text: text.strip().lower() in known or None)
+
+
+def _path(text: str) -> tuple[str, ...] | None:
+    """Schemas with commas between them; names without quotes are folded."""
+    names = (name.strip() for name in text.split(","))
+    return tuple(n if n == '"$user"' else n[1:-1] if n[:1] == n[-1:] == '"' else n.lower() for n in names if n) or None
+
+
 def _yes_or_no(field: str) -> Setting:
     values = {"true": True, "false": False}
     return Setting(field, tuple(values), lambda text: values.get(text.strip().lower()), lambda on: str(on).lower())
@@ -168,6 +184,7 @@ def _milliseconds(text: str) -> int | None:
     return int(text) if text.isdigit() and int(text) <= 86_400_000 else None
 
 
+_ZONES = " (for the time of another zone write t AT TIME ZONE 'Asia/Tokyo')"
 PARTITIONS = Setting("partitions", ("a number of partitions",), _count, lambda n: str(n or "as the first source"))
 
 SETTINGS: dict[str, dict[str, Setting]] = {
@@ -194,6 +211,12 @@ SETTINGS: dict[str, dict[str, Setting]] = {
         "strict": _flag("strict", "true", "false", yes="true", also=ON_OFF),
         "merged_columns": _flag("postgres_order", "upstream", "postgres", yes="postgres"),
         "joins_without_equality": _flag("any_join", "refuse", "accept", yes="accept"),
+        "search_path": Setting("search_path", ("names of schemas",), _path, ", ".join),
+        "timezone": _only("UTC", "etc/utc", "gmt", "etc/gmt", instead=_ZONES),
+        "batch_expr_strict_mode": _only("true", "on", "1", "t"),
+        "bytea_output": _only("hex", instead=" (for a text write encode(b, 'escape'))"),
+        "query_epoch": _only("0", instead=" (write FOR SYSTEM_TIME AS OF now() - '5' second)"),
+        "standard_conforming_strings": _only("on", "true", "1", "t"),
     },
     "lenses": {
         "defaults.topic.autocreate": _bare("autocreate", "true", "false"),
@@ -223,7 +246,7 @@ class Manner:
     near: float
     sure: float | None = None
     others: str = ""
-    accepted: Callable[[str], bool] = lambda _: False
+    accepted: frozenset[str] = frozenset()
     quote: str = ""
     takes: str = "one of "
     known: str = "settings are "
@@ -232,19 +255,39 @@ class Manner:
         return f"{self.quote}{word}{self.quote}"
 
 
-_PREFIXES = ("streaming_", "rw_", "batch_", "background_", "backfill_", "source_", "sink_", "visibility_", "query_")
-_OTHERS = ("timezone", "time_zone", "extra_float_digits", "application_name", "datestyle", "search_path",
-           "client_encoding", "statement_timeout", "max_split_range_gap", "enable_join_ordering",
-           "create_compaction_group_for_mv", "sqlsmith", "bypass_cluster_limits")  # fmt: skip
+# What RisingWave lets a session set and changes no result: how a query is run, how a client is called.
+_RISINGWAVE = frozenset({
+    "application_name", "backfill_rate_limit", "background_ddl", "batch_enable_distributed_dml",
+    "batch_enable_lookup_join", "batch_enable_sort_agg", "batch_parallelism", "bypass_cluster_limits",
+    "cdc_source_wait_streaming_start_timeout", "client_encoding", "client_min_messages",
+    "create_compaction_group_for_mv", "datestyle", "dml_rate_limit", "enable_index_selection",
+    "enable_join_ordering", "enable_locality_backfill", "enable_share_plan", "enable_two_phase_agg",
+    "extra_float_digits", "force_split_distinct_agg", "force_two_phase_agg", "iceberg_engine_connection",
+    "idle_in_transaction_session_timeout", "implicit_flush", "intervalstyle", "lock_timeout",
+    "max_split_range_gap", "query_mode", "row_security", "server_encoding", "sink_decouple", "sink_rate_limit",
+    "source_rate_limit", "statement_timeout", "streaming_enable_bushy_join", "streaming_enable_delta_join",
+    "streaming_enable_unaligned_join", "streaming_force_filter_inside_join", "streaming_join_encoding",
+    "streaming_max_parallelism", "streaming_over_window_cache_policy", "streaming_parallelism",
+    "streaming_parallelism_for_backfill", "streaming_parallelism_for_index",
+    "streaming_parallelism_for_materialized_view", "streaming_parallelism_for_sink",
+    "streaming_parallelism_for_source", "streaming_parallelism_for_table", "streaming_parallelism_strategy",
+    "streaming_separate_consecutive_join", "streaming_separate_sink", "streaming_use_arrangement_backfill",
+    "streaming_use_shared_source", "streaming_use_snapshot_backfill", "synchronize_seqscans",
+    "transaction_isolation", "visibility_mode",
+})  # fmt: skip
+
+
+def _of_risingwave(name: str) -> str:
+    """A name as the table has it: RisingWave takes any case, once with `rw_` before some."""
+    plain = name.lower().removeprefix("braid.").removeprefix("rw_")
+    return {"time_zone": "timezone"}.get(plain, plain)
+
 
 MANNERS: dict[str, Manner] = {
     "ksqldb": Manner(lambda name: name.removeprefix("ksql.streams."), 0.5, 0.85, "another system", quote="'"),
     "sqlstream": Manner(str.lower, 0.5, quote="'"),
     "lenses": Manner(str.lower, 0.6, 0.9, "Lenses or Kafka", takes="it takes: "),
-    "risingwave": Manner(
-        lambda name: name.removeprefix("braid."), 0.6, known="Braid's settings are ",
-        accepted=lambda name: name.startswith(_PREFIXES) or name in _OTHERS,
-    ),
+    "risingwave": Manner(_of_risingwave, 0.6, known="Braid's settings are ", accepted=_RISINGWAVE),
 }  # fmt: skip
 
 
@@ -290,10 +333,10 @@ def _read(name: str, setting: Setting, value: str, manner: Manner) -> Any:
 
 def _check_known(name: str, rows: Mapping[str, Setting], manner: Manner) -> None:
     """Refuses an unknown setting of ours, and what looks like one."""
-    if manner.accepted(name):
-        return
     like = manner.row(name) if manner.sure is None else name.lower()
-    near = get_close_matches(like, rows, n=1, cutoff=manner.near)
+    if like in manner.accepted:
+        return
+    near = get_close_matches(like, (*rows, *manner.accepted), n=1, cutoff=manner.near)
     ours = manner.sure is None or like.startswith("braid")
     if ours or get_close_matches(like, rows, n=1, cutoff=manner.sure or 1):
         hint = f"did you mean {manner.quoted(near[0])}?" if near else manner.known + ", ".join(rows)

@@ -10,12 +10,12 @@ Positions and clocks: a leaf's clock steps travel iff some join above it reads a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from braid.errors import BraidError
-from braid.expr.nodes import Col, Expr, Lit, columns, substituted
+from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
 from braid.lower.clock import clock
 from braid.lower.physical import Exchange, Leaf, NullKey, Plan, Stage, Step
 from braid.lower.spread import by_epoch, common_keys, made_of, never_null, one_bucket, stays, window_keys
@@ -88,6 +88,7 @@ class _Builder:
     ahead: frozenset[str]  # aliases of the sources that a temporal join looks into
     apart: bool
     by_epoch: bool  # nothing above a group asks in which order rows come to it, or when, within an epoch
+    unseen: Sequence[tuple[groups.Aggregate, int]]  # groups that nobody sees without rows; the number of COUNT(*)
     leaves: list[Leaf] = field(default_factory=list)
     placed: bool = False  # some rows stay in their bucket that are moved in a plan that is lowered `apart`
     stages: list[_Stage] = field(default_factory=list)
@@ -109,6 +110,9 @@ class _Builder:
         awaits, ahead = (source.partitions or 1) if source.alias in self.judged else 0, source.alias in self.ahead
         self.leaves.append(Leaf(number, source, cols, keys, stage, drop_null_value, null_key, clocked, awaits, ahead))
         return _Frame(number, stage, keys, cols)
+
+    def rows_of(self, node: groups.Aggregate) -> int | None:
+        return next((i for made, i in self.unseen if made is node), None)
 
     def clock(self, source: logical.Source, stage: int) -> None:  # nothing else of the leaf is read
         self.leaves.append(Leaf(self.sources.index(source), source, (), (), stage, False, "route", True, silent=True))
@@ -155,7 +159,8 @@ def lower(query: Query, apart: bool = False) -> Plan:
     if len(read) > MAX_LEAVES:
         raise BraidError(f"{len(read)} sources in one query; at most {MAX_LEAVES}", "split it into two statements")
     clocked, judged, ahead = (frozenset(f(query.root)) for f in (_clocked, _judged, _ahead))
-    b = _Builder(read, needed(query), clocked, judged, ahead, apart, by_epoch(query.root), numbers=len(read))
+    unseen = tuple(_unseen(query.root))
+    b = _Builder(read, needed(query), clocked, judged, ahead, apart, by_epoch(query.root), unseen, numbers=len(read))
     sink_keys = query.sink.written_key
     root = _lower(query.root, b, sink_keys)
     if query.sink.limit is not None:
@@ -197,6 +202,14 @@ def _judged(node: Node) -> Iterable[str]:
         if isinstance(x, sliding.SlidingJoin):
             local = (y for y in x.clocked_by if _is_local(y))
             yield from (s.alias for y in local for s in logical.sources(y))
+
+
+def _unseen(node: Node) -> Iterator[tuple[groups.Aggregate, int]]:
+    """Groups whose filter passes none without rows."""
+    for x in node.walk():
+        match x:
+            case logical.Filter(groups.Aggregate() as made, Call("gt", (Col() as rows, Lit(0)))) if x.mode == "upsert":
+                yield from ((made, i) for i, a in enumerate(made.aggregations) if a.output == rows and a.arg is None)
 
 
 def _ahead(node: Node) -> Iterable[str]:
@@ -401,7 +414,7 @@ def _aggregate(node: groups.Aggregate, b: _Builder) -> _Frame:
         operator: Operator = Sessions.of(node, closing)
     else:
         passing = _passing(node, tuple(c for c, _ in node.keys), b)
-        operator = GroupBy.of(node, closing, passing, b.by_epoch)
+        operator = GroupBy.of(node, closing, passing, b.by_epoch, b.rows_of(node))
     return b.step(operator, [x], node, tuple(c for c, _ in node.spread_by), node.schema)
 
 

@@ -6,16 +6,17 @@ Rule: running values are those after each row, whatever the batches; sums of DOU
 nulls do not count, nothing adds up to zero. (docs/rules/ksqldb.md, "Groups")
 
 *Matches* nothing.
-*Keeps* one row a group: its accumulators and its highest time.
+*Keeps* one row a group: its accumulators and its highest time; for MIN and MAX of rows that come and go their values.
 *Emits* at the input row's place; time is the highest of the group so far.
-*Forgets* groups of windows that are closed, else nothing: a group that is empty again stands with COUNT 0.
+*Forgets* groups of windows that are closed, else nothing: a group that is empty again stands with COUNT 0,
+unless nobody sees it.
 
 Which functions exist, over what, is told by `expr.aggregates`; here is how each runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,11 +43,13 @@ from braid.operators.changes import (
 )
 from braid.operators.clocks import Clocks, Closing
 from braid.operators.collecting import COLLECTED
+from braid.operators.extremes import Extreme, Values
 from braid.operators.lives import Standing, Timeline, arrivals, timeline
 from braid.operators.pairing import MISSING, all_dropped, dropped_rows, failed_rows, gathered, without_nulls
 from braid.operators.ranges import Flags, Ints, columns_of, order_of, rows_at, values_at
 from braid.operators.user_aggregate import accumulation_of
 from braid.operators.watermarks import Passing, by_time
+from braid.operators.watermarks import after as after_batch
 from braid.plan import groups
 from braid.plan.node import Mode
 from braid.types import Column, Decimal, Scalar, Struct, Type, polars_type
@@ -240,15 +243,24 @@ class Accumulators:
         return {name: t for i in range(len(self.aggregations)) for name, t in self.columns(i).items()}
 
     def running(
-        self, groups: Groups, values: Sequence[pl.Series], before: pl.DataFrame, numbers: Ints | None = None
+        self,
+        groups: Groups,
+        values: Sequence[pl.Series],
+        before: pl.DataFrame,
+        numbers: Ints | None = None,
+        found: Mapping[int, pl.Series] | None = None,
     ) -> list[pl.Series]:
-        """After each place: from the arguments (and the numbers) of the rows, group by group, and what stood before."""
+        """After each place: from the arguments (and the numbers) of the rows, group by group, and what stood before.
+        `found`: of some aggregates, by number, what has been found already."""
         made: list[pl.Series] = []
         for i, a in enumerate(self.aggregations):
             names = list(self.columns(i))
+            if found is not None and i in found:
+                made.append(found[i].alias(names[0]))
+                continue
             value = values[i] if numbers is None or not self._numbers(a) else _numbered(values[i], numbers, a)
-            found = accumulation(a).running(groups, value, [before[n] for n in names])
-            made += (s.alias(n) for s, n in zip(found, names, strict=True))
+            ran = accumulation(a).running(groups, value, [before[n] for n in names])
+            made += (s.alias(n) for s, n in zip(ran, names, strict=True))
         return made
 
     def merged(self, first: pl.DataFrame, second: pl.DataFrame) -> list[pl.Series]:
@@ -352,7 +364,8 @@ def _without_numbers(values: pl.Series) -> pl.Series:
 class GroupBy:
     """`keys`: plan columns of the grouping key, beside `_k0` …; `own`: those that the rows of a table are known by
     (None: rows only come); `mode`: of the input; `closing`: of groups in windows; `passing`: of groups by what has a
-    watermark; `by_epoch`: a group tells what it is after an epoch, once."""
+    watermark; `by_epoch`: a group tells what it is after an epoch, once; `rows`: the number of COUNT(*), where nobody
+    sees a group without rows, so that it need not be kept."""
 
     keys: tuple[str, ...]
     aggregations: tuple[groups.Aggregation, ...]
@@ -361,6 +374,7 @@ class GroupBy:
     closing: Closing | None = None
     passing: Passing | None = None
     by_epoch: bool = False
+    rows: int | None = None
 
     @staticmethod
     def of(
@@ -368,12 +382,13 @@ class GroupBy:
         closing: Closing | None = None,
         passing: Passing | None = None,
         by_epoch: bool = False,
+        rows: int | None = None,
     ) -> GroupBy:
         mode = node.input.mode
         own = tuple(e.name for e in node.input.row_key if isinstance(e, Col))
         latest = any(a.function == "LATEST" for a in node.aggregations) and mode != "append"
         names = tuple(c.name for c, _ in node.keys)
-        return GroupBy(names, node.aggregations, own if latest else None, mode, closing, passing, by_epoch)
+        return GroupBy(names, node.aggregations, own if latest else None, mode, closing, passing, by_epoch, rows)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         drops: list[pl.DataFrame] = []
@@ -382,6 +397,7 @@ class GroupBy:
         if not rows.height:
             if self.passing is not None:
                 self.passing.forgotten(state, "groups", keys, clocks)
+                self._forget_values(state, keys, clocks)
             return Result(self._nothing(rows, keys), all_dropped(drops))
         held = Newest(state, "groups", keys, by_time(keys, self.closing, self.passing))
         accumulators = Accumulators(self.aggregations)
@@ -391,7 +407,9 @@ class GroupBy:
         groups, before = self._before(line, rows, held, accumulators)
         stood = groups.spread(before[TIME], rows_at(rows, line.number)[TIME])
         known = [(shown if a.function == "LATEST" else values)[f"{i}"] for i, a in enumerate(self.aggregations)]
-        running = accumulators.running(groups, [values_at(x, line.number) for x in known], before)
+        known = [values_at(x, line.number) for x in known]
+        found = self._extremes(groups, rows_at(columns_of(rows, [HASH, *keys]), line.number), known, state, clocks)
+        running = accumulators.running(groups, known, before, found=found)
         back = np.empty(rows.height, dtype=np.int64)
         back[line.number] = np.flatnonzero(~groups.start)
         after = rows_at(pl.DataFrame([pl.Series(TIME, groups.maxima(stood.to_numpy())), *running]), back)
@@ -401,7 +419,8 @@ class GroupBy:
         if self.passing is not None:
             self.passing.forget(held, clocks)
         stands = pl.repeat(1, rows.height, dtype=pl.Int8, eager=True).alias(DIFF)
-        line.keep(0, held, columns_of(rows, [HASH, *keys]).hstack([stands, *after.get_columns()]))
+        keeps = stands if self.rows is None else stands.set(after[f"_a{self.rows}_0"] == 0, -1)
+        line.keep(0, held, columns_of(rows, [HASH, *keys]).hstack([keeps, *after.get_columns()]))
         tells = _tells(line, rows, by_place=self.mode == "retract")
         unfit = accumulators.unfit(after)
         if len(unfit) and (lost := tells & unfit.is_not_null().to_numpy()).any():
@@ -414,6 +433,42 @@ class GroupBy:
         headers = [HEADERS] if HEADERS in rows.columns else []
         internal = columns_of(out.with_columns(after[TIME]), [POS, SUB, TIME, DIFF, HASH, *keys, *headers])
         return Result(internal.hstack([*named, *accumulators.results(after)]), all_dropped(drops))
+
+    def _of_values(self) -> dict[str, list[int]]:
+        """The numbers of MIN and MAX of rows that come and go, by the name of the values that they are of."""
+        made: dict[Expr, list[int]] = {}
+        for i, a in enumerate(self.aggregations):
+            if self.mode == "retract" and a.function in ("MIN", "MAX") and a.arg is not None:
+                made.setdefault(a.arg, []).append(i)
+        return {f"values{n}": numbers for n, numbers in enumerate(made.values())}
+
+    def _values(self, state: State, name: str, keys: Sequence[str]) -> Values:
+        return Values(state, name, keys, None if self.passing is None else self.passing.tick)
+
+    def _extremes(
+        self, groups: Groups, rows: pl.DataFrame, values: Sequence[pl.Series], state: State, clocks: Clocks
+    ) -> dict[int, pl.Series]:
+        """MIN and MAX of rows that come and go after each place, by number. `rows`, `values`: group by group."""
+        found: dict[int, pl.Series] = {}
+        for name, numbers in self._of_values().items():
+            held = self._values(state, name, [c for c in rows.columns if c != HASH])
+            up = [self.aggregations[i].function == "MAX" for i in numbers]
+            made = Extreme.of(groups, rows, values[numbers[0]], held).after(up)
+            found |= dict(zip(numbers, made, strict=True))
+            if self.passing is not None:
+                held.pass_by(after_batch(self.passing.watermarks, clocks))
+            held.close()
+        return found
+
+    def _forget_values(self, state: State, keys: Sequence[str], clocks: Clocks) -> None:
+        assert self.passing is not None
+        for name in self._of_values():
+            if name in state.manifest:
+                held = self._values(state, name, keys)
+                before = held.rows
+                held.pass_by(after_batch(self.passing.watermarks, clocks))
+                if held.rows < before:
+                    held.close()
 
     def _shown(
         self,

@@ -105,13 +105,14 @@ def level(rows: int) -> int:
 class Runs:
     """The runs of one arrangement and their manifest; what the kinds of arrangements share."""
 
-    __slots__ = ("expired", "floor", "merged", "name", "runs", "state")
+    __slots__ = ("expired", "floor", "gone", "merged", "name", "runs", "state")
 
     def __init__(self, state: State, name: str) -> None:
         self.state, self.name = state, name
         kept = state.manifest.get(name, {})
         self.runs = [Run(i, n, b, lo, hi, bool(plain)) for i, n, b, lo, hi, plain in kept.get("runs", ())]
         self.floor: int = kept.get("floor", NEVER)
+        self.gone: int = kept.get("gone", 0)  # entries that take back others, since all were one run
         self.expired = 0  # rows found expired since this was opened
         self.merged = 0  # rows written again
 
@@ -136,6 +137,24 @@ class Runs:
                 run.id, run.bytes = self.state.new_run(run.frame)
                 run.frame = None
         self.state.manifest[self.name] = {"runs": [r.entry() for r in self.runs], "floor": self.floor}
+        if self.gone:
+            self.state.manifest[self.name]["gone"] = self.gone
+
+    def shrink(self, gone: int) -> None:
+        """So many of the new entries take back others. Where those that do are half of all, all become one run, and
+        nothing is left of what came and went; each entry pays for one other."""
+        self.gone += gone
+        if self.gone and 2 * self.gone >= self.rows:
+            self.unite()
+
+    def unite(self) -> None:
+        """All runs become one."""
+        self.gone = 0
+        if self.runs:
+            with spent("merge"):
+                merged = self._merged(self.runs, oldest=True)
+            self._remove(self.runs)
+            self.runs = [merged] if merged is not None else []
 
     def forget(self, bound: int) -> None:
         """What is below `bound` has expired: runs that hold nothing else go, the rest goes when runs merge."""
@@ -323,6 +342,7 @@ class Newest(Runs):
             if run is not None:
                 self.runs.append(run)
         self._merge(rows.height)
+        self.shrink(int((rows[DIFF] == -1).sum()))
 
     def probe(self, looking: Keyed) -> Found:
         """The last row of each looking key, tombstones left out. The looking rows have one row per key."""

@@ -147,7 +147,9 @@ class Bag(Arrangement):
         """Adds entries: rows with weights and ticks; `keep`: the columns that tell rows apart; `ordered`: by hash and
         tick."""
         names = [HASH, *self.keys, TICK, DIFF, *keep]
-        self.append(netted(columns_of(rows, names), [n for n in names if n != DIFF]), ordered)
+        made = netted(columns_of(rows, names), [n for n in names if n != DIFF])
+        self.append(made, ordered)
+        self.shrink(int((made[DIFF] < 0).sum()))
 
     def only_adds(self) -> bool:
         """Whether no entry takes back another."""

@@ -332,8 +332,8 @@ def _named(sql: str, alias: str, columns: tuple[BatchColumn, ...], names: tuple[
 
 
 def _table(t: ast.Table, env: Env) -> From:
-    name = str(t.name)
-    if name in env.ctes:
+    name = t.name.parts[-1]
+    if t.name.parts in {(n,) for n in env.ctes}:
         if t.as_of is not None:
             raise SqlError("time travel reads tables and materialized views", t.as_of.span, "leave the clause out")
         sql, columns = env.ctes[name]
@@ -359,11 +359,11 @@ def _function(f: ast.TableFunction, env: Env, before: Scope[Expr] | None) -> Fro
         known = ", ".join((*map(str.lower, ROW_SETS), *CALLS))
         raise SqlError(f"there is no table function {name.lower()}", f.call.span, f"there are {known}")
     values = Values(env, before or NOTHING, "FROM")
-    made, t = values.set_of(f.call)
+    found = values.set_of(f.call)
     alias = f.alias or name.lower()
     column = env.made.token("c", alias)
-    sql = f"{'LATERAL ' if any(names(f.call)) else ''}(SELECT unnest({made}) AS {column})"
-    return _named(sql, alias, ((alias, column, t),), f.columns, f, env)
+    sql = f"{'LATERAL ' if any(names(f.call)) else ''}({found.relation(column)})"
+    return _named(sql, alias, ((alias, column, found.type),), f.columns, f, env)
 
 
 # ---------------------------------------------------------------------- joins
@@ -413,7 +413,7 @@ def _nearest(join: ast.Join, left: From, right: From, env: Env) -> From:
     nearest, op = (compare.left, _TURNED[compare.op]) if on_left else (compare.right, compare.op)
     order = [f"{values.sql(nearest)} {'ASC' if op in ('<', '<=') else 'DESC'}"]
     alias = right.sql.rpartition(" AS ")[2]
-    found = made.context.found(str(table.name)) if str(table.name) not in env.ctes else None
+    found = made.context.found(table.name.parts[-1]) if table.name.parts not in {(n,) for n in env.ctes} else None
     if isinstance(found, Declared) and found.relation is not None:
         order += [f"{alias}.{column_token(k)}" for k in found.relation.key]
     inner = f"SELECT * FROM {right.sql} WHERE {values.condition(join.on)} ORDER BY {', '.join(order)} LIMIT 1"

@@ -27,6 +27,8 @@ from braid.sql import ast
 from braid.types import Array, Column, Scalar, Struct, Type
 
 S = Scalar
+_STEP = "step size cannot equal zero"
+LONGEST = 1_000_000  # values of a list that a function makes as a whole
 BatchColumn = tuple[str, str, Type]  # its name, its name in the text, its type
 
 
@@ -114,6 +116,51 @@ class Made:
         plain = tuple((n, t) for n, t, _ in columns)
         types = tuple(t for _, _, t in columns)
         return BatchQuery(sql, plain, reads, views, span, self.context.text, types, tuple(self.asked.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class RowSet:
+    """What a function gives, of a type: the elements of a list (`sql`), or numbers or times from a first to a last one
+    (`name`, `args`)."""
+
+    type: Type
+    sql: str = ""
+    name: str = ""
+    args: tuple[str, ...] = ()
+
+    @property
+    def listed(self) -> str:
+        """As a list. It is made whole, so it must not be long; and DuckDB takes a step of zero for no list."""
+        if not self.name:
+            return self.sql
+        first, last, *rest = self.args if len(self.args) > 1 else ("0", *self.args)
+        number = self.type in (S.SMALLINT, S.INT, S.BIGINT)
+        step = rest[0] if rest else "1"
+        zero = "0" if number else "INTERVAL 0 DAY"
+        if number:
+            much = f"(CAST({last} AS HUGEINT) - {first}) // {step} > {LONGEST}"
+        else:
+            much = f"epoch(CAST({last} AS TIMESTAMP) - {first}) / epoch({step}) > {LONGEST}"
+        said = f"{self.name} gives more than {LONGEST:,} rows here"
+        checks = f"CASE WHEN {step} = {zero} THEN error('{_STEP}') WHEN {much} THEN error('{said}') ELSE {last} END"
+        made = ", ".join(
+            (first, checks, *rest)
+        )  # in the arguments: what is constant is computed even in another branch
+        return f"CAST({self.name}({made}) AS {duck_name(self.type)}[])"
+
+    def relation(self, column: str) -> str:
+        """As SELECT of one column; numbers and times are made one after the other."""
+        if not self.name:
+            return f"SELECT unnest({self.sql}) AS {column}"
+        made = f"{self.name}({', '.join(self.args)})"
+        return f"SELECT CAST(made.n AS {duck_name(self.type)}) AS {column} FROM {made} AS made(n)"
+
+
+def _leaves(sql: str, t: Array) -> RowSet:
+    """The elements of an array; of one whose elements are arrays those of these."""
+    while isinstance(t.element, Array):
+        sql, t = f"flatten({sql})", t.element
+    return RowSet(t.element, sql)
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,18 +367,18 @@ class Values:
 
     def _rows_of(self, e: ast.Call) -> Expr:
         """A function that gives rows, as an item of SELECT."""
-        sql, t = self.set_of(e)
-        return Col(f"unnest({sql})", t)
+        found = self.set_of(e)
+        return Col(f"unnest({found.listed})", found.type)
 
-    def set_of(self, e: ast.Call) -> tuple[str, Type]:
-        """The list of what a function gives, and the type of its elements."""
+    def set_of(self, e: ast.Call) -> RowSet:
+        """What a function gives."""
         if e.distinct or any(isinstance(x, ast.Star) for x in e.args):
             raise SqlError(f"{e.name.lower()} takes values", e.span, "write it without * and DISTINCT")
         args = [typing.finished(self.expr(x)) for x in e.args]
         if e.name == "UNNEST":
             if len(args) != 1 or not isinstance(args[0].type, Array):
                 raise SqlError("unnest takes one array", e.span, "write unnest(ARRAY[…])")
-            return self.text(args[0], e.span), args[0].type.element
+            return _leaves(self.text(args[0], e.span), args[0].type)
         if len(args) not in ((1, 2, 3) if e.name == "RANGE" else (2, 3)):
             raise SqlError(
                 f"{e.name.lower()} takes a first and a last value, and maybe a step", e.span, "write (1, 10)"
@@ -344,8 +391,7 @@ class Values:
             t, made = typing.alike(f"the arguments of {e.name.lower()}", args)
         else:
             raise SqlError(f"{e.name.lower()} of {t} is not supported yet", e.span, "take whole numbers or timestamps")
-        listed = ", ".join(self.text(x, e.span) for x in made)
-        return f"CAST({e.name.lower()}({listed}) AS {duck_name(t)}[])", t
+        return RowSet(t, name=e.name.lower(), args=tuple(self.text(x, e.span) for x in made))
 
     # ---------------------------------------------------------- aggregates
 

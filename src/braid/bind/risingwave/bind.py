@@ -16,6 +16,7 @@ from braid.bind.commands import Dialect, Table
 from braid.bind.env import Env
 from braid.bind.risingwave import batch, tables
 from braid.bind.risingwave.scope import Context
+from braid.bind.settings import SCHEMA
 from braid.errors import SqlError
 from braid.sql import ast
 from braid.sql.dialects.risingwave import RISINGWAVE
@@ -58,17 +59,19 @@ def _drop(s: ast.Drop, context: Context) -> Bound:
     going: dict[str, None] = {}
     notices: list[str] = []
     for n in s.names:
-        name, what = str(n), s.kind.lower()
-        found = context.found(name)
+        name, what = n.parts[-1], s.kind.lower()
+        if not s.if_exists or len(n.parts) == 1:
+            context.check_schema(n, "look in")
+        found = context.found(name) if n.parts in ((name,), (SCHEMA, name)) else None
         if found is None and s.if_exists:
-            notices.append(f"{what} {name} does not exist: nothing to do")
+            notices.append(f"{what} {n} does not exist: nothing to do")
             continue
         found = context.relation(n)
         if _what(found) != what:
             raise SqlError(f"{name} is a {_what(found)}", n.span, f"write DROP {_what(found).upper()} {name}")
         going[name] = None
         readers = _readers(name, catalog)
-        if readers and not s.cascade and not set(readers) <= {x.parts[0] for x in s.names}:
+        if readers and not s.cascade and not set(readers) <= {x.parts[-1] for x in s.names}:
             hint = f"DROP {', '.join(readers)} first, or write CASCADE"
             raise SqlError(f"{name} is read by {', '.join(readers)}", n.span, hint)
         going.update(dict.fromkeys(readers))

@@ -7,7 +7,7 @@ there is one group, which stands once a row has come (past WHERE and joins).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from datetime import time as time_of_day
@@ -21,11 +21,10 @@ from braid.expr import typing
 from braid.expr.aggregates import common
 from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.postgres.typing import finished
-from braid.plan.epochs import AsOfJoin, Changes, Clean, Compare, Equalities
+from braid.plan.epochs import Changes
 from braid.plan.groups import Aggregate
-from braid.plan.logical import Filter, Node, Project
+from braid.plan.logical import Filter, Node
 from braid.plan.names import own
-from braid.plan.watermarks import passed
 from braid.sql import ast
 from braid.types import TIMESTAMPS, Decimal, Scalar, Type
 
@@ -44,7 +43,6 @@ _ZEROS: dict[Type, object] = {
 }
 DIGITS, MEAN_SCALE = 38, 16
 Named = tuple[str, Expr, str, Span]
-Read = Callable[[], tuple[Node, Scope[Expr]]]  # FROM and WHERE, read anew under other plan names
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,6 @@ class _Groups:
     made: Aggregations
     shown: dict[Expr, Expr] = field(default_factory=dict)
     keys: list[tuple[Col, Expr]] = field(default_factory=list)
-    extremes: list[tuple[Col, str, Expr, ast.Expr]] = field(default_factory=list)
 
     @property
     def over_table(self) -> bool:
@@ -106,25 +103,14 @@ class _Groups:
         args = [] if star else [bound(x, f"the aggregate {call.name}", self.scope.expr) for x in call.args]
         if call.name in ("SUM", "AVG") and len(args) == 1:
             args = [_added(call.name, args[0])]
-        if self.over_table and call.name in ("MIN", "MAX") and len(args) == 1:
-            return self._extreme(call.name, args[0], call)
-        shape = common(call.name, args, star, call.distinct, self.over_table)
+        extreme = call.name in ("MIN", "MAX")  # their values are kept in order, so a row can go
+        shape = common(call.name, args, star, call.distinct, self.over_table and not extreme)
         type_ = _mean(shape.arg.type) if call.name == "AVG" and shape.arg is not None else shape.type
         value = self.made.column(call.name, shape.arg, type_, code=shape.code)
         if call.name not in ("SUM", "AVG"):
             return value
         some = typing.call("gt", [self.made.column("COUNT", args[0], Scalar.BIGINT), Lit(0, Scalar.BIGINT)])
         return typing.case([(some, value)])
-
-    def _extreme(self, function: str, arg: Expr, call: ast.Call) -> Col:
-        """MIN or MAX of rows that change: found anew when the row that has it goes (`_with_extremes`)."""
-        common(function, [arg], False, call.distinct, False)
-        for col, known, value, _ in self.extremes:
-            if (known, value) == (function, arg):
-                return col
-        col = Col(f"{self.alias}.extreme_{len(self.extremes)}", arg.type)
-        self.extremes.append((col, function, arg, call.args[0]))
-        return col
 
 
 def _added(function: str, e: Expr) -> Expr:
@@ -148,8 +134,7 @@ def has_aggregates(s: ast.Select) -> bool:
     return any(next(aggregates(i.expr), None) is not None for i in s.items)
 
 
-def bind_grouped(s: ast.Select, read: Read, alias: str) -> Grouped:
-    node, scope = read()
+def bind_grouped(s: ast.Select, node: Node, scope: Scope[Expr], alias: str) -> Grouped:
     groups = _keyed(s, node, scope, alias)
     names = Names("SELECT", groups.column, groups.aggregate, groups.ask)
     items: list[Named] = []
@@ -161,7 +146,7 @@ def bind_grouped(s: ast.Select, read: Read, alias: str) -> Grouped:
     made: Node = Aggregate(node, tuple(groups.keys), tuple(groups.made.made))
     if rows is not None:
         made = Filter(made, typing.call("gt", [rows, Lit(0, Scalar.BIGINT)]))
-    made = _with_extremes(Changes(made), s, read, groups)
+    made = Changes(made)
     if having is not None:
         made = Filter(made, having)
     return Grouped(made, items, {c: usual_name(c.type) for c, _ in groups.keys})
@@ -181,37 +166,6 @@ def _keyed(s: ast.Select, node: Node, scope: Scope[Expr], alias: str) -> _Groups
     if not groups.keys:
         groups.keys.append((Col(f"{alias}.group", Scalar.INT), Lit(0, Scalar.INT)))
     return groups
-
-
-def _with_extremes(made: Node, s: ast.Select, read: Read, groups: _Groups) -> Node:
-    """Each group with its row of the largest value (MAX), or the smallest (MIN); rows are read again for each."""
-    for i, (col, function, _, written) in enumerate(groups.extremes):
-        name = f"{groups.alias}.extreme_{i}"
-        rows, scope = read()
-        arg = bound(written, f"the aggregate {function}", scope.expr)
-        again = _keyed(s, rows, scope, name)
-        keys = [(Col(f"{name}_group_{j}", key.type), e) for j, (key, e) in enumerate(again.keys)]
-        ids = [(Col(f"{name}_row_{j}", key.type), key) for j, key in enumerate(rows.row_key)]
-        right = Project(rows, (*keys, (col, arg), *ids))
-        on = Equalities(tuple(k for k, _ in groups.keys), tuple(c for c, _ in keys), (False,) * len(keys))
-        order = tuple(c for c, _ in ids)
-        compare: Compare = "ge" if function == "MAX" else "le"
-        clean = _forgotten(groups, again, [c for c, _ in keys], rows)
-        made = AsOfJoin(made, right, "left", on, None, compare, col, order, clean)
-    return made
-
-
-def _forgotten(groups: _Groups, again: _Groups, keys: Sequence[Col], rows: Node) -> tuple[Clean, ...]:
-    """Groups that their watermark has passed are not changed any more, nor are their rows."""
-    mine = passed(Aggregate(groups.read, tuple(groups.keys), ()))
-    theirs = passed(Aggregate(rows, tuple(again.keys), ()))
-    if mine is None or theirs is None:
-        return ()
-    at = [c for c, _ in groups.keys].index(mine.key)
-    bounds = (*mine.bounds, *theirs.bounds)
-    missing = [groups.keys[at - 1][0], keys[at - 1]]  # no watermark passes NULL
-    values = [typing.case([(m, Lit(None, c.type))], c) for m, c in zip(missing, (mine.key, keys[at]), strict=True)]
-    return (Clean("left", values[0], bounds), Clean("right", values[1], bounds))
 
 
 def _without_stars(items: Sequence[ast.SelectItem], scope: Scope[Expr]) -> list[ast.SelectItem]:

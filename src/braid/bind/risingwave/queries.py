@@ -116,15 +116,10 @@ def _select(s: ast.Select, env: Env, alias: str) -> Result:
     if s.windows:
         hint = "leave WINDOW out; a batch query may have it"
         raise SqlError("windows over rows in a view are not supported yet", s.windows[0][1].span, hint)
-    source = s.source
-
-    def read() -> tuple[Node, Scope[Expr]]:
-        return _rows(source, s.where, env)
-
+    node, scope = _rows(s.source, s.where, env)
     if s.group_by or s.having is not None or grouping.has_aggregates(s) or s.distinct is not None:
-        grouped = grouping.bind_grouped(s, read, alias)
+        grouped = grouping.bind_grouped(s, node, scope, alias)
         return projected(grouped.node, grouped.items, alias, grouped.types)
-    node, scope = read()
     made: list[tuple[str, Expr, str, Span]] = []
     for item in s.items:
         if isinstance(item.expr, ast.Star):
@@ -259,17 +254,19 @@ def _join(join: ast.Join, env: Env) -> Joined:
 
 
 def _table(t: ast.Table, env: Env) -> Leaf:
-    name = str(t.name)
+    name = t.name.parts[-1]
     alias = t.alias or name
     if t.as_of is not None and t.as_of.kind != "proctime":
         hint = "write FOR SYSTEM_TIME AS OF PROCTIME() for the rows at the time of processing"
         raise SqlError("a view cannot read the past", t.as_of.span, hint)
-    if name in env.ctes:
+    if t.name.parts in {(n,) for n in env.ctes}:
         cte, outer = env.ctes[name]
         _no_as_of(t, "a WITH query")
         leaf = _query(cte.query, alias, cte.columns, t.span, outer)
         return _renamed(leaf, alias, t)
     found = env.context.relation(t.name)
+    if not isinstance(found, Declared):
+        env.context.over.add(found.name)
     match found:
         case View():
             _no_as_of(t, "a view")
@@ -356,7 +353,7 @@ def _window(f: ast.TableFunction, env: Env) -> Leaf:
     if len(lengths) not in (wanted, wanted + 1):
         raise SqlError(f"{what} takes {wanted + 2} or {wanted + 3} arguments", call.span, f"write {usage}")
     first, second = call.args[:2]
-    if not isinstance(first, ast.Name) or len(first.parts) != 1:
+    if not isinstance(first, ast.Name):
         raise SqlError(f"the first argument of {what} is the name of a table", first.span, f"write {usage}")
     if not isinstance(second, ast.Name):
         raise SqlError(f"the second argument of {what} is a column", second.span, f"write {usage}")
@@ -368,7 +365,7 @@ def _window(f: ast.TableFunction, env: Env) -> Leaf:
     if any(given[name].ms <= 0 for name in made.lengths):
         raise SqlError(f"the lengths of {what} must be above zero", lengths[0].span, f"write {usage}")
     made.check(given)
-    name = first.parts[0]
+    name = first.parts[-1]
     leaf = _table(ast.Table(first, f.alias, f.span), env)
     alias = f.alias or name
     taken = next((c for c in leaf.scope.columns if c.name in ("window_start", "window_end")), None)

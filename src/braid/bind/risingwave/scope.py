@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 from braid.bind.bound import Declared, Index, View
 from braid.bind.catalog import Catalog
 from braid.bind.names import free_name, repeated
-from braid.bind.settings import Settings
+from braid.bind.settings import SCHEMA, RisingwaveSettings, Settings
 from braid.errors import Span, SqlError, UnknownColumn
 from braid.guess import meant
 from braid.plan.names import column_of, level, level_of
@@ -26,7 +26,8 @@ from braid.sql import ast
 @dataclass(slots=True)
 class Context:
     """`aliases`: under which plan names sources are read so far; `levels`: those of sub-queries. `called`: what each of
-    these is called in names that are written down. `notices`: what is told at the end."""
+    these is called in names that are written down. `over`: the views and indexes that are read.
+    `notices`: what is told at the end."""
 
     catalog: Catalog
     settings: Settings
@@ -34,14 +35,28 @@ class Context:
     aliases: set[str] = field(default_factory=set)
     levels: set[str] = field(default_factory=set)
     called: dict[str, str] = field(default_factory=dict)
+    over: set[str] = field(default_factory=set)
     notices: list[str] = field(default_factory=list)
 
     def relation(self, name: ast.Name) -> Declared | View | Index:
         """A table, source, view or index of this name."""
-        found = self.found(str(name))
+        self.check_schema(name, "look in")
+        found = self.found(name.parts[-1])
         if found is None:
-            raise SqlError(f"there is no table, source or view {name}", name.span, self._hint(str(name)))
+            raise SqlError(f"there is no table, source or view {name}", name.span, self._hint(name.parts[-1]))
         return found
+
+    def check_schema(self, name: ast.Name, doing: str) -> None:
+        """There is one schema. A name with another one before it, or without any where search_path does not have it,
+        means nothing."""
+        *schema, bare = name.parts
+        path = self.settings.risingwave.search_path
+        if schema and schema != [SCHEMA]:
+            hint = f"the only one is {SCHEMA}: write {SCHEMA}.{bare}"
+            raise SqlError(f"there is no schema {schema[0]}", name.span, hint)
+        if not schema and SCHEMA not in path:
+            hint = f"write {SCHEMA}.{bare}, or SET search_path TO {SCHEMA}"
+            raise SqlError(f"search_path has no schema to {doing}: {', '.join(path)}", name.span, hint)
 
     def found(self, name: str) -> Declared | View | Index | None:
         catalog = self.catalog
@@ -70,8 +85,9 @@ class Context:
         return f"{name}/"
 
     def inner(self, text: str) -> Context:
-        """For the text of a view that is put into this query."""
-        return replace(self, text=text)
+        """For the text of a view that is put into this query; its names mean what they meant when it was made."""
+        own = replace(self.settings.risingwave, search_path=RisingwaveSettings().search_path)
+        return replace(self, text=text, settings=replace(self.settings, risingwave=own))
 
     def written(self, column: str) -> str:
         """What a plan column is called that is written without having been selected. Checkpoints and topics hold it."""

@@ -52,6 +52,8 @@ _UNCHECKED = "the PRIMARY KEY of a source is not checked: every row is kept; CRE
 
 def _there(s: ast.CreateTable | ast.CreateView | ast.CreateIndex, context: Context) -> Nothing | None:
     """What has the name already: refused without IF NOT EXISTS."""
+    schema = () if s.schema is None else (s.schema,)
+    context.check_schema(ast.Name((*schema, s.name), s.name_span), "create in")
     if context.found(s.name) is None:
         return None
     if s.if_not_exists:
@@ -278,7 +280,8 @@ def materialized(s: ast.CreateView, result: Result, context: Context) -> QueryBo
     check_sink(sink, context.catalog.registry, s.name_span)
     of_format = () if s.encode is None else encodings.notices(s.encode)
     notices = tuple(dict.fromkeys([*context.notices, *wish.notices, *of_format]))
-    return QueryBound(Query(s.name, "risingwave", sql, root, sink, notices, True), declared)
+    query = Query(s.name, "risingwave", sql, root, sink, notices, True)
+    return QueryBound(query, declared, over=tuple(sorted(context.over)))
 
 
 def _follows(root: Node, outputs: Sequence[Output], context: Context) -> tuple[Follows, ...]:

@@ -136,6 +136,7 @@ class CreateTable:
     span: Span
     name_span: Span
     encode: Encode | None = None
+    schema: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,7 @@ class CreateIndex:
     if_not_exists: bool
     span: Span
     name_span: Span
+    schema: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +218,7 @@ class CreateView:
     span: Span
     name_span: Span
     encode: Encode | None = None
+    schema: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ grammar.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal as OneOf
 
 from braid.errors import Span
@@ -17,10 +18,10 @@ from braid.sql.cursor import Cursor
 from braid.sql.declare import Declaring, plainly
 from braid.sql.dialects.base import Words
 from braid.sql.dialects.risingwave_calls import LEVELS, PREDICATES, PRIMARIES, QUERY_STARTS, SYMBOLS, call
-from braid.sql.dialects.risingwave_queries import condition, item, join, query, source
+from braid.sql.dialects.risingwave_queries import condition, item, join, query, relation_name, source
 from braid.sql.dialects.risingwave_values import sql_type, suffix
-from braid.sql.expressions import column_name, comma_list, expression, in_parentheses, plain_name
-from braid.sql.statements import create, describing, insert_into, new_name
+from braid.sql.expressions import column_name, comma_list, expression, in_parentheses
+from braid.sql.statements import create, describing, insert_into
 from braid.sql.tokens import TokenKind
 from braid.types import Scalar
 
@@ -54,12 +55,27 @@ def _rows(c: Cursor, *stops: str) -> ast.Query:
 # --------------------------------------------------------------------- CREATE
 
 
+@dataclass(frozen=True, slots=True)
+class _New:
+    """The name of what is made, and the schema before it."""
+
+    name: str
+    schema: str | None
+    span: Span
+
+
+def _new_name(c: Cursor, what: str) -> _New:
+    found = relation_name(c, f"the name of the {what}")
+    *schema, name = found.parts
+    return _New(name, schema[0] if schema else None, found.span)
+
+
 def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     """CREATE TABLE | SOURCE."""
     _no_replace(c, start, or_replace)
     what: OneOf["table", "source"] = "table" if c.advance().value == "TABLE" else "source"
     if_not_exists = c.accept("IF", "NOT", "EXISTS")
-    name, name_span = new_name(c, f"the name of the {what}")
+    made = _new_name(c, what)
     columns: list[ast.ColumnDef] = []
     keys: tuple[ast.Name, ...] = ()
     watermarks: list[ast.Watermark] = []
@@ -103,8 +119,8 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     if inline and keys:
         raise c.error("PRIMARY KEY is written twice", keys[0].span, "keep one of them")
     return ast.CreateTable(
-        what, name, tuple(columns), keys or inline, tuple(watermarks), append_only, properties, if_not_exists, rows,
-        c.span(start), name_span, encode,
+        what, made.name, tuple(columns), keys or inline, tuple(watermarks), append_only, properties, if_not_exists,
+        rows, c.span(start), made.span, encode, made.schema,
     )  # fmt: skip
 
 
@@ -167,7 +183,7 @@ def create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     else:
         c.expect("VIEW")
     if_not_exists = c.accept("IF", "NOT", "EXISTS")
-    name, name_span = new_name(c, f"the name of the {what}")
+    made = _new_name(c, what)
     columns = in_parentheses(c, lambda c: c.name("the name of a column")) if c.at_symbol("(") else ()
     properties = with_properties(c) if c.at("WITH") else ()
     for p in properties:
@@ -176,10 +192,16 @@ def create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
         rows = _of_sink(c)
         properties = with_properties(c) if c.at("WITH") else properties
         encode = _format(c) if c.at("FORMAT") else None
-        return ast.CreateView(what, name, columns, rows, properties, if_not_exists, c.span(start), name_span, encode)
+        span = c.span(start)
+        return ast.CreateView(
+            what, made.name, columns, rows, properties, if_not_exists, span, made.span, encode, made.schema
+        )
     if not c.accept("AS"):
         raise c.unexpected("AS and a query", "AS")
-    return ast.CreateView(what, name, columns, _rows(c), properties, if_not_exists, c.span(start), name_span)
+    rows = _rows(c)
+    return ast.CreateView(
+        what, made.name, columns, rows, properties, if_not_exists, c.span(start), made.span, schema=made.schema
+    )
 
 
 def _of_sink(c: Cursor) -> ast.Query:
@@ -194,7 +216,7 @@ def _of_sink(c: Cursor) -> ast.Query:
     start = c.index
     c.advance()
     at = c.index
-    name = plain_name(c, "the name of a table or view")
+    name = relation_name(c, "the name of a table or view")
     span = c.span(start)
     body = ast.Select((ast.SelectItem(ast.Star((), span), None, span),), ast.Table(name, None, c.span(at)), span)
     return ast.Query((), body, (), None, None, None, span)
@@ -216,9 +238,9 @@ def create_index(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     _no_replace(c, start, or_replace)
     c.expect("INDEX")
     if_not_exists = c.accept("IF", "NOT", "EXISTS")
-    name, name_span = new_name(c, "the name of the index")
+    made = _new_name(c, "index")
     c.expect("ON")
-    table = plain_name(c, "the name of a table or view")
+    table = relation_name(c, "the name of a table or view")
     columns = in_parentheses(c, _index_column)
     include: tuple[ast.Name, ...] = ()
     distributed: tuple[ast.Name, ...] = ()
@@ -227,7 +249,9 @@ def create_index(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     if c.at("DISTRIBUTED"):
         c.expect("DISTRIBUTED", "BY")
         distributed = in_parentheses(c, column_name)
-    return ast.CreateIndex(name, table, columns, include, distributed, if_not_exists, c.span(start), name_span)
+    return ast.CreateIndex(
+        made.name, table, columns, include, distributed, if_not_exists, c.span(start), made.span, made.schema
+    )
 
 
 def _index_column(c: Cursor) -> ast.Name:
@@ -275,7 +299,7 @@ def _property(c: Cursor) -> ast.Property:
 def insert(c: Cursor) -> ast.Statement:
     start = c.index
     insert_into(c)
-    target = plain_name(c, "the name of a table")
+    target = relation_name(c, "the name of a table")
     columns: tuple[ast.Name, ...] = ()
     if c.at_symbol("(") and c.ahead(1).value not in QUERY_STARTS:
         columns = in_parentheses(c, column_name)
@@ -287,7 +311,7 @@ def insert(c: Cursor) -> ast.Statement:
 def update(c: Cursor) -> ast.Statement:
     start = c.index
     c.expect("UPDATE")
-    target = plain_name(c, "the name of a table")
+    target = relation_name(c, "the name of a table")
     c.expect("SET")
     sets = comma_list(c, _assignment)
     where = expression(c) if c.accept("WHERE") else None
@@ -303,7 +327,7 @@ def _assignment(c: Cursor) -> tuple[ast.Name, ast.Expr]:
 def delete(c: Cursor) -> ast.Statement:
     start = c.index
     c.expect("DELETE", "FROM")
-    target = plain_name(c, "the name of a table")
+    target = relation_name(c, "the name of a table")
     where = expression(c) if c.accept("WHERE") else None
     return ast.Delete(target, where, _returning(c), c.span(start))
 
@@ -333,8 +357,10 @@ def drop(c: Cursor) -> ast.Statement:
         raise c.unexpected("TABLE, SOURCE, VIEW, MATERIALIZED VIEW, INDEX or SINK", "TABLE", "SOURCE", "VIEW",
                            "MATERIALIZED VIEW", "INDEX", "SINK")  # fmt: skip
     if_exists = c.accept("IF", "EXISTS")
-    names = comma_list(c, column_name)
+    names = comma_list(c, lambda c: relation_name(c, f"the name of a {kind.lower()}"))
     cascade = c.accept("CASCADE")
+    if not cascade:
+        c.accept("RESTRICT")
     return ast.Drop(kind, names, if_exists, c.span(start), cascade=cascade)
 
 
@@ -351,20 +377,25 @@ def alter(c: Cursor) -> ast.Statement:
 
 
 def set_(c: Cursor) -> ast.Statement:
-    """SET name = value, SET name TO value."""
+    """SET name = value, SET name TO value, SET TIME ZONE value."""
     start = c.index
     c.expect("SET")
-    name = c.name("the name of a setting")
-    while c.accept_symbol("."):
-        name = f"{name}.{c.name('the name of a setting')}"
-    if not c.accept("TO") and not c.accept_symbol("="):
-        raise c.unexpected("'=' or TO", "TO")
+    if c.accept("TIME", "ZONE"):
+        name = "timezone"
+    else:
+        name = c.name("the name of a setting")
+        while c.accept_symbol("."):
+            name = f"{name}.{c.name('the name of a setting')}"
+        if not c.accept("TO") and not c.accept_symbol("="):
+            raise c.unexpected("'=' or TO", "TO")
     if c.at_end():
         raise c.unexpected("a value")
     first = c.index
     while not c.at_end():
         c.advance()
     taken = [c.ahead(n - c.index) for n in range(first, c.index)]
+    if [t.value for t in taken if t.kind is TokenKind.WORD] == ["DEFAULT"]:
+        return ast.Unset(name, c.span(start))
     value = " ".join(t.value if t.kind is TokenKind.STRING else t.text for t in taken)
     return ast.Set(name, value, c.span(start))
 
@@ -391,7 +422,10 @@ def explain(c: Cursor) -> ast.Statement:
         inner = rule(c)
         assert inner is not None
         return ast.Explain(inner, c.span(start))
-    return ast.Explain(plain_name(c, "the name of a view, SELECT or CREATE"), c.span(start))
+    name = relation_name(c, "the name of a view, SELECT or CREATE")
+    if name.parts[0] == "public":
+        name = ast.Name(name.parts[-1:], name.span)
+    return ast.Explain(name, c.span(start))
 
 
 _NO_STREAM = "RisingWave has no streams: write CREATE SOURCE or CREATE TABLE"
@@ -420,7 +454,7 @@ RISINGWAVE = Words(
         "ALTER": alter,
         "SET": set_,
         "SHOW": show,
-        "DESCRIBE": describing("a table, source or view"),
+        "DESCRIBE": describing("a table, source or view", relation_name),
         "EXPLAIN": explain,
     },
     creates={

@@ -13,7 +13,7 @@ from braid.sql.cursor import Cursor
 from braid.sql.dialects.base import Condition
 from braid.sql.dialects.risingwave_calls import QUERY_STARTS, grouping, order_items, window
 from braid.sql.dialects.risingwave_values import interval
-from braid.sql.expressions import column_name, comma_list, expression, in_parentheses, row
+from braid.sql.expressions import column_name, comma_list, dotted, expression, in_parentheses, row
 from braid.sql.queries import HOWS, relation, star
 from braid.sql.tokens import TokenKind
 from braid.types import Scalar
@@ -246,15 +246,21 @@ def source(c: Cursor) -> ast.Relation:
             raise c.error_from(name_start, "a source is a table, a sub-query or a table function")
         alias, columns = _alias(c)
         return ast.TableFunction(call, alias, c.span(start), columns)
-    name = c.name("the name of a table, source or view")
-    if c.accept_symbol("."):  # public.t
-        name = c.name("the name of a table, source or view")
-    name_span = c.span(name_start)
+    name = relation_name(c, "the name of a table, source or view")
     as_of = _as_of(c)
     alias, columns = _alias(c)
     if as_of is None:
         as_of = _as_of(c)
-    return ast.Table(ast.Name((name,), name_span), alias, c.span(start), columns, as_of=as_of)
+    return ast.Table(name, alias, c.span(start), columns, as_of=as_of)
+
+
+def relation_name(c: Cursor, expected: str) -> ast.Name:
+    """`t`, `schema.t`."""
+    start = c.index
+    name = dotted(c, expected)
+    if len(name.parts) > 2:
+        raise c.error_from(start, "a relation of another database is not supported", "write schema.name, or the name")
+    return name
 
 
 def _holds_query(c: Cursor) -> bool:
