@@ -419,9 +419,10 @@ class RunningQuery:
         if self.job.wire is None:
             said = figures.taken(self._folder, said)
         digest = batches.digest_of(reads)
-        wrote = self.job.replay is None and any(kind == "staged" for kind, _ in rows)
+        kinds = {kind for kind, _ in rows}
+        wrote = self.job.replay is None and "staged" in kinds
         cut = batches.document_in(reads)
-        self._keep(reads, said, Written(batch, digest), wrote, self._cuts.add(cut))
+        self._keep(reads, said, Written(batch, digest), wrote, "drops" in kinds, self._cuts.add(cut))
         writer.publish_batch(self.job, batch, rows, digest)
         state_file.tell_published(self._folder, batch, self.job.durable)
         state_file.forget(self._folder, batch - 1, self._seen.before)
@@ -436,7 +437,13 @@ class RunningQuery:
             self._check()
 
     def _keep(
-        self, reads: Sequence[str], said: list[dict[str, Any]], now: Written, wrote: bool, cuts: Sequence[str]
+        self,
+        reads: Sequence[str],
+        said: list[dict[str, Any]],
+        now: Written,
+        wrote: bool,
+        dropped: bool,
+        cuts: Sequence[str],
     ) -> None:
         """The state after the batch, for the next one, what it reads, and what it belongs to."""
         seen, batch = self._seen, now.batch
@@ -446,7 +453,8 @@ class RunningQuery:
             links = state_file.links_of(self._folder, batch - 1)
         written = now if wrote else self._written() if tie is None else tie.written
         before, job = state_file.Before(state, links), self.job
-        state, tie = state_file.changed(state, said), state_file.Tie(now.digest, written)
+        count = None if tie is not None and tie.dropped is None else (0 if tie is None else tie.dropped or 0) + dropped
+        state, tie = state_file.changed(state, said), state_file.Tie(now.digest, written, count)
         links = [*before.chain(), batch]
         if not state_file.save(self._folder, batch, state, tie, reads, job.buckets, job.durable, cuts, before):
             state = state_file.load(self._folder, batch)  # of the attempt before this one

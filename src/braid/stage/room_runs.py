@@ -59,7 +59,7 @@ class RoomRuns(Runs):
     def _read(self, run: str) -> pl.DataFrame:
         cache, name = cache_of(self._checkpoint), _copy(run)
         for _ in range(_TRIES):
-            frame = mapped(cache.held(name, partial(_fetch, self._checkpoint, run)))
+            frame = mapped(cache.held(name, partial(_fetch, self._checkpoint, run)), run)
             if frame is not None:
                 return frame
             cache.drop(name)
@@ -71,7 +71,7 @@ class RoomRuns(Runs):
     def _write(self, run: str, path: str, frame: pl.DataFrame) -> int:
         assert self._packing is not None, "who asks writes nothing"
         try:
-            size = write(path, frame)
+            size = write(path, frame, run)
         except BaseException:
             remove(path)
             raise

@@ -48,10 +48,12 @@ Documents = dict[str, dict[str, Any]]
 @dataclass(frozen=True, slots=True)
 class Tie:
     """What a batch's state belongs to. `digest`: of what the batch reads, and so of all that was read before it;
-    `written`: the last batch up to this one that wrote something."""
+    `written`: the last batch up to this one that wrote something; `dropped`: how many have dropped something, as
+    their files say, None where nobody has counted."""
 
     digest: str
     written: Written | None
+    dropped: int | None = None
 
 
 def place(stage: int, bucket: int) -> str:
@@ -142,6 +144,7 @@ def _sealed(
     before: Before | None,
 ) -> bytes:
     more: dict[str, Any] = {} if tie is None else {"digest": tie.digest, "written": tie.written}
+    more |= {} if tie is None or tie.dropped is None else {"dropped": tie.dropped}
     more |= {} if reads is None else {"reads": reads}
     more |= {} if buckets is None else {"buckets": buckets}
     more |= {"cuts": cuts} if cuts else {}
@@ -390,6 +393,8 @@ def _read(checkpoint: str, name: str, version: tuple[int, int, int] | str) -> St
         batch, links = whole(x["batch"], "batch"), [whole(n, "a link") for n in items(x.get("links", []), "links")]
         if [*links, batch] != sorted({*links, batch}) or len(links) > LINKS:
             raise ValueError("its links do not lead back")
+        if name_of(batch) != name:
+            raise ValueError(f"it is of batch {batch}")
         rest = _whole(checkpoint, links[-1], version if isinstance(version, str) else "") if links else None
         if rest is not None and [*rest.links] != links[:-1]:
             raise ValueError(f"batch {links[-1]} is another one than it builds on")
@@ -416,7 +421,8 @@ def _tie_of(x: dict[str, Any]) -> Tie | None:
     if x["written"] is not None:
         batch, digest = items(x["written"], "written")
         written = Written(whole(batch, "a batch"), text(digest, "a digest"))
-    return Tie(text(x["digest"], "a digest"), written)
+    dropped = whole(x["dropped"], "dropped") if "dropped" in x else None
+    return Tie(text(x["digest"], "a digest"), written, dropped)
 
 
 def _checked(where: str, document: dict[str, Any]) -> None:

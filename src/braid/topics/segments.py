@@ -257,9 +257,7 @@ class Meter:
         high = max(highs) if highs else None
         starts, tops = (self.starts, self.highs) if self.count else ([0], [None])
         sums = self.sums if len(self.sums) > 1 else ()
-        return Extent(
-            self.count, self.size, self.crc32, self.low, high, tuple(starts), tuple(tops), sums=tuple(sums)
-        )
+        return Extent(self.count, self.size, self.crc32, self.low, high, tuple(starts), tuple(tops), sums=tuple(sums))
 
 
 def _int(x: object) -> int | None:
