@@ -134,7 +134,7 @@ def queries(store: TopicStore, parent: str | None = None) -> list[Known]:
 def unknown(store: TopicStore, known: Sequence[Known], parent: str | None = None) -> Iterator[BraidError]:
     """Why it cannot be told what is read: checkpoints that cannot be read, or are not there."""
     yield from (q.torn for q in known if q.torn is not None)
-    away = [p for p in parents_of(store, parent)[1:] if not is_url(p) and not os.path.isdir(p)]
+    away = parents_away(store, parent)
     for place in away:
         hint = "mount it, or put it back; where its queries are gone for good, an empty folder says so"
         yield BraidError(f"the checkpoints in {place} are not there", hint)
@@ -148,6 +148,11 @@ def unknown(store: TopicStore, known: Sequence[Known], parent: str | None = None
             names.add(query)
             hint = "put it back from a copy; or name its folder: --checkpoint DIR"
             yield BraidError(f"{topic} holds what {query} wrote, and no checkpoint of {query} is known", hint)
+
+
+def parents_away(store: TopicStore, parent: str | None = None) -> list[str]:
+    """Folders of checkpoints that the store knows of, and that are not there."""
+    return [p for p in parents_of(store, parent)[1:] if not is_url(p) and not os.path.isdir(p)]
 
 
 _LIFE = re.compile("(?P<query>.+)-[0-9a-f]{14}")  # of a query; see `begun.is_life`

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from braid.errors import BraidError
-from braid.face.reset import folders_of_checkpoints, parents_of, queries, unknown
+from braid.face.reset import folders_of_checkpoints, parents_away, parents_of, queries, unknown
 from braid.face.show import open_store
 from braid.files import results
 from braid.files.log import FileLog, Names
@@ -93,8 +93,11 @@ def _drops(root: str, query: str) -> Told:
 
 def _lost(store: TopicStore, parent: str | None) -> Told:
     """What others tell of, and is not there."""
-    known = queries(store, parent)
-    yield from (e for e in unknown(store, known, parent) if all(e is not q.torn for q in known))
+    if away := parents_away(store, parent):
+        yield f"the checkpoints in {', '.join(away)} are not there, and are not looked at"
+    else:
+        known = queries(store, parent)
+        yield from (e for e in unknown(store, known, parent) if all(e is not q.torn for q in known))
     if is_url(store.root):
         room = room_of(store.root)
         yield from (lost_topic(store.root, *x) for x in lost(room, [name for name, _ in room.list("topics")]))
