@@ -75,7 +75,7 @@ def _topic(store: TopicStore, name: str) -> Told:
 
 def _document(root: str, name: str) -> Told:
     try:
-        parsed(documents.document(root, name) or b"{}")
+        parsed(b"{}" if (data := documents.document(root, name)) is None else data)
     except ValueError as e:
         raise BraidError(f"{documents.called(root, name)} cannot be read: {why(e)}", "put it back from a copy") from e
     yield from ()

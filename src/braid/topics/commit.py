@@ -301,7 +301,7 @@ def recover(topic: Topic, view: View) -> None:
 
 @contextlib.contextmanager
 def left_to_others() -> Iterator[None]:
-    """Behind a commit nothing is told that fails: its records are there, and whoever takes the topic's lock next does the
+    """Behind a commit nothing is told that fails: its records are there. Whoever takes the topic's lock next does the
     rest, or is told."""
     with contextlib.suppress(OSError, BraidError):
         yield
