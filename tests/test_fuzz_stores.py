@@ -201,7 +201,7 @@ def test_a_damaged_drop_is_named(text: bytes, store: Path) -> None:
     (folder / "a.jsonl").write_bytes(text)
     said = braid("drops", "q", "--store", "s")
     assert well_said(said.code, said.out, said.err) is None
-    assert said.code == 0 if not text else "drops/q/a.jsonl is damaged in line 1" in said.err
+    assert "drops/q/a.jsonl is damaged" in said.err
 
 
 def test_a_document_is_what_it_should_be(tmp_path: Path) -> None:

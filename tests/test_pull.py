@@ -115,7 +115,7 @@ def test_a_run_that_vanishes_meanwhile_means_starting_again(tmp_path: Path, monk
 def test_what_is_open_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch costs a reader the runs that it has made."""
     query, reader, opened = Query(tmp_path), Published(str(tmp_path), KEYS), list[str]()
-    monkeypatch.setattr(kept, "mapped", lambda path: (opened.append(path), mapped(path))[1])
+    monkeypatch.setattr(kept, "mapped", lambda path, run: (opened.append(path), mapped(path, run))[1])
     query.batch(0, dict.fromkeys(range(5000), "a"))
     assert len(rows(reader)) == 5000
     for number in range(1, 3):

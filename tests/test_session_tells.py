@@ -185,7 +185,7 @@ def test_a_query_over_streaming_frames_goes_on_batch_after_batch(dialect: str, s
     sql = {
         "ksqldb": "CREATE STREAM {0}_o AS SELECT * FROM {0};",
         "risingwave": "CREATE SINK {0}_o AS SELECT * FROM {0};",
-        "sqlstream": 'CREATE STREAM {0}_o (k INT); INSERT INTO {0}_o SELECT STREAM k FROM {0};',
+        "sqlstream": "CREATE STREAM {0}_o (k INT); INSERT INTO {0}_o SELECT STREAM k FROM {0};",
         "lenses": "SET defaults.topic.autocreate=true; INSERT INTO {0}_o SELECT STREAM k FROM {0};",
     }[dialect]
     for n in range(3):

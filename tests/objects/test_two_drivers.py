@@ -25,7 +25,7 @@ from braid.errors import BraidError, TakenOver
 from braid.stage import batches, docs, run_files, state_file
 from braid.stage.epoch import Epoch, claim
 from braid.stage.room_runs import RoomRuns, cache_of, packing_of, renamed
-from braid.stage.state_writer import StateWriter
+from braid.stage.state_writer import Outcome, StateWriter
 from braid.store.objects import ObjectRoom
 from braid.topics.commit import publish
 from braid.topics.interface import open_topics
@@ -129,7 +129,7 @@ class Driver(threading.Thread):
             reads = begun if begun is not None else [self._planned(number, at)]
             begun, digest = None, batches.digest_of(reads)
             said = [self._task(epoch, number, bucket, at, end_of(reads)) for bucket in range(BUCKETS)]
-            writer.keep(reads, said, True, number)
+            writer.keep(reads, said, Outcome(True), number)
             publish(self._topic(), RUN, number, [], empty=True, digest=digest)
             writer.shown(number)
             number, at = number + 1, end_of(reads)

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from braid.errors import BraidError
@@ -46,7 +48,7 @@ def backup(store: str, target: str) -> Told:
             yield from _looked_at(links, opened.root)
             return
         with appearing(target) as copy:
-            shutil.copytree(links, copy, dirs_exist_ok=True)
+            copied_tree(links, copy, target)
             reach("copied")
     yield from verify(target)
 
@@ -66,6 +68,28 @@ def _snapshot(store: TopicStore) -> Iterator[str]:
             yield links
         finally:
             shutil.rmtree(links, ignore_errors=True)
+
+
+def copied_tree(source: str, made: str, target: str, **how: Any) -> None:
+    """All of a folder in one that is to be `target`. The first file that cannot be copied ends it."""
+
+    def one(path: str, to: str) -> None:
+        try:
+            shutil.copy2(path, to)
+        except OSError as e:
+            raise _not_copied(target, os.path.relpath(to, made), e.strerror or str(e)) from None
+
+    try:
+        shutil.copytree(source, made, copy_function=one, dirs_exist_ok=True, **how)
+    except shutil.Error as e:  # of folders and links
+        _, to, why = e.args[0][0]
+        raise _not_copied(target, os.path.relpath(to, made), re.sub(r"^\[Errno \d+\] |: '.*", "", why)) from None
+
+
+def _not_copied(target: str, file: str, why: str) -> BraidError:
+    return BraidError(
+        f"{file} cannot be copied to {target}: {why}", "nothing is left of the copy; make room, or name another folder"
+    )
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ from typing import NamedTuple, TypeVar
 from braid.errors import BraidError, printable
 from braid.store import Room
 from braid.topics.files import items, members, parsed, text, whole, why
+from braid.topics.sealed import sealed, unsealed
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -79,7 +80,7 @@ def missing(room: Room, files: list[File]) -> list[File]:
 
 def made(room: Room, what: Contents) -> str:
     """The name of a new backup; all contents are there."""
-    data = json.dumps({"format": FORMAT, "files": what.files, "folders": what.folders}).encode()
+    data = sealed(json.dumps({"format": FORMAT, "files": what.files, "folders": what.folders}).encode())
     if len(data) > _LARGEST:
         raise BraidError(f"the store has {len(what.files):,} files, too many for a backup", "copy it into a folder")
     older = names(room)
@@ -105,7 +106,7 @@ def read(room: Room, at: str | None) -> tuple[str, Contents]:
         some = ", ".join(there[-5:])
         raise BraidError(f"there is no backup {printable(name[:80])} at {room.url}", f"the newest are {some}")
     try:
-        x = members(parsed(room.get(_document(name), _LARGEST)))
+        x = members(parsed(unsealed(room.get(_document(name), _LARGEST))))
         if whole(x["format"], "its format") > FORMAT:
             raise BraidError(f"the backup {name} was made by a newer version", "restore it with that one")
         files = [

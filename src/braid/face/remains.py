@@ -17,9 +17,9 @@ from itertools import islice, takewhile
 
 from braid.errors import BraidError
 from braid.face.backup import LINKS
-from braid.face.reset import parents_of, queries
+from braid.face.reset import parents_of, queries, refuse_torn
 from braid.face.show import open_store
-from braid.face.verify import amount
+from braid.face.verify import amount, lost_topic
 from braid.stage import begun, checkpoint, state_file
 from braid.stage.begun import Known
 from braid.stage.run_files import batch_of
@@ -28,7 +28,7 @@ from braid.topics import commit
 from braid.topics.documents import emptied, old_versions, room_of
 from braid.topics.files import locked, reach, remove
 from braid.topics.lock import StoreLock, holder
-from braid.topics.rooms import RoomTopic
+from braid.topics.rooms import RoomTopic, lost
 from braid.topics.store import TopicStore
 
 SWEEP = "braid sweep"
@@ -49,8 +49,9 @@ def sweep(store: str, parent: str | None = None) -> Iterator[str]:
     """All of it goes. `parent`: one more folder of checkpoints than the store knows."""
     opened = open_store(store)
     with StoreLock(opened.root):
-        freed = 0
-        for found in remains(opened, queries(opened, parent), listed(opened.root), parent):
+        freed, known = 0, queries(opened, parent)
+        refuse_torn(known)
+        for found in remains(opened, known, listed(opened.root), parent):
             if found.delete is not None:
                 found.delete()
                 reach("swept")
@@ -204,6 +205,8 @@ def _in_room(store: TopicStore, lies: Listing) -> Iterator[Remain]:
         what = f"{len(old)} old version{'s' * (len(old) != 1)} of documents"
         delete = partial(emptied, store.root, list(old))
         yield Remain(what, sum(old.values()), "nobody reads them again", delete=delete)
+    for name, identity in lost(room_of(store.root), lies.sizes):
+        raise lost_topic(store.root, name, identity)
     topics = {name: store.made(name) for name in store.names()}
     ids = {name: topic.described()[0] for name, topic in topics.items() if isinstance(topic, RoomTopic)}
     gone = {

@@ -11,7 +11,8 @@ left there with it.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from braid.bind.dialects import DIALECTS
@@ -22,6 +23,7 @@ from braid.face.show import folders, open_store
 from braid.files import results as result_files
 from braid.stage import begun
 from braid.stage.begun import Known
+from braid.store import is_url
 from braid.topics import retention, traces, whereabouts
 from braid.topics.broker import Broker
 from braid.topics.drops import forget_drops
@@ -83,11 +85,12 @@ def named(query: str, known: Sequence[Known], store: str, parent: str | None) ->
     if len(found) > 1:
         places = " and ".join(os.path.dirname(q.folder) for q in found)
         raise BraidError(f"{name} has checkpoints in {places}", "name one of the folders: --checkpoint DIR")
-    _refuse_torn(q for q in known if q is not found[0])
+    refuse_torn(q for q in known if q is not found[0])
     return found[0]
 
 
-def _refuse_torn(known: Iterator[Known]) -> None:
+def refuse_torn(known: Iterable[Known]) -> None:
+    """What cannot be read may need anything."""
     for q in known:
         if q.torn is not None:
             raise q.torn
@@ -103,7 +106,7 @@ def remove_topic(store: str, topic: str, parent: str | None = None, broker: Brok
         if found is None:
             raise BraidError(f"no topic {topic} in {where}", f"topics: {', '.join(topics.names()) or 'none'}")
         known = queries(opened, parent)
-        _refuse_torn(iter(known))
+        refuse_torn(known)
         users = [q for q in known if _uses(q, found) and q.on_broker == (broker is not None)]
         if users:
             told = (f"{q.name} {'writes' if q.writes == found else 'reads'} it" for q in users)
@@ -126,6 +129,33 @@ def queries(store: TopicStore, parent: str | None = None) -> list[Known]:
     """The queries that have checkpoints: in the store, where it knows of others, and in `parent`."""
     found = (begun.of(folder, store.root) for folder in folders_of_checkpoints(store, parent))
     return [_guessed(store, q) if q.torn is not None else q for q in found if q is not None]
+
+
+def unknown(store: TopicStore, known: Sequence[Known], parent: str | None = None) -> Iterator[BraidError]:
+    """Why it cannot be told what is read: checkpoints that cannot be read, or are not there."""
+    yield from (q.torn for q in known if q.torn is not None)
+    away = parents_away(store, parent)
+    for place in away:
+        hint = "mount it, or put it back; where its queries are gone for good, an empty folder says so"
+        yield BraidError(f"the checkpoints in {place} are not there", hint)
+    names = {os.path.basename(folder) for folder in folders_of_checkpoints(store, parent)}
+    for topic in () if away else store.names():
+        try:
+            lives = [_LIFE.fullmatch(run) for run in store.topic(topic).view().queries]
+        except BraidError:  # whoever reads it is told
+            continue
+        for query in sorted({m["query"] for m in lives if m is not None} - names):
+            names.add(query)
+            hint = "put it back from a copy; or name its folder: --checkpoint DIR"
+            yield BraidError(f"{topic} holds what {query} wrote, and no checkpoint of {query} is known", hint)
+
+
+def parents_away(store: TopicStore, parent: str | None = None) -> list[str]:
+    """Folders of checkpoints that the store knows of, and that are not there."""
+    return [p for p in parents_of(store, parent)[1:] if not is_url(p) and not os.path.isdir(p)]
+
+
+_LIFE = re.compile("(?P<query>.+)-[0-9a-f]{14}")  # of a query; see `begun.is_life`
 
 
 def folders_of_checkpoints(store: TopicStore, parent: str | None = None) -> list[str]:

@@ -2,8 +2,8 @@
 
 In: a room with backups, or a folder that `braid backup` made; a folder that is not there yet. Out: the store; what a
 look at it says.
-Rule: the folder appears when all of it is there, is what its checksums say, and is on the disk. What is missing or torn
-is told by name, all of it, and then nothing is restored.
+Rule: the folder appears when all of it is there, is what its checksums say, is whole as a store (`verify.py`), and is
+on the disk. What is missing or torn is told by name, all of it, and then nothing is restored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 
 from braid.errors import BraidError
 from braid.face import backups
-from braid.face.backup import appearing
+from braid.face.backup import appearing, copied_tree
 from braid.face.backups import File, together
 from braid.face.show import open_store
 from braid.face.verify import Told, amount, verify
@@ -33,18 +33,33 @@ def restore(source: str, target: str, at: str | None = None) -> Told:
     if is_url(source) or os.path.isdir(os.path.join(source, backups.FOLDER)):
         yield from _from_room(opened(source), target, at)
     else:
-        _from_copy(source, target, at)
-    yield from verify(target)
+        yield from _from_copy(source, target, at)
 
 
-def _from_copy(source: str, target: str, at: str | None) -> None:
+def _whole(made: str, target: str) -> Told:
+    """A look at what is to be `target`; an error where it is not whole."""
+    wrong = 0
+    for x in verify(made):
+        wrong += isinstance(x, BraidError)
+        yield (
+            BraidError(x.message.replace(made, target), x.hint)
+            if isinstance(x, BraidError)
+            else x.replace(made, target)
+        )
+    if wrong:
+        hint = "what is wrong in it was so when it was copied, or came since: take another"
+        raise BraidError("nothing is restored: it would not be whole", hint)
+
+
+def _from_copy(source: str, target: str, at: str | None) -> Told:
     if at is not None:
         raise BraidError(f"{source} is one copy of a store, no place of backups", "leave out --at")
     if (process := holder(open_store(source).root)) is not None:
         raise BraidError(f"process {process} runs queries on {source}", "braid backup copies a store that is in use")
     with appearing(target) as made:
         ignored = shutil.ignore_patterns("*.lock", ".backup-*")
-        shutil.copytree(source, made, symlinks=True, ignore=ignored, dirs_exist_ok=True)
+        copied_tree(source, made, target, symlinks=True, ignore=ignored)
+        yield from _whole(made, target)
 
 
 def _from_room(room: Room, target: str, at: str | None) -> Told:
@@ -63,6 +78,7 @@ def _from_room(room: Room, target: str, at: str | None) -> Told:
             older = [n for n in backups.names(room) if n != name]
             hint = f"others are {', '.join(older[-5:])}: --at NAME" if older else "there is no other backup"
             raise BraidError(f"nothing is restored: the backup {name} is not whole", hint)
+        yield from _whole(made, target)
 
 
 def _fetched(room: Room, folder: str, file: File) -> BraidError | None:

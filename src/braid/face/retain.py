@@ -17,7 +17,7 @@ from functools import partial
 from braid.bind.program import first_match
 from braid.errors import BraidError
 from braid.expr.show import duration
-from braid.face.reset import queries
+from braid.face.reset import queries, unknown
 from braid.face.show import open_store
 from braid.face.verify import amount
 from braid.stage.readers import Reader, first_needed, holding, readers
@@ -95,7 +95,10 @@ def carried_out(
     for name, x in sorted(wanted.items()):
         if not x:
             continue
-        found = readers(queries(store, parent))  # they only go on meanwhile
+        known = queries(store, parent)
+        for e in unknown(store, known, parent):
+            raise BraidError(f"nothing of {name} goes: {e.message}", e.hint)
+        found = readers(known)  # they only go on meanwhile
         needed = partial(first_needed, found, name)
         gone = housekeeping.apply(store.topic(name), x, needed, time.time_ns() // 1_000_000, at_once)
         if gone.records:

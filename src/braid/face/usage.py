@@ -16,7 +16,7 @@ import click
 
 from braid.errors import BraidError
 from braid.face.remains import Listing, listed, remains
-from braid.face.reset import queries
+from braid.face.reset import queries, unknown
 from braid.face.retain import kept
 from braid.face.show import open_store
 from braid.face.tabular import json_line, print_table, time_text
@@ -71,9 +71,12 @@ class Spare:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
+    """`unknown`: why it cannot be told what is read."""
+
     topics: Sequence[TopicUsed]
     queries: Sequence[QueryUsed]
     spare: Sequence[Spare]
+    unknown: Sequence[str] = ()
 
 
 def usage(store: str, parent: str | None = None) -> Usage:
@@ -91,7 +94,8 @@ def usage(store: str, parent: str | None = None) -> Usage:
     mine = {q.folder: _of_checkpoint(q, own, lies) for q in known}
     made = [_query(q, mine[q.folder], lies) for q in known]
     left = [Spare(r.what, r.bytes, r.why, r.command) for r in remains(opened, known, lies, parent)]
-    return Usage(topics, made, [*_idle(topics), *left])
+    why = [e.message for e in unknown(opened, known, parent)]
+    return Usage(topics, made, [*(() if why else _idle(topics)), *left], why)
 
 
 def _topic(
@@ -163,6 +167,8 @@ def print_usage(store: str, parent: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json_line(asdict(found)))
         return
+    for why in found.unknown:
+        click.echo(f"who reads what cannot be told: {why}")
     if not (found.topics or found.queries or found.spare):
         click.echo(f"{store} holds nothing")
     if found.topics:

@@ -2,27 +2,34 @@
 
 In: a store that no run uses, or a copy of one. Out: a line for each topic and query; what is wrong, all of it.
 Rule: nothing is changed, and one fault does not hide the next. Looked at is what a run looks at before it starts
-(`stage/ties.py`), for every query, and besides every byte that has a checksum: records of topics, runs of state. Topics
-in Kafka and tables of other systems are not looked at, which is told.
+(`stage/ties.py`), for every query, and besides every byte that has a checksum, which all have but for `state/published`
+and locks: records and commits of topics, documents, drops, checkpoints. A folder among the checkpoints that is none is
+named. Topics in Kafka and tables of other systems are not looked at, which is told.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from braid.errors import BraidError
-from braid.face.reset import folders_of_checkpoints
+from braid.face.reset import folders_of_checkpoints, parents_away, parents_of, queries, unknown
 from braid.face.show import open_store
 from braid.files import results
-from braid.stage import batches, checkpoint, state_file, ties
+from braid.files.log import FileLog, Names
+from braid.files.watch import log_path
+from braid.stage import batches, begun, checkpoint, cuts, rescale, state_file, ties
 from braid.stage.checkpoint import Document
 from braid.stage.room_runs import runs_at
 from braid.stage.ties import Held
-from braid.topics import whereabouts
+from braid.store import is_url
+from braid.topics import documents, drops, registries, whereabouts
+from braid.topics.documents import room_of
+from braid.topics.files import parsed, why
 from braid.topics.lock import holder
+from braid.topics.rooms import lost
 from braid.topics.store import TopicStore
 from braid.topics.wholeness import look
 
@@ -36,14 +43,27 @@ def verify(store: str, parent: str | None = None) -> Told:
         hint = "stop it first, or look at a copy of it"
         raise BraidError(f"process {process} runs queries on the store {store}", hint)
     looks = [partial(_topic, opened, name) for name in opened.names()]
+    looks += [partial(_document, opened.root, name) for name in documents.all_of(opened.root)]
+    looks += [partial(_registry, opened.root), partial(_lost, opened, parent)]
+    looks += [partial(_drops, opened.root, query) for query in drops.with_drops(opened.root)]
     looks += [partial(_query, opened, folder) for folder in folders_of_checkpoints(opened, parent)]
-    for told in looks:
-        try:
-            yield from told()
-        except BraidError as e:
-            yield e
-        except OSError as e:
-            yield BraidError(f"{e.filename} cannot be read: {e.strerror}")
+    looks += [partial(_folders, place) for place in parents_of(opened, parent)]
+    said = set[str]()
+    for x in (x for told in looks for x in _caught(told)):
+        if isinstance(x, BraidError):
+            if x.message in said:  # two looks came upon it
+                continue
+            said.add(x.message)
+        yield x
+
+
+def _caught(told: Callable[[], Told]) -> Told:
+    try:
+        yield from told()
+    except BraidError as e:
+        yield e
+    except OSError as e:
+        yield BraidError(f"{e.filename} cannot be read: {e.strerror}")
 
 
 def _topic(store: TopicStore, name: str) -> Told:
@@ -53,13 +73,72 @@ def _topic(store: TopicStore, name: str) -> Told:
     yield from found.wrong
 
 
+def _document(root: str, name: str) -> Told:
+    try:
+        parsed(b"{}" if (data := documents.document(root, name)) is None else data)
+    except ValueError as e:
+        raise BraidError(f"{documents.called(root, name)} cannot be read: {why(e)}", "put it back from a copy") from e
+    yield from ()
+
+
+def _registry(root: str) -> Told:
+    registries.check(root)
+    yield from ()
+
+
+def _drops(root: str, query: str) -> Told:
+    drops.check(root, query)
+    yield from ()
+
+
+def _lost(store: TopicStore, parent: str | None) -> Told:
+    """What others tell of, and is not there."""
+    if away := parents_away(store, parent):
+        yield f"the checkpoints in {', '.join(away)} are not there, and are not looked at"
+    else:
+        known = queries(store, parent)
+        yield from (e for e in unknown(store, known, parent) if all(e is not q.torn for q in known))
+    if is_url(store.root):
+        room = room_of(store.root)
+        yield from (lost_topic(store.root, *x) for x in lost(room, [name for name, _ in room.list("topics")]))
+
+
+def lost_topic(root: str, name: str, identity: str) -> BraidError:
+    what = f"{root}/names/{name} is missing, or is another one, and topics/{name}/{identity} has records"
+    return BraidError(what, "put it back from a copy; it holds the topic's id and the number of partitions")
+
+
+def _folders(place: str) -> Told:
+    """What lies among checkpoints and is none."""
+    for entry in sorted(os.scandir(place), key=lambda e: e.name) if os.path.isdir(place) else ():
+        name, path = entry.name, entry.path
+        if begun.GONE.search(name) or (name.startswith(".") and entry.is_file(follow_symlinks=False)):
+            continue  # braid sweep; locks, and the names of files
+        of = path.removesuffix(_NEXT).removesuffix(_FILES)
+        if of != path and os.path.isdir(of):
+            if name.endswith(_NEXT):
+                yield f"query {os.path.basename(of)}: an upgrade of it did not come to its end; braid upgrade goes on"
+        elif of != path or not entry.is_dir(follow_symlinks=False):
+            hint = (
+                f"put {os.path.basename(of)} back from a copy, or take it away; braid upgrade ends one that was begun"
+            )
+            yield BraidError(f"{path} is no checkpoint, and belongs to none that is there", hint)
+
+
+_NEXT, _FILES = checkpoint.beside(""), ".files"
+
+
 def _query(store: TopicStore, folder: str) -> Told:
     known = checkpoint.load(folder)
+    if known is None and (there := os.listdir(folder) if os.path.isdir(folder) else ()):  # else it was to begin
+        what = f"{folder} is no checkpoint: it has {min(there)}, and no {checkpoint.NAME}"
+        raise BraidError(what, "put it back from a copy, or take it away")
     if known is None or not whereabouts.belongs(store.root, folder, known.store):
         return
     last = batches.last_batch(folder, known)
     yield f"query {os.path.basename(folder)}: {_reached(folder, last)}"
     yield from _torn(folder, last)
+    yield from _logs(store.root, folder, known, last)
     if "topics" in known.settings:
         yield "  its topics in Kafka are not looked at"
         return
@@ -91,6 +170,37 @@ def _torn(folder: str, last: int | None) -> Iterator[BraidError]:
             runs_at(folder, place).check(run)
         except BraidError as e:
             yield e
+
+
+def _logs(root: str, folder: str, known: Document, last: int | None) -> Told:
+    """What is only added to, and what is asked for."""
+    checks: list[Callable[[], object]] = [
+        partial(rescale.asked, folder, known.query),
+        partial(_read_files, folder, known),
+    ]
+    checks += [partial(ties.check_drops, folder, known.query, str(known.settings.get("run")), last, root)]
+    for check in checks:
+        try:
+            check()
+        except BraidError as e:
+            yield e
+    if last is not None and not cuts.check(folder, last):
+        yield "  where its first batches ended is not kept (by an older version, or cuts are gone): no upgrade"
+
+
+def _read_files(folder: str, known: Document) -> None:
+    logs = [FileLog.open(log_path(folder, name), "") for name in known.files]
+    Names(folder).check()
+    reached, leaves = batches.reached(folder).planned, known.leaves()
+    places = {place: n for place, n in reached["next"].items() if "topics" not in known.settings}
+    rows = [n for place, n in places.items() if _topic_of(leaves, place) not in reached.get("seen", {})]
+    if logs and rows:
+        max(logs, key=lambda log: log.end).check(max(rows))
+
+
+def _topic_of(leaves: Sequence[str], place: str) -> str:
+    leaf, _, partition = place.partition("/")
+    return f"{leaves[int(leaf)]}/{partition}"
 
 
 def held_of(store: TopicStore, known: Document) -> Held | None:

@@ -26,6 +26,7 @@ from uuid import uuid4
 
 from braid.errors import BraidError, anew
 from braid.topics.files import lines_of, members, open_regular, parsed, refuse_other, text, whole, why, write_atomic
+from braid.topics.sealed import has_seal, sealed, unsealed
 
 FORMAT = 1
 MORE, LEFT = ".more", b"left"
@@ -126,6 +127,12 @@ class FileLog:
         kept = [p for p in self.pieces if p.first < rows or (p.rows == 0 and p.first == rows)]
         return self if len(kept) == len(self.pieces) else FileLog(self.path, self.root, "", kept)
 
+    def check(self, rows: int) -> None:
+        """Refuses a log that lacks pieces of which so many rows were given to somebody."""
+        if self.end < rows:
+            what = f"{self.path} is damaged: it tells of {self.end} rows, and {rows} were read"
+            raise BraidError(what, _DAMAGED)
+
     def begun(self, root: str) -> FileLog:
         """The log as a start writes it, under this root."""
         if self.life and root == self.root:
@@ -199,15 +206,15 @@ def _line(x: dict[str, Any]) -> bytes:
 
 class Names:
     """The files that queries have ever read, one folder of checkpoints together: so that one that starts anew can say
-    what it misses. A line that is there twice, or not, costs a note."""
+    what it misses. A line that is there twice, or not, costs a note; one that was changed is refused."""
 
     def __init__(self, checkpoint: str) -> None:
         self._path = os.path.join(os.path.dirname(checkpoint), ".files.jsonl")
 
     def add(self, paths: Sequence[str]) -> None:
-        data = "".join(json.dumps(path) + "\n" for path in paths)
+        data = b"".join(sealed(json.dumps({"path": path}).encode()) for path in paths)
         refuse_other(self._path)
-        with open(self._path, "a", encoding="utf-8") as f:
+        with open(self._path, "ab") as f:
             f.write(data)
 
     def gone(self, pattern: str) -> list[str]:
@@ -215,7 +222,27 @@ class Names:
         known = set()
         with contextlib.suppress(FileNotFoundError):
             for line in lines_of(self._path):
-                with contextlib.suppress(ValueError):  # half a line of a crash
-                    known.add(text(parsed(line), "a path"))
+                if (path := self._named(line)) is not None:
+                    known.add(path)
         matching = fnmatch.filter(known, os.path.abspath(pattern))
         return sorted(path for path in matching if not os.path.exists(path))
+
+    def check(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            for line in lines_of(self._path):
+                self._named(line)
+
+    def _named(self, line: bytes) -> str | None:
+        """None: half a line of a crash. Older versions wrote the path alone."""
+        try:
+            x = parsed(unsealed(line))
+            if isinstance(x, str):
+                return x
+            if not has_seal(line):
+                raise ValueError
+            return text(members(x)["path"], "a path")
+        except (ValueError, KeyError):
+            if not line.endswith(b"}"):
+                return None
+            hint = "take it away: it only serves to tell which files of an input are gone"
+            raise BraidError(f"{self._path} is damaged: a line is not what its checksum says", hint) from None

@@ -78,6 +78,7 @@ class FileWatch:
         self._committed, self._planned = done
         root, _ = look(files.pattern, empty=True)
         self._log = FileLog.open(log_path(str(checkpoint), source.name), root).planned(self._planned)
+        self._log.check(self._planned)
         self._list()
         self._closed = closed
         self._seen: dict[str, tuple[Found, float]] = {}  # a file as it lies there, and since when

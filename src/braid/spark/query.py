@@ -40,7 +40,7 @@ from braid.stage import batches, state_file
 from braid.stage.inputs import TopicInput
 from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, add_up, measured
 from braid.stage.room_runs import runs_at
-from braid.stage.state_writer import StateWriter
+from braid.stage.state_writer import Outcome, StateWriter
 from braid.stage.waiting import Waiting, waiting
 from braid.store import is_url
 from braid.topics import access
@@ -445,8 +445,9 @@ class RunningQuery:
         if self.job.wire is None:
             said = figures.taken(self._folder, said)
         digest = batches.digest_of(reads)
-        wrote = self.job.replay is None and any(kind == "staged" for kind, _ in rows)
-        after = self._writer.keep(reads, said, wrote, batch, self._written)
+        kinds = {kind for kind, _ in rows}
+        wrote = self.job.replay is None and "staged" in kinds
+        after = self._writer.keep(reads, said, Outcome(wrote, "drops" in kinds), batch, self._written)
         with self._guard:
             self._seen.state = self._writer.state
         writer.publish_batch(self.job, batch, rows, digest, after)

@@ -53,7 +53,7 @@ class StoreRuns:
         if frame is not None:
             return frame
         with spent("state_read"):
-            frame = mapped(path_of(self._folder, run))
+            frame = mapped(path_of(self._folder, run), run)
             tally("cache_misses" if frame is None else "cache_files")
             if frame is None:
                 frame = self._stored(run)
@@ -94,7 +94,7 @@ class StoreRuns:
         try:
             if not os.path.isdir(self._folder):  # a node that no driver runs on, or somebody tidied up
                 own_folder(os.path.join("state", os.path.basename(self._folder)))
-            write(temporary, frame)
+            write(temporary, frame, run)
             os.replace(temporary, path)
         except (BraidError, OSError, pl.exceptions.PolarsError):
             with contextlib.suppress(OSError):

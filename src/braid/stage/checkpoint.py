@@ -2,8 +2,9 @@
 
 In: the folder of a checkpoint and the document of a query that is to start. Out: the document to run by, or an error.
 Rule: `braid.json` is written before Spark starts, compared before anything else in the folder is opened. A difference
-is shown and refused, and nothing is changed. It stands under a checksum (`topics/sealed.py`). What was only a default then and now (buckets, partitions) stays as it was
-recorded: other numbers would lose the state without a word. How far the query has come says `batches.py`.
+is shown and refused, and nothing is changed. What was only a default then and now (buckets, partitions) stays as it was
+recorded: other numbers would lose the state without a word. It stands under a checksum (`topics/sealed.py`), and where
+it is missing beside what a query keeps, that is no new query. How far the query has come says `batches.py`.
 """
 
 from __future__ import annotations

@@ -2,12 +2,14 @@
 
 In: the offset document of each batch. Out: the documents of all batches again, in order.
 Rule: a line is written before its batch is published, and says what has changed since the line before; the first that
-a process writes says all. Lines are only added, each under a checksum (`topics/sealed.py`), which the first of a process
-says. The last of a process may be torn, or be there twice: of a batch that is done again the offsets are the same. A
-line that is whole and not what was written is refused; so is what does not end where the state says. By its cuts a query can be worked out anew, batch by batch, with every row at the
-position that it had: order within a batch follows from where the batch began and ended.
+a process writes says all, and that those behind it stand under checksums (`topics/sealed.py`). Lines are only added.
+The last of a process may be torn, or be there twice: of a batch that is done again the offsets are the same. A line
+that is whole and not what was written is refused, and so is what does not end where the state says. By its cuts a query
+can be worked out anew, batch by batch, with every row at the position that it had: order within a batch follows from
+where the batch began and ended.
 
-  cuts.jsonl     {"whole": true, "sums": true, "batch": n, …} or {"batch": n, "next": {only what moved}, …; null: gone}
+  cuts.jsonl     {"whole": true, "sums": true, "batch": n, …}, or
+                 {"batch": n, "next": {only what moved}, …; null: gone}
 
 In a room, where nothing can be added to, the last lines stand in the state of the last batch; as many as `MANY` go into
 an object of their own, `cuts/N.jsonl`, called by the first batch that it tells.
@@ -120,12 +122,12 @@ def read(folder: str, upto: int) -> Iterator[Document]:
 
 
 def check(folder: str, last: int) -> bool:
-    """Refuses what was changed since, what lacks a batch behind the first that is there, and what does not end where the
-    state behind the `last` batch says. False where the first batches are not told."""
+    """Refuses what was changed since, what lacks a batch behind the first that is there, and what does not end where
+    the state behind the `last` batch says. False where the first batches are not told."""
     made, document = _told(folder), batches.document_of(folder, last)
     upto = document.get("batch", -1)
     if not made or upto < 0:
-        return upto < 0
+        return bool(upto < 0)
     first = min(made)
     missing = next((n for n in range(first, upto + 1) if n not in made), None)
     if missing is not None:

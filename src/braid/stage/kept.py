@@ -190,7 +190,7 @@ class _Mapped:
     def get(self, run: str) -> pl.DataFrame:
         if run not in self._frames:
             path = path_of(self._folder, run)
-            frame = mapped(path)
+            frame = mapped(path, run)
             if frame is None:
                 why = "is torn" if os.path.exists(path) else "is missing"
                 raise BraidError(f"a run of the result {why}: {path}", DAMAGED)

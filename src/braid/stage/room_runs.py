@@ -62,7 +62,7 @@ class RoomRuns(Runs):
         cache, name = cache_of(self._checkpoint), _copy(run)
         for _ in range(_TRIES):
             with contextlib.suppress(FileNotFoundError):  # the cache was emptied meanwhile
-                frame = mapped(cache.held(name, partial(_fetch, self._checkpoint, run)))
+                frame = mapped(cache.held(name, partial(_fetch, self._checkpoint, run)), run)
                 if frame is not None:
                     return frame
             cache.drop(name)
@@ -74,7 +74,7 @@ class RoomRuns(Runs):
     def _write(self, run: str, path: str, frame: pl.DataFrame) -> int:
         assert self._packing is not None, "who asks writes nothing"
         try:
-            size = write(path, frame)
+            size = write(path, frame, run)
         except BaseException:
             remove(path)
             raise

@@ -1,7 +1,8 @@
 """State runs as files of the checkpoint.
 
 In: frames, by the id of their run. Out: the frames again, mapped.
-Rule: a file is whole when it gets its name, and its checksum is looked at before it is used. It is there before the
+Rule: a file is whole when it gets its name, and its checksum, which is of its name, too, is looked at before it is
+used. (Older versions wrote that of the bytes alone.) It is there before the
 batch is published whose state names it, and goes when a later batch runs, so that a batch can be done again. Names come
 from what an attempt was given: two that were given the same make the same files, and one that was cut off, and goes on
 with half of its input, makes others (decision 32).
@@ -24,7 +25,7 @@ import pyarrow as pa
 
 from braid.errors import BraidError, anew
 from braid.stage import frame_file
-from braid.stage.state_file import SUFFIX
+from braid.stage.state_file import SUFFIX, put_as
 from braid.timing import spent, tally
 from braid.topics.files import force, open_regular
 
@@ -91,7 +92,7 @@ class FileRuns(Runs):
 
     def check(self, run: str) -> pl.DataFrame:
         path = path_of(self._folder, run)
-        frame = mapped(path)
+        frame = mapped(path, run)
         if frame is None:
             why = "is torn" if os.path.exists(path) else "is missing"
             raise BraidError(f"a run of the state {why}: {path}", DAMAGED)
@@ -110,7 +111,7 @@ class FileRuns(Runs):
                 force(os.path.dirname(self._folder))
         unfinished = f"{path.removesuffix(SUFFIX)}~{uuid4().hex[:8]}{SUFFIX}"
         try:
-            size = write(unfinished, frame)
+            size = write(unfinished, frame, run)
             if self._fsync:
                 force(unfinished)
             os.replace(unfinished, path)
@@ -174,32 +175,42 @@ def forgotten(run: str) -> None:
     _frames.pop(run, None)
 
 
-def write(path: str, frame: pl.DataFrame) -> int:
-    """The frame and its checksum as a file; its bytes."""
+def write(path: str, frame: pl.DataFrame, run: str) -> int:
+    """The frame of a run and its checksum as a file; its bytes."""
     size = frame_file.write_file(path, frame)
     with open(path, "r+b") as f:
-        f.write(_checksum(f, size))
+        f.write(_bytes(_named(_checksum(f, size), run)))
     return size + _SUM
 
 
-def mapped(path: str) -> pl.DataFrame | None:
-    """The file's frame; None where there is no file, or not what was written."""
+def mapped(path: str, run: str) -> pl.DataFrame | None:
+    """The frame of the file of a run; None where there is no file, or not what was written."""
     try:
         with os.fdopen(open_regular(path), "rb") as f:
             size = os.fstat(f.fileno()).st_size - _SUM
             if size < 0:
                 return None
-            if _checksum(f, size) != f.read():
+            crc = _checksum(f, size)
+            if f.read() not in (_bytes(_named(crc, run)), _bytes(crc)):
                 return None
         return frame_file.mapped(path, size)
     except (OSError, pa.ArrowInvalid):
         return None
 
 
-def _checksum(file: BinaryIO, size: int) -> bytes:
+def _checksum(file: BinaryIO, size: int) -> int:
     """Of the next `size` bytes. They are read and not mapped: mapped pages would count as memory of this process."""
     crc = 0
     while size > 0 and (block := file.read(min(size, 1 << 20))):
         crc = zlib.crc32(block, crc)
         size -= len(block)
+    return crc
+
+
+def _named(crc: int, run: str) -> int:
+    """Of the bytes and the name of a run, wherever it lies."""
+    return zlib.crc32(put_as(run).encode(), crc)
+
+
+def _bytes(crc: int) -> bytes:
     return crc.to_bytes(_SUM, "big")

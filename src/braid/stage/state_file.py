@@ -7,8 +7,8 @@ what it found the first time. A file holds what differs from the batch before, b
 rest (`links`); after so many of them one holds all. Clocks, which are the same in nearly all buckets of a stage, stand
 there once. So what a batch writes follows what has changed, not how many buckets there are.
 
-  state/BATCH.json          a line of JSON, and a line with its CRC-32; beside the state, what the batch reads, and what
-                            it belongs to (`Tie`)
+  state/BATCH.json          a line of JSON, and a line with its CRC-32; beside the state, what the batch reads, what it
+                            belongs to (`Tie`), and the CRC-32 of the file that it builds on (`after`)
   state/published           the number of the last batch that is visible
   runs/STAGE-BUCKET/*.arrow
 
@@ -50,11 +50,13 @@ Documents = dict[str, dict[str, Any]]
 class Tie:
     """What a batch's state belongs to. `digest`: of what the batch reads, and so of all that was read before it;
     `written`: the last batch up to this one that wrote something; `identity`: of the table where it wrote, in words,
-    empty where that has none."""
+    empty where that has none; `dropped`: how many have dropped something, as their files say, None where nobody has
+    counted."""
 
     digest: str
     written: Written | None
     identity: str = ""
+    dropped: int | None = None
 
 
 def place(stage: int, bucket: int) -> str:
@@ -111,11 +113,16 @@ def save(
     if tie is not None and there is not None and there.tie is not None and there.tie.digest != tie.digest:
         what = f"batch {batch} was computed in {checkpoint} by another run"
         raise BraidError(what, "two runs go on from one checkpoint: end one of them")
-    data = _sealed(batch, documents, tie, reads, buckets, cuts, before)
+    after = _sum_of(checkpoint, before.links[-1]) if before is not None and before.chain() else None
+    data = _sealed(batch, documents, tie, reads, buckets, cuts, before, after)
     if not is_url(checkpoint):
         docs.write(checkpoint, name_of(batch), data, fsync)
+        _sums[checkpoint] = batch, _sum_in(data)
         return True
+    _sums.pop(checkpoint, None)
     made = there is None and docs.create(checkpoint, name_of(batch), data)
+    if made:
+        _sums[checkpoint] = batch, _sum_in(data)
     if made or there is not None:
         return made
     return save(checkpoint, batch, documents, tie, reads, buckets, fsync, cuts, before)  # somebody was faster: who?
@@ -132,7 +139,7 @@ def replace(
     """The same state in other buckets takes the place of what there is, and stays on the disk."""
     data = _sealed(batch, documents, tie, reads, buckets, cuts(checkpoint, batch), None)
     docs.write(checkpoint, name_of(batch), data, fsync=True)
-    _read.cache_clear()
+    forgotten()
 
 
 def _sealed(
@@ -143,8 +150,10 @@ def _sealed(
     buckets: int | None,
     cuts: Sequence[str],
     before: Before | None,
+    after: str | None = None,
 ) -> bytes:
     more: dict[str, Any] = {} if tie is None else {"digest": tie.digest, "written": tie.written, "table": tie.identity}
+    more |= {} if tie is None or tie.dropped is None else {"dropped": tie.dropped}
     more |= {} if reads is None else {"reads": reads}
     more |= {} if buckets is None else {"buckets": buckets}
     more |= {"cuts": cuts} if cuts else {}
@@ -152,7 +161,7 @@ def _sealed(
     clocks = clocks_of(documents)
     found = _apart(documents, clocks)
     if before is not None and links:
-        more["links"] = links
+        more |= {"links": links, "after": after}
         known = _apart(before.documents, clocks_of(before.documents))
         found = {where: x for where, x in found.items() if known.get(where) != x}
     x = {"format": FORMAT, "batch": batch, **more, "clocks": clocks, "state": found}
@@ -218,6 +227,19 @@ def sealed(line: bytes) -> bytes:
     return b"%s\n%08x\n" % (line, zlib.crc32(line))
 
 
+_sums: dict[str, tuple[int, str]] = {}  # of the last file that this process has written of a checkpoint
+
+
+def _sum_of(checkpoint: str, batch: int) -> str:
+    """The checksum of the file of a batch, as it says it."""
+    known = _sums.get(checkpoint)
+    return known[1] if known is not None and known[0] == batch else _whole(checkpoint, batch).sum
+
+
+def _sum_in(data: bytes) -> str:
+    return data[-9:-1].decode()
+
+
 def unsealed(checkpoint: str, name: str) -> bytes:
     """The line that was written."""
     line, _, crc = docs.read(checkpoint, name, MOST).partition(b"\n")
@@ -243,8 +265,9 @@ def links_of(checkpoint: str, batch: int) -> Sequence[int]:
 
 
 def forgotten() -> None:
-    """What this process has read of states, since a query begins anew."""
+    """What this process has read and written of states, since a query begins anew."""
     _read.cache_clear()
+    _sums.clear()
 
 
 def clear_remains(checkpoint: str) -> None:
@@ -347,6 +370,7 @@ class State(Mapping[str, str]):
     clocks: Mapping[str, str]
     texts: Mapping[str, str]
     own: frozenset[str]
+    sum: str = ""
 
     def __getitem__(self, where: str) -> str:
         text, clocks = self.texts[where], self.clocks.get(stage_of(where))
@@ -400,8 +424,10 @@ def _read(checkpoint: str, name: str, version: tuple[int, int, int] | str) -> St
         batch, links = whole(x["batch"], "batch"), [whole(n, "a link") for n in items(x.get("links", []), "links")]
         if [*links, batch] != sorted({*links, batch}) or len(links) > LINKS:
             raise ValueError("its links do not lead back")
+        if name_of(batch) != name:
+            raise ValueError(f"it is of batch {batch}")
         rest = _whole(checkpoint, links[-1], version if isinstance(version, str) else "") if links else None
-        if rest is not None and [*rest.links] != links[:-1]:
+        if rest is not None and ([*rest.links] != links[:-1] or x.get("after", rest.sum) != rest.sum):
             raise ValueError(f"batch {links[-1]} is another one than it builds on")
         made, own = ({}, set[str]()) if rest is None else ({**rest.texts}, {*rest.own})
         for where, document in members(x["state"], "state").items():
@@ -414,7 +440,8 @@ def _read(checkpoint: str, name: str, version: tuple[int, int, int] | str) -> St
         read = [text(line, "what is read") for line in items(x["reads"], "reads")] if "reads" in x else None
         buckets = whole(x["buckets"], "buckets", 1) if "buckets" in x else None
         lines = [text(line, "a cut") for line in items(x.get("cuts", []), "cuts")]
-        return State(_tie_of(x), read, buckets, lines, links, clocks, made, frozenset(own))
+        own_sum = f"{zlib.crc32(line):08x}"
+        return State(_tie_of(x), read, buckets, lines, links, clocks, made, frozenset(own), own_sum)
     except (ValueError, KeyError) as e:
         raise _damaged(path, why(e)) from e
 
@@ -426,7 +453,8 @@ def _tie_of(x: dict[str, Any]) -> Tie | None:
     if x["written"] is not None:
         batch, digest = items(x["written"], "written")
         written = Written(whole(batch, "a batch"), text(digest, "a digest"))
-    return Tie(text(x["digest"], "a digest"), written, text(x.get("table", ""), "a table"))
+    dropped = whole(x["dropped"], "dropped") if "dropped" in x else None
+    return Tie(text(x["digest"], "a digest"), written, text(x.get("table", ""), "a table"), dropped)
 
 
 def _checked(where: str, document: dict[str, Any]) -> None:

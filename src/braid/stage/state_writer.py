@@ -10,6 +10,7 @@ again (`overtaken`). Nothing is removed behind an epoch that was lost.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from braid.errors import BraidError
@@ -22,9 +23,17 @@ from braid.store import is_url
 from braid.topics.view import UNTOLD, Written
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Whether a batch wrote something, and whether it dropped something."""
+
+    wrote: bool
+    dropped: bool = False
+
+
 class StateWriter:
-    """`upto`: the batch behind which `state` stands, `tie`: what it belongs to; `buckets`: of each stage; `identity`: of
-    the table that is written, in words, empty where nothing tells."""
+    """`upto`: the batch behind which `state` stands, `tie`: what it belongs to; `buckets`: of each stage; `identity`:
+    of the table that is written, in words, empty where nothing tells."""
 
     def __init__(self, epoch: Epoch, buckets: int, durable: bool = False, identity: str = "") -> None:
         self._folder, self._epoch, self._buckets, self._durable = epoch.checkpoint, epoch, buckets, durable
@@ -54,22 +63,22 @@ class StateWriter:
         self,
         reads: Sequence[str],
         said: Sequence[dict[str, Any]],
-        wrote: bool,
+        outcome: Outcome,
         batch: int,
         recalled: Callable[[], Written | None] = lambda: None,
     ) -> Written | None:
-        """The state behind a batch is saved, by what its tasks have `said`. `wrote`: something; `recalled`: the last
-        batch that the output holds, of a query whose checkpoint does not say it yet. Gives the last batch before it that
-        wrote something."""
+        """The state behind a batch is saved, by what its tasks have `said`. `recalled`: the last batch that the output
+        holds, of a query whose checkpoint does not say it yet. Gives the last batch before it that wrote something."""
         folder, digest = self._folder, batches.digest_of(reads)
         state, tie, links = self.state, self.tie, self._links
         if self.upto != batch - 1:
             state, tie = state_file.load(folder, batch - 1), state_file.tie(folder, batch - 1)
             links = state_file.links_of(folder, batch - 1)
         after = (None if batch == 0 else UNTOLD) if tie is None else tie.written
-        written = Written(batch, digest) if wrote else recalled() if tie is None else tie.written
+        written = Written(batch, digest) if outcome.wrote else recalled() if tie is None else tie.written
         before = state_file.Before(state, links)
-        state, tie = state_file.changed(state, said), Tie(digest, written, self._identity)
+        dropped = _counted(tie, outcome.dropped)
+        state, tie = state_file.changed(state, said), Tie(digest, written, self._identity, dropped)
         links, cuts = [*before.chain(), batch], self._cuts.add(batches.document_in(reads))
         self._epoch.check()
         saved = state_file.save(folder, batch, state, tie, reads, self._buckets, self._durable, cuts, before)
@@ -90,3 +99,8 @@ class StateWriter:
 
     def lost(self) -> BraidError | None:
         return self._epoch.lost()
+
+
+def _counted(tie: Tie | None, more: bool) -> int | None:
+    """How many batches have dropped something; None where older versions did not count."""
+    return int(more) if tie is None else None if tie.dropped is None else tie.dropped + more

@@ -67,7 +67,7 @@ def _succeeded(folder: str, new: str, store: Topics) -> int:
     last, state = state_file.latest(new)
     tie, before = state_file.tie(new, last), state_file.tie(folder, last)
     if tie is not None and before is not None:
-        tie = Tie(tie.digest, before.written, before.identity)
+        tie = Tie(tie.digest, before.written, before.identity, before.dropped)
     state_file.replace(new, last, state, tie, state_file.reads(new, last), known.buckets)
     reach("last batch taken over")
     checkpoint.as_run(new, known, run)

@@ -12,11 +12,12 @@ recorded none of it; then numbers alone are compared.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from braid.errors import BraidError, anew
 from braid.stage import batches, state_file
 from braid.stage.begun import is_life
+from braid.topics import drops
 from braid.topics.interface import Topics
 from braid.topics.view import Written
 
@@ -66,7 +67,7 @@ def adopt(folder: str, last: int, held: Held, buckets: int) -> None:
     tie = state_file.tie(folder, last)
     if tie is not None:
         state, reads = state_file.load(folder, last), state_file.reads(folder, last)
-        state_file.replace(folder, last, state, state_file.Tie(tie.digest, tie.written, held.identity), reads, buckets)
+        state_file.replace(folder, last, state, replace(tie, identity=held.identity), reads, buckets)
 
 
 def behind(last: int | None, held: Held) -> bool:
@@ -97,6 +98,18 @@ def check_inputs(folder: str, query: str, topics: Topics, seen: bool) -> bool:
             raise
         return False
     return True
+
+
+def check_drops(folder: str, query: str, run: str, last: int | None, root: str) -> None:
+    """The files are there of all batches that have dropped something."""
+    tie = None if last is None else state_file.tie(folder, last)
+    if last is None or tie is None or tie.dropped is None:
+        return
+    there = {batch for batch in drops.batches(root, query, run) if batch <= last}
+    if len(there) < tie.dropped:
+        where = f"{root}/drops/{query} has files of {len(there)}"
+        what = f"{tie.dropped} batches of {query} have dropped rows, and {where}"
+        raise BraidError(what, f"put the others back from a copy; or {anew(folder)}")
 
 
 def check_seen(seen: Mapping[str, Sequence[int]], query: str, topics: Topics, hint: str) -> None:

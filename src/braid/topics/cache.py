@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import os
 import random
+import shutil
 import stat
 import tempfile
 import threading
@@ -65,6 +66,10 @@ class Cache:
 
     def drop(self, name: str) -> None:
         remove(self.path(name))
+
+    def forget(self, folder: str) -> None:
+        """No copy below a folder is left."""
+        shutil.rmtree(self.path(folder), ignore_errors=True)
 
     def path(self, name: str) -> str:
         return os.path.join(self.folder, *name.split("/"))

@@ -208,8 +208,9 @@ def _publish(topic: Topic, view: View, origin: Origin, staged: Sequence[Staged],
             view = topic.anew()  # somebody else came first
             continue
         if segments or empty:
-            finish(topic, view)
-            topic.fold(view)
+            with left_to_others():
+                finish(topic, view)
+                topic.fold(view)
         reach("published")
         return True
     topic.anew().has(origin, topic.name)  # refused where others have gone on since
@@ -296,6 +297,14 @@ def recover(topic: Topic, view: View) -> None:
     finish(topic, view)
     topic.finish_fold()
     adopt_locked(topic, view)
+
+
+@contextlib.contextmanager
+def left_to_others() -> Iterator[None]:
+    """Behind a commit nothing is told that fails: its records are there. Whoever takes the topic's lock next does the
+    rest, or is told."""
+    with contextlib.suppress(OSError, BraidError):
+        yield
 
 
 def finish(topic: Topic, view: View) -> None:

@@ -1,9 +1,10 @@
 """Small documents of a store beside its topics: its id, its catalogue, its schemas, notes of its tables.
 
 In: the root of a store, the name of a document. Out: its bytes as they stand; a change of it.
-Rule: each stands under a checksum of its bytes and its name (`sealed.py`), which is nobody else's affair. Of two that change a document at once the second changes what the first has left. In a folder a lock sees to that.
-In an object store each change is the *create* of the next version, and who comes second begins again. Versions stay: a
-number that was free again would be taken by whoever has slept since he looked.
+Rule: each stands under a checksum of its bytes and its name (`sealed.py`), which is nobody else's affair. Of two that
+change a document at once the second changes what the first has left. In a folder a lock sees to that. In an object
+store each change is the *create* of the next version, and who comes second begins again. Versions stay: a number that
+was free again would be taken by whoever has slept since he looked.
 """
 
 from __future__ import annotations

@@ -1,17 +1,21 @@
 """Rows that a query dropped, and why: `drops/<query>/` of a store.
 
 In: drops of a batch, staged by tasks. Out: one file of lines per batch, once that batch is committed.
-Rule: a replayed batch replaces its own file. Call `publish_drops` right after the batch's commit, also where `publish`
-says that the batch was there before: a crash between the two is mended by the replay.
+Rule: a file begins with a line that has the checksum of its name and of all the lines behind it, which is compared
+before the first of them is given. (Files of older versions have none.) A replayed batch replaces its own file. Call
+`publish_drops` right after the batch's commit, also where `publish` says that the batch was there before: a crash
+between the two is mended by the replay.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 from uuid import uuid4
 
@@ -25,6 +29,7 @@ from braid.topics.files import (
     is_name,
     lines_of,
     members,
+    open_regular,
     parsed,
     reach,
     refuse_link,
@@ -36,6 +41,9 @@ from braid.topics.files import (
 )
 
 _BLOCK = 8 << 20  # bytes taken at once
+_HEAD = re.compile(rb'\{"crc":"([0-9a-f]{8})"\}\n')
+_LENGTH = len('{"crc":"00000000"}\n')
+_BATCH = re.compile(r"(?P<run>.+)~(?P<batch>[0-9]{20})(~[0-9]+)?\.jsonl")
 
 DROPS = {
     "reason": pl.String,
@@ -111,10 +119,23 @@ def copied(root: str, to: str, query: str) -> None:
     """All that a query has dropped, in another store."""
     target = _place(to, query)
     for called, path in _place(root, query).files():
-        name = os.path.basename(called).replace("=", "~")
-        with open(path, "rb") as f:
-            target.stage(f"copy-{name}", f.read())
+        name = _name_of(called)
+        data = b"".join(line + b"\n" for line in _lines(called, path))
+        target.stage(f"copy-{name}", data)
         target.show(name, [f"copy-{name}"])
+
+
+def batches(root: str, query: str, run: str) -> set[int]:
+    """The batches of a life of a query that have dropped something."""
+    found = (_BATCH.fullmatch(name) for name in _place(root, query).names())
+    return {int(m["batch"]) for m in found if m is not None and m["run"] == run}
+
+
+def check(root: str, query: str) -> None:
+    """All that a query has dropped is as it was written."""
+    for called, path in _place(root, query).files():
+        for _ in _lines(called, path):
+            pass
 
 
 def with_drops(root: str) -> list[str]:
@@ -133,8 +154,44 @@ def _shown(run: str, batch: int) -> str:
 def drop_lines(root: str, query: str) -> Iterator[tuple[str, int, bytes]]:
     """The lines of all drops of a query, batch by batch: file, number, line."""
     for called, path in _place(root, query).files():
-        for number, line in enumerate(lines_of(path), 1):
+        for number, line in enumerate(_lines(called, path), 1):
             yield called, number, line
+
+
+def _lines(called: str, path: str) -> Iterator[bytes]:
+    """The lines of a file of drops, when all are what was written."""
+    with os.fdopen(open_regular(path), "rb") as f:
+        head = _HEAD.fullmatch(f.read(_LENGTH))
+        size = os.fstat(f.fileno()).st_size
+        if (head is None and not size) or (head is not None and int(head[1], 16) != _sum(_name_of(called), f.read)):
+            raise BraidError(f"{called} is damaged: it is not what its checksum says", _AWAY)
+    found = lines_of(path)
+    if head is not None:
+        next(found)
+    return found
+
+
+_AWAY = "put it back from a copy, or take it away"
+
+
+def _name_of(called: str) -> str:
+    return os.path.basename(called).replace("=", "~")
+
+
+def _sum(name: str, read: Callable[[int], bytes]) -> int:
+    crc = zlib.crc32(name.encode())
+    while data := read(_BLOCK):
+        crc = zlib.crc32(data, crc)
+    return crc
+
+
+def _headed(out: IO[bytes], name: str) -> None:
+    """What was written behind room for it gets its first line."""
+    out.seek(_LENGTH)
+    crc = _sum(name, out.read)
+    out.seek(0)
+    out.write(b'{"crc":"%08x"}\n' % crc)
+    out.flush()
 
 
 def each_drop(root: str, query: str) -> Iterator[dict[str, Any]]:
@@ -144,7 +201,7 @@ def each_drop(root: str, query: str) -> Iterator[dict[str, Any]]:
             x = members(parsed(line))
             text(x["reason"], "reason")
         except (ValueError, KeyError) as e:
-            raise BraidError(f"{path} is damaged in line {number}: {why(e)}", "take the file away") from None
+            raise BraidError(f"{path} is damaged in line {number}: {why(e)}", _AWAY) from None
         yield x
 
 
@@ -175,10 +232,12 @@ class _InFolder:
     def show(self, name: str, staged: Sequence[str]) -> None:
         sources = [os.path.join(self._staging, os.path.basename(file)) for file in staged]
         temporary = scratch_name(os.path.join(self._staging, name))
-        with open(temporary, "xb") as out:
+        with open(temporary, "x+b") as out:
+            out.seek(_LENGTH)
             for source in sources:
                 with open(source, "rb") as f:
                     shutil.copyfileobj(f, out, _BLOCK)
+            _headed(out, name)
         reach("drops joined")
         os.replace(temporary, os.path.join(self._folder, name))
         reach("drops published")
@@ -193,11 +252,13 @@ class _InFolder:
     def forget(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def names(self) -> list[str]:
+        there = os.listdir(self._folder) if os.path.isdir(self._folder) else []
+        return sorted(name for name in there if name.endswith(".jsonl"))
+
     def files(self) -> Iterator[tuple[str, str]]:
-        if os.path.isdir(self._folder):
-            for name in sorted(n for n in os.listdir(self._folder) if n.endswith(".jsonl")):
-                path = os.path.join(self._folder, name)
-                yield path, path
+        for path in (os.path.join(self._folder, name) for name in self.names()):
+            yield path, path
 
 
 class _InRoom:
@@ -212,9 +273,10 @@ class _InRoom:
     def show(self, name: str, staged: Sequence[str]) -> None:
         sources = [self._name("staged", file) for file in staged]
         with tempfile.NamedTemporaryFile(prefix="braid-drops-") as out:
+            out.seek(_LENGTH)
             for source in sources:
                 self._fetch(source, out)
-            out.flush()
+            _headed(out, name)
             self._room.put(self._name("shown", name), out.name)
         reach("drops published")
         self._room.delete(*sources)
@@ -225,8 +287,14 @@ class _InRoom:
     def forget(self) -> None:
         self._room.delete(*(name for name, _ in self._room.list(self._folder)))
 
+    def names(self) -> list[str]:
+        return [_name_of(name) for name in self._shown()]
+
+    def _shown(self) -> list[str]:
+        return sorted(name for name, _ in self._room.list(f"{self._folder}/shown"))
+
     def files(self) -> Iterator[tuple[str, str]]:
-        for name in sorted(name for name, _ in self._room.list(f"{self._folder}/shown")):
+        for name in self._shown():
             with tempfile.NamedTemporaryFile(prefix="braid-drops-") as copy:
                 self._fetch(name, copy)
                 copy.flush()

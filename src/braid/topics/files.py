@@ -96,7 +96,8 @@ def write_atomic(path: str, data: bytes, scratch: str, fsync: bool = False) -> N
         f.write(data)
         if fsync:
             f.flush()
-            os.fsync(f.fileno())
+            with naming(path):
+                os.fsync(f.fileno())
     os.replace(temporary, path)
     if fsync:
         force(os.path.dirname(path))
@@ -106,9 +107,19 @@ def force(path: str) -> None:
     """What is in a file survives a loss of power; of a directory, which names it has."""
     fd = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(fd)
+        with naming(path):
+            os.fsync(fd)
     finally:
         os.close(fd)
+
+
+@contextlib.contextmanager
+def naming(path: str) -> Iterator[None]:
+    """What the system refuses of a descriptor is told with the file's name."""
+    try:
+        yield
+    except OSError as e:
+        raise OSError(e.errno, e.strerror, path) from None
 
 
 def refuse_link(path: str) -> None:
@@ -187,7 +198,8 @@ def locked(path: str) -> Iterator[None]:
     while True:
         fd = open_lock(path)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            with naming(path):
+                fcntl.flock(fd, fcntl.LOCK_EX)
             if _still_there(fd, path):  # else its directory was removed while we waited
                 yield
                 return

@@ -23,7 +23,18 @@ from typing import Any
 
 from braid.errors import BraidError
 from braid.topics.cache import local_folder
-from braid.topics.files import items, members, open_lock, parsed, private_folder, refuse_other, store_root, text, whole
+from braid.topics.files import (
+    items,
+    members,
+    naming,
+    open_lock,
+    parsed,
+    private_folder,
+    refuse_other,
+    store_root,
+    text,
+    whole,
+)
 
 RUN = ".run.lock"
 
@@ -101,7 +112,8 @@ class StoreLock:
 
     def _take(self, fd: int) -> None:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with naming(self._file):
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holders = _read(fd)
             who = f"process {holders[0].pid}" if holders else "another process"
@@ -205,7 +217,8 @@ def holder(path: str | Path) -> int | None:
     except FileNotFoundError:
         return None
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with naming(file):
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         found = _read(fd)
         return found[0].pid if found else None

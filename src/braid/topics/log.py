@@ -246,16 +246,19 @@ class Topic:
         return view
 
     def list_commits(self) -> tuple[set[int], list[tuple[int, int]]]:
-        try:
-            names = os.listdir(self.commits)
-        except FileNotFoundError:
-            return set(), []
+        names = self._names()
         numbers = {int(m[1]) for name in names if (m := _COMMIT.fullmatch(name))}
         rollups = [(int(m[1]), int(m[2])) for name in names if (m := _ROLLUP.fullmatch(name))]
         wrong = next((r for r in [*((n - 1, n) for n in numbers), *rollups] if not 0 <= r[0] < r[1] <= _LAST), None)
         if wrong is not None:
             raise BraidError(f"{self.commits} has a commit of number {wrong[1]}", "no topic has one; take it away")
         return numbers, rollups
+
+    def _names(self) -> list[str]:
+        try:
+            return os.listdir(self.commits)
+        except FileNotFoundError:
+            return []
 
     def _called(self, name: str) -> str:
         """A commit or a rollup, for people."""
@@ -346,6 +349,12 @@ class Topic:
         """The end of each partition, all after one and the same commit."""
         with self._guard:
             return self.view().ends()
+
+    def check_commits(self) -> None:
+        """All that is read of the commits is looked at anew, as it is kept."""
+        with self._guard:
+            self._view = None
+            self.anew()
 
     # -- taking records away; under the lock ----------------------------------------------------------------------
 

@@ -127,21 +127,22 @@ def read_positions(topic: Topic, partition: int, first: int, last: int) -> pl.Da
     first, last = max(first, view.begins[partition].first), min(last, view.end(partition))
     parts = []
     for s in view.overlapping(partition, first, last):
-        if s.positions is None:
-            parts.append(pl.DataFrame({c: pl.Series([None] * s.extent.count, dtype=t) for c, t in POSITIONS.items()}))
-        else:
-            path = positions_path(topic, s)
-            parts.append(topic.either(path, s.positions, partial(_read_ipc, s.positions_sum)))
-            if parts[-1].height != s.extent.count:
-                raise torn(path, f"it has {parts[-1].height} rows, its commit says {s.extent.count}")
+        parts.append(positions_of(topic, s))
         skip = max(first - s.first, 0)
         parts[-1] = parts[-1].slice(skip, min(last, s.end) - s.first - skip)
     rows = pl.concat(parts) if parts else pl.DataFrame(schema=POSITIONS)
     return pl.DataFrame([pl.int_range(first, max(first, last), eager=True).alias("_offset")]).hstack(rows)
 
 
-def positions_path(topic: Topic, segment: Segment) -> str:
-    return os.path.join(topic.partition_path(segment.partition), ".positions", positions_name(segment.first))
+def positions_of(topic: Topic, s: Segment) -> pl.DataFrame:
+    """Of all records of a segment; of one without, nulls."""
+    if s.positions is None:
+        return pl.DataFrame({c: pl.Series([None] * s.extent.count, dtype=t) for c, t in POSITIONS.items()})
+    path = os.path.join(topic.partition_path(s.partition), ".positions", positions_name(s.first))
+    found = topic.either(path, s.positions, partial(_read_ipc, s.positions_sum))
+    if found.height != s.extent.count:
+        raise torn(path, f"it has {found.height} rows, its commit says {s.extent.count}")
+    return found
 
 
 def _read_ipc(crc: int | None, path: str) -> pl.DataFrame:

@@ -24,6 +24,7 @@ from braid.records.registry import Incompatible, Registry, RegistryAway, Schema,
 from braid.store import is_url
 from braid.topics.documents import called, changed, document
 from braid.topics.files import locked, members, parsed, private_folder, read_small, refuse_link, write_atomic
+from braid.topics.sealed import sealed, unsealed
 from braid.topics.settings import read_settings
 
 SECONDS = 4.0  # to wait for an answer
@@ -37,7 +38,8 @@ T = TypeVar("T")
 
 
 class FolderRegistry:
-    """Schemas in a folder of JSON files: `schemas/<id>.json`, and `subjects/<name>.json`, the ids of its versions.
+    """Schemas in a folder of JSON files: `schemas/<id>.json`, which names its subjects, and `subjects/<name>.json`, the
+    ids of its versions; each under a checksum of it and its name.
 
     `folder` None: in memory. Compatibility is BACKWARD, as Confluent's is where nobody says another: who reads by the
     new schema can read what the last one wrote.
@@ -109,22 +111,41 @@ class FolderRegistry:
                 id = next((i for i in there if self.by_id(i) == schema), None) or max(there, default=0) + 1
             elif id in there and self.by_id(id) != schema:
                 raise BraidError(f"the id {id} names another schema", "take another id, or none")
+            known_by = (self._get(f"schemas/{id}") or {}).get("subjects", [])
             doc = {"kind": schema.kind, "text": schema.text, "references": [list(r) for r in schema.references]}
-            self._put(f"schemas/{id}", doc)
-            self._put(_file_of(subject), [*(i for i in ids if i != id), id])
+            self._put(f"schemas/{id}", doc | {"subjects": sorted({*known_by, subject})})
+            self._put(_file_of(subject), {"ids": [*(i for i in ids if i != id), id]})
             return id
 
     def forget(self, subject: str) -> None:
         with self._locked():
             if self._ids(subject):
-                self._put(_file_of(subject), [])
+                self._put(_file_of(subject), {"ids": []})
+
+    def whole(self) -> None:
+        """All documents are what was written, and none is missing that another names."""
+        for name, doc in self.all().items():
+            if name.startswith("schemas/"):
+                others = [_file_of(subject) for subject in doc.get("subjects", ())]
+            else:
+                others = [f"schemas/{i}" for i in _ids_in(doc)]
+            if (gone := next((x for x in others if self._get(x) is None), None)) is not None:
+                raise self._missing(gone)
 
     @property
     def _called(self) -> str:
         return "the registry of the store" if self.folder is not None else "the registry of the driver"
 
+    def _missing(self, name: str) -> BraidError:
+        return BraidError(f"{name} is missing in {self._called}, and others name it", "put its file back as it was")
+
     def _ids(self, subject: str) -> list[int]:
-        return list(self._get(_file_of(subject)) or [])
+        doc = self._get(_file_of(subject))
+        if doc is None and any(
+            subject in (self._get(f"schemas/{n}") or {}).get("subjects", ()) for n in self._numbers()
+        ):
+            raise self._missing(_file_of(subject))
+        return _ids_in(doc)
 
     def _numbers(self) -> list[int]:
         if self.folder is None:
@@ -138,7 +159,7 @@ class FolderRegistry:
             return self._memory.get(name)
         path = os.path.join(self.folder, f"{name}.json")
         try:
-            return parsed(read_small(path))
+            return parsed(unsealed(read_small(path), name))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except ValueError as e:
@@ -152,7 +173,7 @@ class FolderRegistry:
         folder = os.path.dirname(path)
         refuse_link(folder)
         os.makedirs(folder, exist_ok=True)
-        write_atomic(path, json.dumps(doc, ensure_ascii=False, indent=1).encode(), folder)
+        write_atomic(path, sealed(json.dumps(doc, ensure_ascii=False, indent=1).encode(), name), folder)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -187,6 +208,9 @@ class RoomRegistry:
 
     def check(self, subject: str, schema: Schema) -> None:
         self._now().check(subject, schema)
+
+    def whole(self) -> None:
+        self._now().whole()
 
     def register(self, subject: str, schema: Schema, id: int | None = None, *, checked: bool = True) -> int:
         found = id or 0
@@ -236,6 +260,18 @@ def copied(root: str, to: str) -> None:
 
 def _listed(folder: str) -> list[str]:
     return [n for n in os.listdir(folder) if n.endswith(".json")] if os.path.isdir(folder) else []
+
+
+def check(root: str) -> None:
+    """Whether the registry of a store is whole."""
+    found = of_store(root)
+    assert isinstance(found, FolderRegistry | RoomRegistry)
+    found.whole()
+
+
+def _ids_in(doc: Any) -> list[int]:
+    """Of a subject; older versions wrote the ids alone."""
+    return list(doc["ids"] if isinstance(doc, dict) else doc or [])
 
 
 def _file_of(subject: str) -> str:

@@ -34,7 +34,7 @@ from braid.records.registry import Registry
 from braid.store import Room
 from braid.topics import log
 from braid.topics.cache import Cache
-from braid.topics.files import check_name, is_name, items, members, parsed, reach, read_small, remove, text, whole, why
+from braid.topics.files import check_name, is_name, items, reach, read_small, remove, text, why
 from braid.topics.log import MAX_PARTITIONS, Topic, commit_document, damaged, description, rollup_document
 from braid.topics.registries import of_store
 from braid.topics.rolling import rolled
@@ -141,8 +141,21 @@ class RoomTopic(Topic):
             return view
         if (more := self._next(view, True, True)) is not None:  # somebody has gone on meanwhile
             return self._look(more)
+        raise self._lacking(view)
+
+    def check_commits(self) -> None:
+        self._cache.forget(f"topics/{self.name}/{self.described()[0]}/commits")
+        super().check_commits()
+        numbers, rollups = self.list_commits()
+        if max([*numbers, *(to for _, to in rollups)], default=0) > self.anew().last:
+            raise self._lacking(self.anew())
+
+    def _names(self) -> list[str]:
+        return [os.path.basename(name) for name, _ in self.room.list(self.commits)]
+
+    def _lacking(self, view: View) -> BraidError:
         hint = "later commits are there; put the object back from a copy, or delete the topic"
-        raise BraidError(f"{self._called(f'{view.last + 1:020d}.json')} is missing", hint)
+        return BraidError(f"{self._called(f'{view.last + 1:020d}.json')} is missing", hint)
 
     def _beginning(self) -> View:
         self.identity, partitions = self.described()
@@ -466,6 +479,17 @@ class RoomTopic(Topic):
                 if file not in named and batch.isdecimal() and int(batch) <= done:
                     self.room.delete(name)
 
+    def has_ended(self, identity: str) -> bool:
+        """Whether the topic of this id was deleted: its last commit says so."""
+        self.identity, self.commits = identity, f"topics/{self.name}/{identity}/commits"
+        numbers, _ = self.list_commits()
+        try:
+            if numbers:
+                self._load(f"{max(numbers):020d}.json")
+        except TopicGone:
+            return True
+        return False
+
     def end(self) -> None:
         """The topic is gone: its last commit says so, whatever else is still there."""
         try:
@@ -490,6 +514,22 @@ class RoomTopic(Topic):
         self.room.delete(_described(self.name))
         stay = {last, folded}
         self.room.delete(*(name for name, _ in self.room.list(self.path) if name not in stay))
+
+
+def lost(room: Room, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Topics whose records lie in a room that has these `names`, which are not described, and were not deleted: by name
+    and id."""
+    there = {
+        (parts[1], parts[2]) for parts in (name.split("/") for name in names) if parts[0] == "topics" and parts[3:]
+    }
+    store = RoomStore(room)
+    for name, found in sorted(there):
+        try:
+            known = store.made(name).described()[0]
+        except BraidError:
+            known = ""
+        if found != known and not store.made(name).has_ended(found):
+            yield name, found
 
 
 class RoomStore(TopicStore):

@@ -42,7 +42,8 @@ def taken(topic: Topic, view: View, keep: Keep) -> bool:
     if not topic.commit(view, Origin(), [], keep):
         topic.anew()
         return False
-    commit.finish(topic, topic.known())
-    topic.discard([*before, *keep.left])
+    with commit.left_to_others():
+        commit.finish(topic, topic.known())
+        topic.discard([*before, *keep.left])
     reach("records taken away")
     return True

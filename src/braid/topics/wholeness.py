@@ -14,6 +14,7 @@ from functools import partial
 from braid.errors import BraidError
 from braid.topics.files import open_regular
 from braid.topics.log import Topic
+from braid.topics.reading import positions_of
 from braid.topics.segments import Extent, TornError, check_size, check_sum
 
 _BLOCK = 1 << 20
@@ -30,8 +31,9 @@ class Looked:
 
 
 def look(topic: Topic) -> Looked:
-    """All segments of a topic. A commit that is missing or cannot be read raises."""
+    """All segments of a topic, and all commits as they are kept. One that is missing or cannot be read raises."""
     found = Looked()
+    topic.check_commits()
     for segment in (s for part in topic.view().parts for s in part):
         found.records += segment.extent.records
         found.size += segment.extent.size
@@ -39,6 +41,7 @@ def look(topic: Topic) -> Looked:
         try:
             topic.unread(segment)
             topic.opened(segment, partial(_compare, segment.extent))
+            positions_of(topic, segment)
         except TornError as e:
             found.wrong.append(e)
     return found
