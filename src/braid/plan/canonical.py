@@ -55,8 +55,9 @@ JOINS: Mapping[tuple[type, bool], tuple[str, str]] = {
 }
 # Fields that are only words: of the SQL, of declarations, of what is told to people; what is kept to be asked for;
 # where results go, which a checkpoint records in a sink's own words; what the key format of a source says already.
-WORDS = {"Query": ("sql", "notices"), "Sink": ("columns", "keeps", "retention", "into"), "Source": ("name",),
-         "Encoding": ("binary", "lenient"), "Code": ("path", "text", "pickled"), "Final": ("binary",)}  # fmt: skip
+WORDS = {"Query": ("sql", "notices"), "Sink": ("columns", "keeps", "retention", "into", "shown_key", "padded"),
+         "Source": ("name",), "Encoding": ("binary", "lenient"), "Code": ("path", "text", "pickled"),
+         "Final": ("binary",)}  # fmt: skip
 
 
 def canonical(query: Query) -> str:
