@@ -96,7 +96,7 @@ class DeltaSink(StagedSink):
         self._claimed(there, run)
         hidden = has_hidden(columns, _names(there))
         required = shape_of(columns, hidden).among(_required(there))
-        return replace(self, root=root, identity=_identity(there), required=required, hidden=hidden)
+        return replace(self, root=root, identity=_identity(there), required=required, full=hidden)
 
     def _made(self, columns: logical.Sink, run: str) -> DeltaTable:
         from deltalake import DeltaTable
@@ -147,7 +147,7 @@ class DeltaSink(StagedSink):
     def _committed(self, batch: Batch, columns: logical.Sink, paths: Sequence[str]) -> None:
         from deltalake import CommitProperties, Transaction, write_deltalake
 
-        table, shape = self.table(), shape_of(columns, self.hidden)
+        table, shape = self.table(), shape_of(columns, self.full)
         if not paths:
             return
         if table is None:

@@ -149,16 +149,14 @@ class PostgresSink(StagedSink):
             root=root,
             identity=which,
             required=table.shape.among(x.name for x in there.values() if x.required),
-            hidden=has_hidden(columns, there, lower=True),
+            full=has_hidden(columns, there, lower=True),
             marks=marker.schema,
         )
 
     def _table(self, c: Connection[Any], columns: logical.Sink) -> _Table:
         """The table as it is there, or would be made."""
-        full = _Table.of(replace(self, hidden=True), columns)
-        return (
-            full if has_hidden(columns, full.known(c), lower=True) else _Table.of(replace(self, hidden=False), columns)
-        )
+        full = _Table.of(replace(self, full=True), columns)
+        return full if has_hidden(columns, full.known(c), lower=True) else _Table.of(replace(self, full=False), columns)
 
     # ---------------------------------------------------------------- in tasks
 
@@ -272,7 +270,7 @@ class _Table:
 
     @staticmethod
     def of(sink: PostgresSink, columns: logical.Sink) -> _Table:
-        shape = shape_of(columns, sink.hidden, lower=True)
+        shape = shape_of(columns, sink.full, lower=True)
         for c in shape.columns:
             if c.type not in TYPES and not isinstance(c.type, Decimal | Array | Map | Struct):
                 raise BraidError(f"{columns.name}: PostgreSQL has no type for the column {c.name}, {c.type}", "cast it")

@@ -45,13 +45,13 @@ class Seen:
 @dataclass(frozen=True)
 class StagedSink(Sink):
     """`root`: of the store; `identity`: of the table when it was opened; `required`: columns of the result that take no
-    NULL there; `hidden`: it has the parts of the key that nobody has selected, though others tell rows apart; `seen`:
+    NULL there; `full`: it has the parts of the key that nobody has selected, though others tell rows apart; `seen`:
     what the last check has found."""
 
     root: str = ""
     identity: str = ""
     required: frozenset[str] = frozenset()
-    hidden: bool = False
+    full: bool = False
     seen: list[Seen] = field(default_factory=list, repr=False, compare=False)
 
     apart = True
