@@ -373,6 +373,13 @@ def test_postgres(db: psycopg.Connection) -> None:
     assert same(found[0]) and [str(x["f"]) for x in found[1:]] == ["nan", "-inf"]
     assert len(typed(table_of(f"{where}#SELECT *, 1 AS one FROM public.c WHERE i < 5;"))) == 1
     assert found[0] == typed(table_of(f"{where}#public.c"))[0]
+    for query in ("select*from c", "-- all\nSELECT * FROM c -- ; of them", "/* a /* b */ */ ((SELECT * FROM c)) ; ;",
+                  "table c", "SELECT * FROM c WHERE t <> ';--' OR true;/* */", "(TABLE c)"):  # fmt: skip
+        assert typed(table_of(f"{where}#{query}"))[0] == found[0], query
+    made = declared("CREATE TABLE c (k INT PRIMARY KEY, braid_row INT, q INT);", "risingwave")
+    for query in ("VALUES(1, 2, 3)", "values (1, 2, 3) -- one"):
+        read = table_of(f"{where}#SELECT * FROM ({query}\n) AS x (k, braid_row, q)").read(made)
+        assert read.rows.row(0) == (1, 2, 3)
     for text, told in (
         ("#none", "PostgreSQL refuses"),
         ("#SELECT 1", "has no column"),

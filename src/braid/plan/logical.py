@@ -244,7 +244,9 @@ class Sink:
     `whole_key`: a key of several columns is written as an object even where all of them are null. `window`: the bounds
     (ms) of the window that is part of each row's key. `keeps`: the rows that stand are kept by key, to be asked for;
     `retention` (ms): but for those of windows that end so much before the latest one. `into`: the statement wants the
-    rows elsewhere than in the topic, in the words of `--sink`; no secret is in it.
+    rows elsewhere than in the topic, in the words of `--sink`; no secret is in it. `shown_key`: the columns that tell
+    rows apart just as a key does of which parts were not selected; `padded`: those that are NULL in rows of an outer
+    join.
     """
 
     name: str
@@ -263,6 +265,8 @@ class Sink:
     keeps: bool = False
     retention: int | None = None
     into: str = ""
+    shown_key: tuple[str, ...] = ()
+    padded: tuple[str, ...] = ()
 
     @property
     def written_key(self) -> tuple[Expr, ...]:

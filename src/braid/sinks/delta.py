@@ -22,7 +22,18 @@ from braid.errors import BraidError, anew, library
 from braid.plan import logical
 from braid.sinks.arrow import DELTA, arrow_of, arrow_schema, check_schema
 from braid.sinks.interface import Batch
-from braid.sinks.staged import Seen, Shape, StagedSink, check_owner, commit, is_written, unlike
+from braid.sinks.staged import (
+    Seen,
+    Shape,
+    StagedSink,
+    check_owner,
+    check_required,
+    commit,
+    has_hidden,
+    is_written,
+    shape_of,
+    unlike,
+)
 from braid.store import on_disk
 from braid.topics.files import reach, remove
 from braid.topics.interface import Topics
@@ -63,12 +74,14 @@ class DeltaSink(StagedSink):
     # ---------------------------------------------------------- before a start
 
     def check(self, columns: logical.Sink, run: str | None, goes_on: bool, overwrite: bool) -> None:
-        shape, there = Shape.of(columns), self.table()
+        there = self.table()
+        shape = shape_of(columns, there is not None and has_hidden(columns, _names(there)))
         schema = arrow_schema(columns.name, shape, DELTA)
         if there is None and os.path.isdir(self.target) and os.listdir(self.target):
             raise BraidError(f"{self.target} is no Delta table, and not empty", "name another folder")
         if there is not None:
             check_schema(self.target, there.to_pyarrow_dataset().schema, schema)
+            check_required(self.target, shape, columns, _required(there), "let the column be NULL")
         self.seen[:] = [Seen(_owner(there), _identity(there))]
         check_owner(self.target, _owner(there), run, goes_on, overwrite)
 
@@ -82,14 +95,15 @@ class DeltaSink(StagedSink):
         root = self.staged_in(topics)
         there = self.table() or self._made(columns, run)
         self._claimed(there, run)
-        required = Shape.of(columns).among(f.name for f in there.schema().fields if not f.nullable)
-        return replace(self, root=root, identity=_identity(there), required=required)
+        hidden = has_hidden(columns, _names(there))
+        required = shape_of(columns, hidden).among(_required(there))
+        return replace(self, root=root, identity=_identity(there), required=required, full=hidden)
 
     def _made(self, columns: logical.Sink, run: str) -> DeltaTable:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
 
-        schema = arrow_schema(columns.name, Shape.of(columns), DELTA)
+        schema = arrow_schema(columns.name, shape_of(columns, False), DELTA)
         try:
             return DeltaTable.create(self.target, schema, configuration={OWNER: run}, raise_if_key_not_exists=False)
         except DeltaError:
@@ -134,7 +148,7 @@ class DeltaSink(StagedSink):
     def _committed(self, batch: Batch, columns: logical.Sink, paths: Sequence[str]) -> None:
         from deltalake import CommitProperties, Transaction, write_deltalake
 
-        table, shape = self.table(), Shape.of(columns)
+        table, shape = self.table(), shape_of(columns, self.full)
         if not paths:
             return
         if table is None:
@@ -167,6 +181,14 @@ class DeltaSink(StagedSink):
 
 def _owner(table: DeltaTable | None) -> str | None:
     return None if table is None else table.metadata().configuration.get(OWNER)
+
+
+def _names(table: DeltaTable) -> list[str]:
+    return [f.name for f in table.schema().fields]
+
+
+def _required(table: DeltaTable) -> list[str]:
+    return [f.name for f in table.schema().fields if not f.nullable]
 
 
 def _identity(table: DeltaTable | None) -> str:

@@ -22,7 +22,7 @@ from braid.errors import BraidError, anew, library
 from braid.plan import logical
 from braid.sinks.arrow import ICEBERG, arrow_of, arrow_schema, check_schema
 from braid.sinks.interface import Batch
-from braid.sinks.staged import Seen, Shape, StagedSink, check_owner, commit, is_written, line_of, unlike
+from braid.sinks.staged import Seen, Shape, StagedSink, check_owner, check_required, commit, is_written, line_of, unlike
 from braid.topics.files import remove
 from braid.topics.interface import Topics
 from braid.topics.view import Written
@@ -60,6 +60,7 @@ class IcebergSink(StagedSink):
         if there is not None:
             check_schema(self.target, there.schema().as_arrow(), schema)
             _check_partitions(self.target, there)
+            check_required(self.target, Shape.of(columns), columns, _required(there), "make the column optional")
         self.seen[:] = [Seen(_owner(there), _identity(there))]
         check_owner(self.target, _owner(there), run, goes_on, overwrite)
 
@@ -73,7 +74,7 @@ class IcebergSink(StagedSink):
         root = self.staged_in(topics)
         there = self.table() or self._made(columns, run)
         self._claimed(there, run)
-        required = Shape.of(columns).among(f.name for f in there.schema().fields if f.required)
+        required = Shape.of(columns).among(_required(there))
         return replace(self, root=root, identity=_identity(there), required=required)
 
     def _made(self, columns: logical.Sink, run: str) -> Table:
@@ -147,7 +148,7 @@ class IcebergSink(StagedSink):
             raise BraidError(f"{self.target} would try a commit again by itself, and add rows twice", f"set {ONCE}")
         known = {OWNER: batch.run, NUMBER: str(batch.number), DIGEST: batch.digest()}
         frame, schema = shape.named(pl.concat(map(pl.read_parquet, paths))), arrow_schema(columns.name, shape, ICEBERG)
-        needs = {f.name for f in table.schema().fields if f.required}
+        needs = _required(table)
         schema = pa.schema([f.with_nullable(f.name not in needs) for f in schema])
         with table.transaction() as change:
             change.append(arrow_of(frame, schema), snapshot_properties=known)
@@ -159,6 +160,10 @@ class IcebergSink(StagedSink):
 
 def _owner(table: Table | None) -> str | None:
     return None if table is None else table.properties.get(OWNER)
+
+
+def _required(table: Table) -> list[str]:
+    return [f.name for f in table.schema().fields if f.required]
 
 
 def _identity(table: Table | None) -> str:
@@ -194,18 +199,15 @@ def _last(name: str, table: Table | None, run: str) -> Written | None:
 
 
 def _came_from(table: Table, snapshot: int, sequence: int) -> bool:
-    """Whether the present snapshot is this one, or came from it, as far as can be told: of one that has expired, and
-    from whose time nothing is left, only the order."""
-    at = newest = table.current_snapshot()
+    """Whether the present snapshot is this one, or came from it. Where it has expired, all that are left must have come
+    later."""
+    at, oldest = table.current_snapshot(), 0
     while at is not None:
         if snapshot in (at.snapshot_id, at.parent_snapshot_id):
             return True
-        above = at.parent_snapshot_id
-        at = None if above is None else table.snapshot_by_id(above)
-        if at is None and above is not None and newest is not None:
-            expired = table.snapshot_by_id(snapshot) is None
-            return expired and (newest.sequence_number or 0) > sequence
-    return False
+        oldest = at.sequence_number or 0
+        at = None if at.parent_snapshot_id is None else table.snapshot_by_id(at.parent_snapshot_id)
+    return table.snapshot_by_id(snapshot) is None and oldest > sequence
 
 
 def _by_snapshots(table: Table | None, run: str) -> Written | None:

@@ -26,7 +26,7 @@ from braid.records.values import json_text
 from braid.sinks.interface import Batch
 from braid.sinks.postgres_marker import RIGHTS, Marker, by_one, dotted, identity
 from braid.sinks.rows import free
-from braid.sinks.staged import Seen, Shape, StagedSink, check_owner, line_of
+from braid.sinks.staged import Seen, Shape, StagedSink, check_owner, check_required, has_hidden, line_of, shape_of
 from braid.topics.files import remove
 from braid.topics.interface import Topics
 from braid.topics.view import Written
@@ -128,9 +128,9 @@ class PostgresSink(StagedSink):
         return f"the table {_Table.of(self, columns).name} of PostgreSQL"
 
     def check(self, columns: logical.Sink, run: str | None, goes_on: bool, overwrite: bool) -> None:
-        table = _Table.of(self, columns)
         with self.connected() as c:
-            table.check(c)
+            table = self._table(c, columns)
+            table.check(c, columns)
             quoted, marker = table.quoted(c), table.marker(c)
             now, last = Seen(marker.owner(c, quoted), identity(c, quoted)), marker.last(c)
         self.seen[:] = [now]
@@ -150,9 +150,10 @@ class PostgresSink(StagedSink):
             return identity(c, _Table.of(self, columns).quoted(c))
 
     def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> PostgresSink:
-        table, root = _Table.of(self, columns), self.staged_in(topics)
+        root = self.staged_in(topics)
         with self.connected() as c, c.transaction():
             by_one(c)
+            table = self._table(c, columns)
             quoted, marker = table.quoted(c), table.marker(c)
             marker.make(c)
             owner = marker.owner(c, quoted, lock=True)
@@ -162,9 +163,22 @@ class PostgresSink(StagedSink):
                 if owner is not None:
                     table.empty(c)
                 marker.claim(c, quoted, run)
-            known, required, codec = identity(c, quoted), table.required(c), _codec(c)
-        made = replace(self, target=table.name, root=root, identity=known, required=required)
-        return replace(made, marks=marker.schema, codec=codec)
+            which, there, codec = identity(c, quoted), table.known(c), _codec(c)
+        return replace(
+            self,
+            target=table.name,
+            root=root,
+            identity=which,
+            required=table.shape.among(x.name for x in there.values() if x.required),
+            full=has_hidden(columns, there, lower=True),
+            marks=marker.schema,
+            codec=codec,
+        )
+
+    def _table(self, c: Connection[Any], columns: logical.Sink) -> _Table:
+        """The table as it is there, or would be made."""
+        full = _Table.of(replace(self, full=True), columns)
+        return full if has_hidden(columns, full.known(c), lower=True) else _Table.of(replace(self, full=False), columns)
 
     # ---------------------------------------------------------------- in tasks
 
@@ -311,7 +325,7 @@ class _Table:
 
     @staticmethod
     def of(sink: PostgresSink, columns: logical.Sink) -> _Table:
-        shape = Shape.of(columns, lower=True)
+        shape = shape_of(columns, sink.full, lower=True)
         for c in shape.columns:
             if c.type not in TYPES and not isinstance(c.type, Decimal | Array | Map | Struct):
                 raise BraidError(f"{columns.name}: PostgreSQL has no type for the column {c.name}, {c.type}", "cast it")
@@ -341,7 +355,7 @@ class _Table:
     def marked_in(self, schema: str) -> Marker:
         return Marker(self.name, self._place, schema)
 
-    def _known(self, c: Connection[Any]) -> dict[str, _Column]:
+    def known(self, c: Connection[Any]) -> dict[str, _Column]:
         """The columns that are there, by name without case."""
         found = c.execute(
             "SELECT attname, format_type(atttypid, atttypmod), attnotnull, atthasdef OR attidentity <> '',"
@@ -351,7 +365,7 @@ class _Table:
         ).fetchall()
         return {x[0].lower(): _Column(*x) for x in found}
 
-    def check(self, c: Connection[Any]) -> None:
+    def check(self, c: Connection[Any], result: logical.Sink) -> None:
         """Refuses a table that is there and cannot hold the rows, and one that cannot be made."""
         if self.keys and c.info.server_version < OLDEST * 10_000:
             raise BraidError(
@@ -359,7 +373,7 @@ class _Table:
             )
         self._check_names()
         self._check_server(c)
-        known = self._known(c)
+        known = self.known(c)
         if not known:
             self._check_schema(c)
             return
@@ -372,8 +386,11 @@ class _Table:
             raise BraidError(
                 f"{self.name}.{more} needs a value, and the result has no such column", "give it a default"
             )
+        hint = f"ALTER TABLE {self.name} ALTER COLUMN … DROP NOT NULL"
         if self.keys:
+            hint += f"; a key with NULL is UNIQUE NULLS NOT DISTINCT ({', '.join(self.keys)}), not PRIMARY KEY"
             self._check_unique(c, known)
+        check_required(self.name, self.shape, result, [x.name for x in known.values() if x.required], hint)
 
     def _check_names(self) -> None:
         long = next((x for x in (*self._place, *(c.name for c in self.columns)) if len(x.encode()) > NAME), None)
@@ -435,11 +452,12 @@ class _Table:
             [self.quoted(c)],
         ).fetchall()
         of_key = [x for x in found if None not in x[0] and sorted(x[0]) == wanted and x[3]]
-        if any(at_once and whole for _, at_once, whole, *_ in of_key):
+        if any(whole for *_, whole, _, _ in of_key) and all(at_once for _, at_once, *_ in of_key):
             return
         hint = f"CREATE UNIQUE INDEX ON {self.name} ({', '.join(self.keys)}) NULLS NOT DISTINCT"
-        for _, at_once, _, _, index in of_key:
+        for _, at_once, _, _, index in sorted(of_key, key=lambda x: bool(x[1])):
             why = "was not built to its end (INVALID)" if at_once else "is DEFERRABLE, and ON CONFLICT takes none"
+            hint = hint if at_once else f"make it NOT DEFERRABLE: drop it, and {hint}"
             raise BraidError(f"the unique index {index} of the table {self.name} {why}", hint)
         raise BraidError(f"the table {self.name} has no unique index on its key", hint)
 
@@ -459,12 +477,8 @@ class _Table:
             hint = f"GRANT CREATE ON SCHEMA {found[0]} TO {c.info.user}, or name a table in a schema of yours"
             raise BraidError(f"{c.info.user} may not create the table {self.name} in the schema {found[0]}", hint)
 
-    def required(self, c: Connection[Any]) -> frozenset[str]:
-        """The columns of the result that take no NULL."""
-        return self.shape.among(x.name for x in self._known(c).values() if x.required)
-
     def make(self, c: Connection[Any]) -> None:
-        if self._known(c):
+        if self.known(c):
             return
         from psycopg.sql import SQL, Identifier
 
@@ -487,7 +501,7 @@ class _Table:
         """Rows in order: added, or each key as it stands behind them."""
         from psycopg.sql import SQL, Identifier
 
-        known = self._known(c)
+        known = self.known(c)
         own = [known[x.name].name for x in self.columns]
         names, seq, op = dotted(own, ", "), *map(Identifier, self.ours)
         kinds = [SQL("{} " + _made(x.type)).format(Identifier(n)) for x, n in zip(self.columns, own, strict=True)]

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from braid.errors import BraidError, anew, printable
-from braid.operators.changes import DIFF, no_rows
+from braid.operators.changes import DIFF, POS, POS_TYPE, no_rows
 from braid.plan import logical
 from braid.sinks.files import FileSink
 from braid.sinks.interface import Batch, Outputs, Part, Sink
@@ -45,11 +45,13 @@ class Seen:
 @dataclass(frozen=True)
 class StagedSink(Sink):
     """`root`: of the store; `identity`: of the table when it was opened; `required`: columns of the result that take no
-    NULL there; `seen`: what the last check has found."""
+    NULL there; `full`: it has the parts of the key that nobody has selected, though others tell rows apart; `seen`:
+    what the last check has found."""
 
     root: str = ""
     identity: str = ""
     required: frozenset[str] = frozenset()
+    full: bool = False
     seen: list[Seen] = field(default_factory=list, repr=False, compare=False)
 
     apart = True
@@ -110,11 +112,12 @@ class _Outputs:
     def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> pl.DataFrame | None:
         lost = [no_rows(DROPS)]
         for n, o in enumerate(self._columns.key):
-            frame = self._without(frame, f"_k{n}", o, lost, whole=True)
+            frame = self._without(frame, f"_k{n}", o, lost, True)
         if (long := self._sink.unkeyed(frame, self._columns)) is not None:
             frame = self._told(frame, *long, lost).filter(~long[0])
         for n, o in enumerate(self._columns.values):
-            frame = self._without(frame, f"v{n}", o, lost, whole=self._columns.kind != "table")
+            whole = self._columns.kind != "table" or o.name in self._columns.shown_key
+            frame = self._without(frame, f"v{n}", o, lost, whole)
         self._files.write(frame, places, at)
         return pl.concat(lost) if len(lost) > 1 else None
 
@@ -136,6 +139,8 @@ class _Outputs:
         """As drops, but for rows that go."""
         called = {f"v{i}": o.name for i, o in enumerate(self._columns.values)}
         rows = frame.filter(bad & (frame[DIFF] > 0)).rename(called)
+        if POS not in rows.columns:  # rows of no record
+            rows = rows.with_columns(pl.lit(None, POS_TYPE).alias(POS))
         if rows.height:
             lost.append(drops_of(rows, UNSTORABLE, "write", (), pl.repeat(why, rows.height, eager=True)))
         return frame
@@ -173,7 +178,7 @@ class Shape:
         outputs = {o.name: o.expr.type for o in (*sink.key, *sink.values)}
         added = ours(sink)
         outputs |= {name: t for name, (_, t) in zip(added.bounds, logical.BOUNDS.values(), strict=False)}
-        hidden = {o.name for o in sink.key} - {*sink.columns} if sink.columns else set[str]()
+        hidden = _hidden(sink)
         names = [name.lower() if lower else name for name in outputs if name not in hidden]
         at = [n for n, name in enumerate(outputs) if name in hidden]
         for n, name in zip(at, (name for name in outputs if name in hidden), strict=True):
@@ -188,6 +193,14 @@ class Shape:
         made = tuple(Column(name, t) for name, t in zip(names, outputs.values(), strict=True))
         return Shape(made, tuple(outputs), (*names[:keyed], *bounds), added.op)
 
+    def without_hidden(self, sink: logical.Sink) -> Shape:
+        """The same without the parts of the key that were not selected, where those that were tell rows apart."""
+        if not sink.shown_key:
+            return self
+        made = [(x, own) for x, own in zip(self.columns, self.own, strict=True) if own not in _hidden(sink)]
+        keys = tuple(x.name for x, own in made if own in sink.shown_key)
+        return Shape(tuple(x for x, _ in made), tuple(own for _, own in made), keys, self.op)
+
     def among(self, names: Iterable[str]) -> frozenset[str]:
         """The columns of the result that the table has under these names, in whatever case."""
         known = {name.lower() for name in names}
@@ -198,7 +211,31 @@ class Shape:
         return frame.rename({own: x.name for own, x in zip(self.own, self.columns, strict=True) if own != x.name})
 
 
+def _hidden(sink: logical.Sink) -> set[str]:
+    """The parts of the key that were not selected."""
+    return {o.name for o in sink.key} - {*sink.columns} if sink.columns else set()
+
+
+def has_hidden(sink: logical.Sink, there: Iterable[str], lower: bool = False) -> bool:
+    """Whether a table with these columns was made with the hidden parts of the key, as they all were once."""
+    full, known = Shape.of(sink, lower), {name.lower() for name in there}
+    return bool(sink.shown_key) and all(x.name.lower() in known for x in full.columns)
+
+
+def shape_of(sink: logical.Sink, hidden: bool, lower: bool = False) -> Shape:
+    full = Shape.of(sink, lower)
+    return full if hidden else full.without_hidden(sink)
+
+
 # ------------------------------------------------------------------- refusals
+
+
+def check_required(table: str, shape: Shape, sink: logical.Sink, required: Iterable[str], hint: str) -> None:
+    """Refuses a table that takes no NULL where an outer join gives some."""
+    lacks = next((name for name in sink.padded if name in shape.among(required)), None)
+    if lacks is not None:
+        what = f"{table} takes no NULL in {lacks}, and {sink.name} has some: {lacks} is NULL in rows that met none"
+        raise BraidError(what, hint)
 
 
 def line_of(e: Exception) -> str:

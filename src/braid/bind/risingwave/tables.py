@@ -39,6 +39,7 @@ from braid.expr.nodes import Col, Expr
 from braid.plan.epochs import Coalesce
 from braid.plan.follows import Follows
 from braid.plan.logical import Kind, Node, Output, Query, Sink
+from braid.plan.shown import padded, shown_key
 from braid.plan.watermarks import inherited
 from braid.records.encoding import Encoding
 from braid.sql import ast
@@ -276,7 +277,9 @@ def materialized(s: ast.CreateView, result: Result, context: Context) -> QueryBo
     declared = Declared(s.name, kind, topic, tuple(columns), encoding, partitions=1, created_by=s.name, sql=sql,
                         relation=relation)  # fmt: skip
     sink = Sink(s.name, topic, kind, key, values, encoding, wish.keys if wish.added else (), 1, None, None,
-                tuple(i.name for i in result.items), True, into=wish.into)  # fmt: skip
+                tuple(i.name for i in result.items), True, into=wish.into,
+                shown_key=shown_key(root, key, values, [c.name for c in columns if c.hidden]),
+                padded=padded(root, (*key, *values)))  # fmt: skip
     check_sink(sink, context.catalog.registry, s.name_span)
     of_format = () if s.encode is None else encodings.notices(s.encode)
     notices = tuple(dict.fromkeys([*context.notices, *wish.notices, *of_format]))
