@@ -141,7 +141,7 @@ def test_errors(marked: str, message: str, hint: str) -> None:
     assert message in error.message
     assert hint in (error.hint or "")
     assert (error.line, error.column) == (2, place + 1)
-    assert "^" in error.render()
+    assert ("^" in error.render()) is not error.message.endswith("is not closed")  # such a line may hold a secret
 
 
 def test_a_message_is_one_line() -> None:

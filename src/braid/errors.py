@@ -17,23 +17,31 @@ from typing import Any, NamedTuple
 _UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-# Passwords and their like in SQL, behind what says that one follows: no line that is shown has one. `$NAME` and `@FILE`
-# only refer to one.
-_SECRETS = [
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        r"((?:password|secret[._]key|token|credential)\s*=\s*')(?![$@])((?:[^']|'')+)",
-        r"([?&]password=)(?![$@])([^'&]+)",
-        r"(://[^\s:/@']*:)(?![$@])([^'@]+)(?=@)",
-    )
-]
+# What may be a secret in any text of an error: user and password of an address, what is asked of it, and what stands
+# behind `password=` and the like. `$NAME` and `@FILE` only refer to one; USER and PASSWORD are words of hints.
+_QUOTED = r"""'(?:[^'\\]|\\.|'')*'?|"[^"]*"?"""
+_SECRETS = (
+    (re.compile(r"(://)(?!USER(?::PASSWORD)?@|@)[^\s'\"<>]*(?=@)"), r"\1***"),
+    (re.compile(r"(://[^\s'\"<>?#]*\?)(?!sslmode=\w+(?=[\s'\"#]|$))[^\s'\"<>#]+"), r"\1***"),
+    (
+        re.compile(
+            r"((?:pass(?:w\w*|phrase)|pas\w?w\w*|pwd|secret\w*|(?:secret|access|api|account)[._-]?key\w*|\w*token|credential\w*"
+            r"|sig|signature|x-amz-\w+)(?:\s*=\s*(?=['\"])|=))(?!['\"]?[$@…*])"
+            rf"(?:{_QUOTED}|[^\s'\"&,;)]+)",
+            re.IGNORECASE,
+        ),
+        r"\1***",
+    ),
+)
 
 
-def _hidden(line: str) -> str:
-    """The line with stars in place of secrets."""
-    for secret in _SECRETS:
-        line = secret.sub(lambda m: m[1] + "*" * len(m[2]), line)
-    return line
+def without_secrets(text: str) -> str:
+    """The text with stars in place of what may be a secret."""
+    if "=" not in text and "://" not in text:
+        return text
+    for secret, instead in _SECRETS:
+        text = secret.sub(instead, text)
+    return text
 
 
 def printable(text: str) -> str:
@@ -71,6 +79,8 @@ class BraidError(Exception):
 
     def __init__(self, message: str, hint: str | None = None, details: Sequence[str] = ()) -> None:
         """`details`: lines of their own behind the message."""
+        message, hint = without_secrets(message), hint and without_secrets(hint)
+        details = [without_secrets(line) for line in details]
         super().__init__(message, hint, details)
         self.message = message
         self.hint = hint
@@ -106,6 +116,7 @@ class SqlError(BraidError):
         super().__init__(printable(message), hint)
         self.span = span
         self.text = text
+        self.shown: str | None = None  # the text as people may see it
         self.file = ""
 
     @property
@@ -132,12 +143,12 @@ class SqlError(BraidError):
             return super().render()
         place = f"  at line {self.span.line}, column {self.span.column}"
         lines = [f"error: {self.message}", place + (f" of {printable(self.file)}" if self.file else "")]
-        if self.text is not None:
-            source = self.text.splitlines()
-            shown = source[self.span.line - 1] if self.span.line <= len(source) else ""
+        source = self.text.splitlines() if self.shown is None and self.text else (self.shown or "").splitlines()
+        shown = source[self.span.line - 1] if self.span.line <= len(source) else ""
+        if shown.strip():
             width = max(1, min(self.span.end - self.span.start, len(shown) - self.span.column + 1))
             pad = "".join("\t" if c == "\t" else " " for c in shown[: self.span.column - 1])
-            lines += [f"    {_UNSEEN.sub('?', _hidden(shown))}", f"    {pad}{'^' * width}"]
+            lines += [f"    {_UNSEEN.sub('?', without_secrets(shown))}", f"    {pad}{'^' * width}"]
         if self.hint:
             lines.append(f"  hint: {printable(self.hint)}")
         return "\n".join(lines)

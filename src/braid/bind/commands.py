@@ -40,6 +40,7 @@ from braid.plan.names import alike
 from braid.plan.rewrite import rewrite
 from braid.sql import ast
 from braid.sql.dialects.base import Words
+from braid.sql.secrets import hidden
 
 Rows = Iterable[tuple[Any, ...]]
 Table = tuple[tuple[str, ...], Callable[[Env], Rows]]  # a header, and the rows below it
@@ -154,7 +155,7 @@ def bind(statement: ast.Statement, catalog: Catalog, settings: Settings, text: s
         with user.known(catalog.functions):
             return bind_statement(statement, Env(catalog, settings, text), dialect)
     except SqlError as error:
-        made = located(error, statement.span).with_text(text)
+        made = hidden(located(error, statement.span).with_text(text), dialect.words)
         raise (made.in_quotes(text) if isinstance(made, UnknownColumn) else made) from error.__cause__
 
 

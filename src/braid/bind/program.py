@@ -48,6 +48,7 @@ from braid.sql import ast
 from braid.sql.declare import quoted, typed
 from braid.sql.dialects.base import Words
 from braid.sql.parser import Scripts, parse, parse_all, plain
+from braid.sql.secrets import hidden
 from braid.types import Column, Type
 
 
@@ -162,6 +163,12 @@ class Program:
 
     def effect_of(self, statement: ast.Statement, script: str, fresh: Collection[str] = ()) -> Effect:
         """What a statement of a text asks for. `fresh`: names that this text has made before it."""
+        try:
+            return self._effect_of(statement, script, fresh)
+        except SqlError as e:
+            raise hidden(e, self.spoken.words) from e.__cause__
+
+    def _effect_of(self, statement: ast.Statement, script: str, fresh: Collection[str]) -> Effect:
         text = script[statement.span.start : statement.span.end]
         known = None if self.mode == "once" else self._known(statement, text, fresh)
         if known is None:

@@ -40,6 +40,8 @@ from braid.lower.lower import lower
 from braid.plan.logical import Kind, Query, Source, Timestamp, sources
 from braid.spark.wishes import Wishes
 from braid.sql.declare import Declaring, declaration, nearest
+from braid.sql.dialects.base import Words
+from braid.sql.secrets import hidden as without_secrets
 from braid.stage.inputs import Opened, Readable
 from braid.store import is_url
 from braid.topics.begin import UNASKED, Begins
@@ -296,7 +298,7 @@ class Session(Public):
         try:
             return list(self._program.copy().statements(f"{before}{text}{behind};"))
         except SqlError as e:
-            raise (_moved(e, text, len(before)) if before else e) from None
+            raise (_moved(e, text, len(before), self._dialect.words) if before else e) from None
 
     def _begin(self) -> SparkSession:
         """The store is this process's, as long as one of its sessions has queries on it."""
@@ -402,12 +404,12 @@ def _is_select(text: str) -> bool:
     return text.strip().upper().startswith(("SELECT", "WITH"))
 
 
-def _moved(e: SqlError, text: str, behind: int) -> SqlError:
+def _moved(e: SqlError, text: str, behind: int, words: Words) -> SqlError:
     """An error in what stands behind a first line of so many characters, at its place in what was given."""
     span = e.span
     if span is not None and span.line > 1:
         span = Span(span.start - behind, span.end - behind, span.line - 1, span.column)
-    return SqlError(e.message, span, e.hint, text)
+    return without_secrets(SqlError(e.message, span, e.hint, text), words)
 
 
 def connect(

@@ -16,8 +16,9 @@ from braid.errors import BraidError, SqlError
 from braid.sql import ast
 from braid.sql.cursor import Cursor
 from braid.sql.dialects.base import Words
+from braid.sql.secrets import hidden
 from braid.sql.statements import left_over, statement
-from braid.sql.tokens import Lexer, SourceText, TokenKind
+from braid.sql.tokens import SourceText, TokenKind
 from braid.types import Type
 
 _DIALECT_LINE = re.compile(r"\ufeff?[ \t]*--[ \t]*dialect[ \t]*:[ \t]*([^\s;]*)[ \t]*(?:\r|\n|$)", re.IGNORECASE)
@@ -78,7 +79,7 @@ def _script(
     known = Reading(words, variables if variables is not None else {}, dict(types or {}), scripts)
     for found, place in _each(text, known, ""):
         if isinstance(found, SqlError):
-            errors.append(found.within(place[1]))
+            errors.append(hidden(found.within(place[1]), words))
             if first:
                 break
         else:
@@ -100,14 +101,8 @@ def plain(text: str, words: Words) -> str | None:
     hold something else next time."""
     if "${" in text:
         return None
-    tokens = _lexer(text, words, None).statement()
+    tokens = words.lexer(text, None).statement()
     return " ".join(words.fold(t.text) if t.kind is TokenKind.WORD else t.text for t in tokens or ())
-
-
-def _lexer(text: str, words: Words, variables: dict[str, str] | None) -> Lexer:
-    glued = words.units if words.glued_units else ()
-    names, inside = words.name_quotes, words.ends_inside
-    return Lexer(text, names, variables, words.hyphens, glued, inside, words.symbols, words.postgres)
 
 
 def _each(
@@ -115,7 +110,7 @@ def _each(
 ) -> Iterator[tuple[ast.Statement | SqlError, tuple[str, str]]]:
     """What can be read and what cannot, with its text and file. `within`: the scripts that are being read."""
     source, words, place = SourceText(text), known.words, (text, file)
-    lexer = _lexer(text, words, known.variables if words.has_variables else None)
+    lexer = words.lexer(text, known.variables if words.has_variables else None)
     while (tokens := lexer.statement()) is not None:
         c = Cursor(source, tokens, words, known.variables, known.types)
         while not c.at_end():

@@ -186,13 +186,13 @@ class Lexer:
                 return None, end
             case "word" if not written.isascii():
                 hint = f"a name with characters beyond a-z must be quoted with {self._name_quotes[0]}"
-                return Token(TokenKind.BAD, written, f"unexpected {_short(written)}", at, end, hint), end
+                return Token(TokenKind.BAD, written, f"unexpected {short(written)}", at, end, hint), end
             case "word":
                 return Token(TokenKind.WORD, written, written.upper(), at, end), end
             case "glued" if m["glued"].upper() in self._glued:
                 return Token(TokenKind.NUMBER, m["number"], m["number"], at, m.end("number")), m.end("number")
             case "glued" if m["glued"]:
-                message = f"a number runs into a word: {_short(written)}"
+                message = f"a number runs into a word: {short(written)}"
                 quote = self._name_quotes[0]
                 hint = f"put a blank between them; a name that starts with a digit must be quoted with {quote}"
                 return Token(TokenKind.BAD, written, message, at, end, hint), end
@@ -247,7 +247,7 @@ class Lexer:
             if token is None:
                 continue
             if token.text == ";" or token.text.startswith("${"):
-                message = f"variable {name} holds {_short(token.text)}; a variable stands for a part of one statement"
+                message = f"variable {name} holds {short(token.text)}; a variable stands for a part of one statement"
                 token = Token(TokenKind.BAD, token.text, message, start, end)
             tokens.append(Token(token.kind, token.text, token.value, start, end, token.hint))
         return tokens
@@ -302,5 +302,5 @@ def _character(m: re.Match[str]) -> str:
     return "'" if plain is None else _ESCAPES.get(plain, plain)
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
     return text if len(text) <= 40 else text[:37] + "..."

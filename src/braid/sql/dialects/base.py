@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from braid.errors import Span
 from braid.sql import ast
 from braid.sql.declare import Declaring, plainly
+from braid.sql.tokens import Lexer
 from braid.types import UNITS, Scalar
 
 if TYPE_CHECKING:
@@ -127,3 +128,9 @@ class Words:
     def quoted(self, name: str) -> str:
         """The name in the quotes that this dialect prefers."""
         return f"{self.name_quotes[0]}{name}{self.name_quotes[0]}"
+
+    def lexer(self, text: str, variables: dict[str, str] | None) -> Lexer:
+        """Of a text, with what its variables hold; None: it has none."""
+        glued = self.units if self.glued_units else ()
+        names, inside = self.name_quotes, self.ends_inside
+        return Lexer(text, names, variables, self.hyphens, glued, inside, self.symbols, self.postgres)
