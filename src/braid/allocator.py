@@ -15,6 +15,15 @@ KEPT = "dirty_decay_ms:10000,muzzy_decay_ms:10000"
 _POLARS = "dirty_decay_ms:500,muzzy_decay_ms:1000"  # what Polars leaves in the environment when it is imported
 
 
+# A process that only forks starts no threads of its own: after a fork only the one that forked is there.
+STILL = {"JE_ARROW_MALLOC_CONF": "background_thread:false"}
+
+
+def still(environment: Mapping[str, str]) -> dict[str, str]:
+    """The same for a process that only forks: neither Polars' allocator nor Arrow's has threads."""
+    return {NAME: f"{told(environment)[NAME]},background_thread:false", **STILL}
+
+
 def told(environment: Mapping[str, str]) -> dict[str, str]:
     theirs = environment.get(NAME, "").removeprefix(_POLARS).strip(",")
     return {NAME: ",".join(filter(None, (KEPT, theirs.removeprefix(KEPT).strip(","))))}

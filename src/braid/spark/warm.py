@@ -3,7 +3,8 @@
 In: `start()`, `begin()`. Out: a program that Spark takes for its Python.
 Rule: what runs is the same, module for module; only the seconds that each process would import for are spent once,
 while the JVM starts. A query has eight such processes, one after the other. Where nobody answers, the program is Python
-itself. No thread pool may start before a fork: see `daemon.py`, whose imports these are.
+itself. No thread may be at work before a fork: allocators are told to have none, no pool has started (`daemon.py`,
+whose imports these are). What is left is a thread of Polars that waits for frames on disk, of which there are none.
 
     python -m braid.spark.warm NUMBER      the process that forks for who comes to this listening socket; it ends when
                                            its standard input does
@@ -35,6 +36,7 @@ PLANNERS = (
     "pyspark.sql.streaming.transform_with_state_driver_worker",
 )
 WORKERS = ("pyspark.worker", "pyspark.sql.worker.lookup_data_sources", "pyspark.sql.worker.create_data_source")
+WAITING = "polars-ooc"  # a thread of Polars' from its import on
 # A program that asks for a fork, hands over its standard streams and waits; or is Python itself.
 LAUNCHER = """\
 #!{python} -ISs
@@ -73,7 +75,7 @@ class Forks:
         """Starts the process that forks."""
         number = self._listening.fileno()
         env = os.environ | {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
-        env |= allocator.told(os.environ)
+        env |= allocator.still(os.environ)
         words = [sys.executable, "-m", __name__, str(number)]
         self._process = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=env, pass_fds=[number]
@@ -107,6 +109,7 @@ def serve(number: int) -> None:
         for module in (*daemon.NEEDED, *WORKERS, *PLANNERS):
             importlib.import_module(module)
         gc.freeze()
+        _check_still()
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         while True:
             ready, _, _ = select.select([listening, sys.stdin], [], [])
@@ -117,6 +120,16 @@ def serve(number: int) -> None:
                 listening.close()
                 _run(caller)
             caller.close()
+
+
+def _check_still() -> None:
+    """Python warns of a fork beside threads. The one of Polars' holds nothing; with any other we do not fork."""
+    with contextlib.suppress(FileNotFoundError):
+        threads = [Path(f"/proc/self/task/{n}/comm").read_text().strip() for n in os.listdir("/proc/self/task")]
+        others = [name for name in threads if not name.startswith(WAITING)]
+        if len(others) > 1:
+            sys.exit(f"threads run beside the one that forks: {', '.join(others[1:])}")
+    warnings.filterwarnings("ignore", ".*multi-threaded, use of fork", DeprecationWarning)
 
 
 def _run(caller: socket.socket) -> None:
