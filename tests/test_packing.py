@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from uuid import uuid4
 
 import pytest
 
@@ -141,7 +142,7 @@ class Context:
     """What of a session equipping changes."""
 
     def __init__(self, python: str, daemon: str | None = None) -> None:
-        self.applicationId, self.pythonExec = f"app-{id(self)}", python
+        self.applicationId, self.pythonExec = f"app-{uuid4().hex}", python
         self.conf = {"spark.python.daemon.module": daemon}
         self.environment: dict[str, str] = {"PYTHONPATH": "own"}
         self.sent: list[str] = []
