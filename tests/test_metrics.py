@@ -121,6 +121,7 @@ def test_the_line_of_the_machines() -> None:
     assert three.line(0) == "executors 3"
     one = Health(True, {"0": "h0"}, {"1": "exited with code 137.", "2": ""}, 4, 1000)
     assert one.line(2) == "executors 1 (2 lost)  failed tasks 4  store asked again 1,000  restarts 2"
+    assert three.line(0, 7) == "executors 3  store asked again 7"
     none = Health(True, {}, {"0": "", **one.lost}, 4, 1000)
     assert none.line(0).startswith("no executor is left (3 lost)  failed tasks 4")
     assert not [*changes(NONE, three, False)]  # a run begins

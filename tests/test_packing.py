@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from uuid import uuid4
 
 import pytest
 
@@ -50,9 +51,9 @@ def test_an_archive_is_of_the_same_bytes_again(tmp_path: Path) -> None:
 
 
 def test_what_is_there_is_not_made_again(packs: Path) -> None:
-    before = {name: (packs / name).stat().st_mtime_ns for name in os.listdir(packs)}
+    before = {path.name: path.stat().st_ino for path in packs.glob("*.zip")}
     assert sorted(os.path.basename(a.file) for a in packing.archives()) == sorted(before) and len(before) == 2
-    assert {name: (packs / name).stat().st_mtime_ns for name in os.listdir(packs)} == before
+    assert {path.name: path.stat().st_ino for path in packs.glob("*.zip")} == before
 
 
 def test_what_lies_in_a_pack_runs(packs: Path, tmp_path: Path) -> None:
@@ -76,6 +77,29 @@ def test_what_lies_in_a_pack_runs(packs: Path, tmp_path: Path) -> None:
     assert digest == packing.digest() and version == packing.version()
     assert file == str(tmp_path / "w" / packing.BRAID / "braid" / "spark" / "packing.py")
     assert Path(cached).is_file()
+
+
+def test_old_packs_go_but_not_those_that_a_run_sends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "own_folder", lambda name: str(tmp_path))
+    monkeypatch.setattr(packing, "_libraries", lambda: (["click"], "abcdef"))
+    names = [f"braid-0.1-{n}-python3.11.zip" for n in range(4)]
+    for n, name in enumerate(names):
+        (tmp_path / name).write_bytes(b"")
+        os.utime(tmp_path / name, (n, n))
+    (tmp_path / "~left").mkdir()
+    other = subprocess.Popen(
+        [sys.executable, "-c", "import sys; from braid.spark.holding import hold; "
+         f"print(hold({str(tmp_path / names[0])!r}), flush=True); sys.stdin.read()"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with other:
+        assert other.stdout is not None and other.stdout.readline() == "True\n"
+        os.utime(tmp_path / names[0], (0, 0))
+        mine = sorted(os.path.basename(a.file) for a in packing.archives())
+        left = sorted(n for n in os.listdir(tmp_path) if not n.startswith("."))
+        assert left == sorted([names[0], names[3], *mine])
+        assert other.stdin is not None
+        other.stdin.close()
 
 
 def test_a_copy_is_the_users(packs: Path, tmp_path: Path) -> None:
@@ -118,7 +142,7 @@ class Context:
     """What of a session equipping changes."""
 
     def __init__(self, python: str, daemon: str | None = None) -> None:
-        self.applicationId, self.pythonExec = f"app-{id(self)}", python
+        self.applicationId, self.pythonExec = f"app-{uuid4().hex}", python
         self.conf = {"spark.python.daemon.module": daemon}
         self.environment: dict[str, str] = {"PYTHONPATH": "own"}
         self.sent: list[str] = []

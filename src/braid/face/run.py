@@ -53,6 +53,7 @@ from braid.sinks.console import ConsoleSink
 from braid.sinks.interface import Sink
 from braid.spark import health
 from braid.spark.wishes import Wishes
+from braid.store.objects import AGAIN
 from braid.topics import whereabouts
 from braid.topics.broker import delivery
 from braid.topics.drops import forget_drops
@@ -486,7 +487,8 @@ class _Run:
     def _lines(self) -> list[str]:
         going = [(name, q.progress()) for name, q in list(self.running.items()) if q.status() == "running"]
         lines = [progress_line(name, p) for name, p in going]
-        state = self.metrics.health.line(sum(p.restarts for _, p in going))
+        again = sum(s.tallies.get(AGAIN, 0) for _, p in going for s in p.totals.stages.values())
+        state = self.metrics.health.line(sum(p.restarts for _, p in going), again)
         return [*lines, state] if lines and state else lines
 
     def _summary(self, done: Mapping[str, Progress], waits: Mapping[str, Sequence[Waiting]], how: str) -> None:

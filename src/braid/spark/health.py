@@ -44,15 +44,13 @@ class Health:
             "store_again": self.again,
         }
 
-    def line(self, restarts: int) -> str:
-        """What a user on call wants to see: nothing where all is well on one machine."""
-        parts = []
+    def line(self, restarts: int, again: int = 0) -> str:
+        """What a user on call wants to see: nothing where all is well on one machine. `again`: calls of tasks."""
+        parts, counts = list[str](), (("failed tasks", self.failed), ("store asked again", self.again + again))
         if self.cluster:
             lost = f" ({len(self.lost)} lost)" if self.lost else ""
             parts.append(f"executors {len(self.executors)}{lost}" if self.executors else f"no executor is left{lost}")
-        parts += [
-            f"{name} {n:,}" for name, n in (("failed tasks", self.failed), ("store asked again", self.again)) if n
-        ]
+        parts += [f"{name} {n:,}" for name, n in counts if n]
         parts += [f"restarts {restarts:,}"] if restarts else []
         return "  ".join(parts)
 

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from braid.errors import BraidError
+from braid.spark.holding import NEW, alone, clear, hold
 from braid.spark.private import own_folder
 from braid.store import on_disk
 
@@ -38,6 +39,8 @@ PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"  # archives 
 # The folders of an executor into which Spark unpacks them. Nothing else has such names.
 BRAID, LIBRARIES = "__braid__", "__braid_libraries__"
 PATH = os.pathsep.join((BRAID, LIBRARIES))
+
+OTHERS = 1  # archive of each kind that stays besides: the one before
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +66,12 @@ def archives() -> Sequence[Archive]:
     made = []
     for name, place, files in named:
         path = os.path.join(to, f"{name}-{PYTHON}.zip")
-        if not os.path.exists(path):
-            _write(path, files())
+        while not hold(path):  # a run sends it as long as it goes on
+            with alone(to):
+                if not os.path.exists(path):
+                    _write(path, files())
         made.append(Archive(path, place))
+        clear(to, name.partition("-")[0], [os.path.basename(path)], OTHERS)
     return made
 
 
@@ -186,7 +192,7 @@ def _required(name: str) -> Iterator[tuple[str, set[str], str | None]]:
 
 def _write(path: str, files: Iterable[tuple[str, Path]]) -> None:
     """Whole or not at all."""
-    with tempfile.TemporaryDirectory(prefix="braid-pack-", dir=os.path.dirname(path)) as scratch:
+    with tempfile.TemporaryDirectory(prefix=NEW, dir=os.path.dirname(path)) as scratch:
         new = os.path.join(scratch, "zip")
         with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as out:
             for name, file in files:

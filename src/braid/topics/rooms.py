@@ -32,6 +32,8 @@ from uuid import uuid4
 from braid.errors import Away, BraidError
 from braid.records.registry import Registry
 from braid.store import Room
+from braid.store.objects import AGAIN, tried_again
+from braid.timing import tally
 from braid.topics import log
 from braid.topics.cache import Cache
 from braid.topics.files import check_name, is_name, items, reach, read_small, remove, text, why
@@ -271,8 +273,10 @@ class RoomTopic(Topic):
         wanted = [s for s in segments if not os.path.exists(self._cache.path(self._copy(s)))]
         if len(wanted) < 2:
             return
+        before = tried_again()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(self._fetch_together, _stretches(wanted)))
+        tally(AGAIN, tried_again() - before)  # what threads count, no task tells
 
     def _fetch_together(self, stretch: Sequence[Segment]) -> None:
         """Copies of segments that lie near each other in an object. Who reads one that is damaged is told then."""
