@@ -109,7 +109,8 @@ def _parse(call: Call, args: list[pl.Expr]) -> pl.Expr:
     def read(x: pl.Expr, pattern: str, zone: str = "UTC") -> pl.Expr:
         dates.check_parse(pattern)
         dates.check_fields(pattern, call.type, reads=True)
-        return dates.parse_pattern(x, pattern, dates.zone(zone))
+        # ksqlDB reads a date by SimpleDateFormat, which passes over what follows it
+        return dates.parse_pattern(x, pattern, dates.zone(zone), whole=call.function != "PARSE_DATE")
 
     out = _each(call, args, read, pl.Datetime("us"))
     match call.type:
