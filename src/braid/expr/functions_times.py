@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import polars as pl
 
@@ -140,13 +141,22 @@ def _read(name: str, usage: str, result: Scalar) -> Function:
     return Function(name, _pattern(usage, _TEXT, result, reads=True), _parse, null_failed(_parse))
 
 
+_TO_MILLISECONDS: dict[Type, str] = {
+    _TEXT: "STRINGTOTIMESTAMP(text, 'yyyy-MM-dd HH:mm:ss') gives the milliseconds of a text",
+    S.DATE: "write UNIX_TIMESTAMP(CAST(x AS TIMESTAMP)); UNIX_DATE gives days",
+    **dict.fromkeys((S.INT, S.BIGINT), "a number of milliseconds is what it gives: leave it out"),
+}
+
+
 def _unix_timestamp(args: Sequence[Expr]) -> Signature | Refused:
     if not args:
         return Refused(
             "without an argument it is the processing time: a batch that is run again would give other rows",
             "use ROWTIME, the time of the record",
         )
-    return forms("a TIMESTAMP", ((S.TIMESTAMP,), S.BIGINT))(args)
+    type_ = args[0].type
+    made = forms("a TIMESTAMP", ((S.TIMESTAMP,), S.BIGINT))(args)
+    return replace(made, hint=_TO_MILLISECONDS.get(type_)) if isinstance(made, Refused) and len(args) == 1 else made
 
 
 # ---------------------------------------------------------------------- moving
