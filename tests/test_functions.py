@@ -137,6 +137,7 @@ CASES: list[tuple[str, tuple[Any, ...], Any]] = [
     ("DOUBLE_FROM_BYTES", (b64("QICm/ZvJ9YI="),), 532.8738323), ("DOUBLE_FROM_BYTES", (None,), None),
     # URLs
     ("URL_DECODE_PARAM", ("url%20encoded",), "url encoded"), ("URL_DECODE_PARAM", ("a+b%C3%A9",), "a bé"),
+    ("MD5", ("braid",), "7566120cc98f85dba933e2538acd9885"), ("MD5", (None,), None),
     ("URL_DECODE_PARAM", ("100%",), FAILS), ("URL_ENCODE_PARAM", ("?foo $bar~é*-._",), "%3Ffoo+%24bar%7E%C3%A9*-._"),
     ("URL_EXTRACT_PROTOCOL", (URL,), "http"), ("URL_EXTRACT_HOST", (URL,), "test.com"),
     ("URL_EXTRACT_PORT", (URL,), 8080), ("URL_EXTRACT_PATH", (URL,), "/path/to"),

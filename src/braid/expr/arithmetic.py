@@ -501,7 +501,7 @@ def _resolve_map(args: Sequence[Expr]) -> Signature | Refused:
     value = common_of([a.type for a in args[1::2]])
     if not args or value is S.NULL:
         return Refused("the type of this map is not known", "give it one value that has a type")
-    if value is None or not all(fits(a.type, S.VARCHAR) for a in args[0::2]):
+    if value is None or any(a.type is not S.VARCHAR for a in args[0::2]):
         return Refused("a MAP has VARCHAR keys, and values of one type")
     return Signature((S.VARCHAR, value) * (len(args) // 2), Map(S.VARCHAR, value))
 

@@ -292,6 +292,8 @@ def java_double(value: float) -> str:
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     sign, digits, exponent = decimal.Decimal(repr(value)).normalize().as_tuple()
+    if len(digits) == 1:  # of two digits: those that are nearest
+        sign, digits, exponent = decimal.Context(prec=2).create_decimal_from_float(value).as_tuple()
     first, rest = str(digits[0]), "".join(map(str, digits[1:])) or "0"
     return f"{'-' if sign else ''}{first}.{rest}E{int(exponent) + len(digits) - 1}"
 

@@ -456,8 +456,10 @@ def _print_offset(minutes: pl.Expr, letter: str, count: int) -> pl.Expr:
     return pl.when(minutes.is_not_null()).then(text)
 
 
-def parse_pattern(s: pl.Expr, pattern: str, z: Zone) -> pl.Expr:
-    """The text `s` as a Datetime (UTC); null where it does not match. Fields left out are those of 1970-01-01."""
+def parse_pattern(s: pl.Expr, pattern: str, z: Zone, *, whole: bool = True) -> pl.Expr:
+    """The text `s` as a Datetime (UTC); null where it does not match (`whole`), or does not begin so. Fields left out
+    are those of 1970-01-01."""
+    end = "$" if whole else ""
     found = parts(pattern)
     have = {letter: count for letter, count, _ in found if letter}
 
@@ -501,9 +503,9 @@ def parse_pattern(s: pl.Expr, pattern: str, z: Zone) -> pl.Expr:
     }
     fields |= {"micro": micro, "extra": extra}
     # extract_groups gives a struct of nulls where the text does not match
-    matches = pl.col(_TEXT).str.contains("(?i)^" + "".join(_regex(p, named=False) for p in found) + "$")
+    matches = pl.col(_TEXT).str.contains("(?i)^" + "".join(_regex(p, named=False) for p in found) + end)
     us = {"us": pl.when(matches).then(pl.col("us") + pl.col("extra"))}
-    named = "(?i)^" + "".join(_regex(p) for p in found) + "$"
+    named = "(?i)^" + "".join(_regex(p) for p in found) + end
     made = {"made": _in_zones() if "V" in have else _in_zone(have, z)}
     return _read(s, named, [fields, *_micros(clamp=True), us, made], DATETIME)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import polars as pl
 
@@ -109,7 +110,8 @@ def _parse(call: Call, args: list[pl.Expr]) -> pl.Expr:
     def read(x: pl.Expr, pattern: str, zone: str = "UTC") -> pl.Expr:
         dates.check_parse(pattern)
         dates.check_fields(pattern, call.type, reads=True)
-        return dates.parse_pattern(x, pattern, dates.zone(zone))
+        # ksqlDB reads a date by SimpleDateFormat, which passes over what follows it
+        return dates.parse_pattern(x, pattern, dates.zone(zone), whole=call.function != "PARSE_DATE")
 
     out = _each(call, args, read, pl.Datetime("us"))
     match call.type:
@@ -139,13 +141,22 @@ def _read(name: str, usage: str, result: Scalar) -> Function:
     return Function(name, _pattern(usage, _TEXT, result, reads=True), _parse, null_failed(_parse))
 
 
+_TO_MILLISECONDS: dict[Type, str] = {
+    _TEXT: "STRINGTOTIMESTAMP(text, 'yyyy-MM-dd HH:mm:ss') gives the milliseconds of a text",
+    S.DATE: "write UNIX_TIMESTAMP(CAST(x AS TIMESTAMP)); UNIX_DATE gives days",
+    **dict.fromkeys((S.INT, S.BIGINT), "a number of milliseconds is what it gives: leave it out"),
+}
+
+
 def _unix_timestamp(args: Sequence[Expr]) -> Signature | Refused:
     if not args:
         return Refused(
             "without an argument it is the processing time: a batch that is run again would give other rows",
             "use ROWTIME, the time of the record",
         )
-    return forms("a TIMESTAMP", ((S.TIMESTAMP,), S.BIGINT))(args)
+    type_ = args[0].type
+    made = forms("a TIMESTAMP", ((S.TIMESTAMP,), S.BIGINT))(args)
+    return replace(made, hint=_TO_MILLISECONDS.get(type_)) if isinstance(made, Refused) and len(args) == 1 else made
 
 
 # ---------------------------------------------------------------------- moving

@@ -328,6 +328,8 @@ def _leftover(c: Cursor, written: list[str]) -> SqlError:
 
 def _grouping(c: Cursor) -> tuple[ast.Expr, ...]:
     """`a, b` or `(a, b)`."""
+    if c.foreign():
+        raise c.unexpected("an expression to group by")
     if c.at_symbol("(") and _is_list(c):
         opened = c.advance()
         if c.at_symbol(")"):

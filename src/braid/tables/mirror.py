@@ -27,7 +27,7 @@ from braid.topics.broker import Broker
 from braid.topics.documents import called, changed, document
 from braid.topics.files import check_name, members, parsed
 from braid.topics.interface import Topics
-from braid.types import Column
+from braid.types import Column, Scalar
 
 SINCE = -62_135_596_800_000  # ms: the year 1, before what streams hold; rows of files without times stand at 0
 SINCE_ON_KAFKA = 1  # its client takes 0 for now, and some brokers refuse what is before
@@ -138,14 +138,17 @@ class Mirror:
         keyless = rows.select(lacks.alias("n"))["n"]
         kept = rows.filter(~keyless)
         of_keys, of_values = declared.encoding.of_keys(len(keys)), declared.encoding.of_values(len(values))
+        if of_values.format.delimited:  # an empty text is null there: what is read back must be what was written
+            texts = (pl.col(c.name) for c in values if c.type is Scalar.VARCHAR)
+            kept = kept.with_columns(pl.when(x != "").then(x) for x in texts)
         key = of_keys.format.encode(kept, [(c.name, c) for c in keys], of_keys)
         value = of_values.format.encode(kept, [(c.name, c) for c in values], of_values)
         if of_values.bare:
             value = value.set((value == "null").fill_null(False), None)
         if gone is not None:
             value = value.set(gone.filter(~keyless), None)
-        texts = pl.DataFrame([key.alias("_key"), value.alias("_value")])
-        return texts.unique("_key", keep="last", maintain_order=True), int(keyless.sum())
+        made = pl.DataFrame([key.alias("_key"), value.alias("_value")])
+        return made.unique("_key", keep="last", maintain_order=True), int(keyless.sum())
 
     def _of_topic(self) -> pl.DataFrame:
         """The rows that stand by what the topic says."""

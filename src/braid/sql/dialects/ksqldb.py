@@ -86,6 +86,11 @@ def _declares(words: Words, d: Declaring) -> str:
 
 _NO_ORDER = "a stream has no end at which to sort; LIMIT takes the first rows"
 _NO_UNION = "CREATE STREAM ... AS the first query, then INSERT INTO it SELECT the second"
+_NO_SETS = "ksqlDB has no grouping sets: write a query for each, or SELECT CUBE_EXPLODE(ARRAY[a, b]) first"
+_NO_ROUNDING = (
+    "ksqlDB rounds no times to a unit: FROM_UNIXTIME(UNIX_TIMESTAMP(x) / 60000 * 60000) is x at its minute,"
+    " WINDOW TUMBLING (SIZE 1 MINUTE) groups by it"
+)
 _NO_CHANGE = "a table changes by INSERT INTO ... VALUES with the same key"
 
 KSQLDB = Words(
@@ -154,6 +159,9 @@ KSQLDB = Words(
         ("AT", "TIME"): "AT TIME ZONE is not supported",
         ("FOR", "SYSTEM_TIME"): "ksqlDB has no FOR SYSTEM_TIME: a stream that joins a table sees its current rows",
         ("SEMI", "JOIN"): "ksqlDB has no SEMI JOIN",
+        ("ALL", "("): "ksqlDB has no sub-queries in expressions: make the inner query a table first, then JOIN it",
+        **dict.fromkeys((("ROLLUP", "("), ("CUBE", "("), ("GROUPING", "SETS")), _NO_SETS),
+        **{("TO", unit): _NO_ROUNDING for unit in ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")},
         ("ANTI", "JOIN"): "ksqlDB has no ANTI JOIN: LEFT JOIN, then WHERE b.x IS NULL",
         **{
             (word, after): f"ksqlDB has no {word} JOIN: write ON a.x = b.x"
