@@ -1,6 +1,6 @@
 """What a change of a group costs beside what the group holds: SUM, MAX and MIN over rows that come and go.
 
-In: numbers of rows in one group. Out: for each the time in which the group's rows are taken in, the time of a batch that
+In: numbers of rows in one group. Out: for each the time in which the group's rows are taken in, that of a batch that
 adds one row and of one that takes the largest away, and the rows that are kept when all have gone.
 Rule: one group holds all rows, so what grows with it is what nobody asked for. The operators run in this process, as a
 bucket of a query runs them; there is no JVM.

@@ -243,8 +243,8 @@ class _Frame(_Form):
 
 
 def superseded(then: str) -> bool:
-    """Whether a text is of a plan as none is made any more, for words that make another one now: MIN and MAX of rows that
-    change were as-of joins with their own rows."""
+    """Whether a text is of a plan as none is made any more, for words that make another one now: MIN and MAX of rows
+    that change were as-of joins with their own rows."""
     return '"left_at":null' in then
 
 
