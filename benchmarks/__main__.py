@@ -34,6 +34,7 @@ PAGES = {
         "topics",
         "small",
         "state",
+        "groups",
         "hot",
         "wide",
         "cores",

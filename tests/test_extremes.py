@@ -7,17 +7,24 @@ import random
 from collections import Counter
 from datetime import date, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
+from braid.bind.bound import QueryBound
+from braid.bind.program import Program
+from braid.errors import BraidError
 from braid.operators.accumulation import Groups
 from braid.operators.arrangement import MemoryRuns
 from braid.operators.base import State
 from braid.operators.changes import HASH
 from braid.operators.extremes import Extreme, Values, ticks
+from braid.plan.canonical import canonical, superseded, wording
+from braid.plan.logical import Query, sources
+from braid.stage.checkpoint import Document, check_plan, open_or_create
 
 KINDS: dict[str, tuple[pl.DataType, list[Any]]] = {
     "INT": (pl.Int32(), [-(2**31), -5, -1, 0, 1, 7, 2**31 - 1]),
@@ -93,3 +100,65 @@ def test_what_came_and_went_leaves_nothing() -> None:
         if batch == 150:
             assert found.to_list()[-1] == 4999
     assert manifest["values0"]["runs"] == [] and not runs.frames
+
+
+FOUR = """CREATE TABLE a (id INT PRIMARY KEY, g INT, x INT, y DOUBLE);
+CREATE TABLE b (id INT PRIMARY KEY, x INT);
+CREATE MATERIALIZED VIEW v AS SELECT a.g, min(a.x) AS p, max(a.x) AS q, min(a.y + b.x) AS r, max(b.x) AS s
+  FROM a JOIN b ON a.id = b.id GROUP BY a.g;
+"""
+
+
+def bound_query(sql: str) -> Query:
+    *_, last = Program("risingwave").statements(sql)
+    assert isinstance(last.bound, QueryBound)
+    return last.bound.query
+
+
+def test_four_of_them_over_a_join_read_it_once() -> None:
+    assert [s.alias for s in sources(bound_query(FOUR).root)] == ["a", "b"]
+
+
+def test_a_group_is_read_no_further_than_it_must() -> None:
+    """A row more and the largest one less in a group of 200,000: a few rows are read of its runs."""
+    runs, manifest = MemoryRuns(), dict[str, Any]()
+    read: list[int] = []
+
+    def batch(values: list[int], sign: int) -> int | None:
+        number = len(read)
+        held = Values(State(runs, f"b{number}", manifest), "values0", ["_k0"], None)
+        seen = held._seen
+
+        def counted(*args: Any) -> Any:
+            entries, edges = seen(*args)
+            read[-1] += entries.height
+            return entries, edges
+
+        read.append(0)
+        rows = pl.DataFrame({HASH: pl.repeat(7, len(values), dtype=pl.UInt64(), eager=True), "_k0": [1] * len(values)})
+        groups = Groups.led(np.zeros(1, dtype=np.int64), np.full(len(values), sign))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Values, "_seen", lambda self, *args: counted(*args))
+            (found,) = Extreme.of(groups, rows, pl.Series(values, dtype=pl.Int64()), held).after([True])
+        held.close()
+        last: int | None = found[-1]
+        return last
+
+    assert batch([n * 7 % 200_003 for n in range(200_000)], 1) == 200_002
+    assert batch([500_000], 1) == 500_000
+    assert batch([500_000], -1) == 200_002
+    assert batch([200_002], -1) == 200_001
+    assert max(read) < 100
+
+
+def test_a_plan_that_is_made_no_more_is_refused_by_name(tmp_path: Path) -> None:
+    """MIN and MAX were as-of joins whose left side compares nothing; the words of the query are the same."""
+    query = bound_query(FOUR)
+    settings = {"dialect": "risingwave", "sink": "topic"}
+    then = Document("v", '["AsOfJoin",{"left_at":null}]', wording(query), settings, 1, 1, 1, (0,), (("a", 0),), "4.2.1")
+    open_or_create(tmp_path / "v", then)
+    with pytest.raises(BraidError) as e:
+        check_plan(tmp_path / "v", query, "topic")
+    assert "the query v is carried out in another way than by an earlier 0.2.0" in e.value.message
+    assert e.value.hint is not None and "braid upgrade FILE lets it go on" in e.value.hint
+    assert not superseded(canonical(query))

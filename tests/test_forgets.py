@@ -91,10 +91,10 @@ KEPT = {
     "hops": {"aggregate groups", "changes rows"},
     "distinct": {"aggregate groups", "changes rows"},
     "outer interval": {"interval join left", "interval join right", "emit on window close waiting"},
-    "extremes": {"interval join left", "interval join right", "aggregate groups", "filter passing", "changes rows",
-                 "as-of join left", "as-of join right"},
-    "closed extremes": {"window join left", "window join right", "aggregate groups", "filter passing", "changes rows",
-                        "as-of join left", "as-of join right", "emit on window close waiting"},
+    "extremes": {"interval join left", "interval join right", "aggregate groups", "aggregate values0",
+                 "filter passing", "changes rows"},
+    "closed extremes": {"window join left", "window join right", "aggregate groups", "aggregate values0",
+                        "filter passing", "changes rows", "emit on window close waiting"},
     "a view of groups": {"aggregate groups", "filter passing", "changes rows"},
 }  # fmt: skip
 

@@ -204,9 +204,10 @@ def _grouped(rng: random.Random) -> Query:
     groups = replace(groups, aggregations=(*groups.aggregations[:2], *(replace(a, output=c) for a, c in types)))
     standing = Filter(groups, call("gt", [groups.aggregations[0].output, Lit(0, Scalar.BIGINT)]))
     root = Changes(standing)
-    outputs = tuple(Output(c.name, c) for c in root.schema)
+    project = Project(root, tuple((Col(f"O{i}", c.type), c) for i, c in enumerate(root.schema)))
+    outputs = tuple(Output(c.name, c) for c in project.schema)
     sink = Sink("OUT", "out", "table", outputs[:1], outputs[1:], Encoding(), whole_key=True)
-    return Query("OUT", "risingwave", "", Coalesce(root, (outputs[0].expr,)), sink)
+    return Query("OUT", "risingwave", "", Coalesce(project, (outputs[0].expr,)), sink)
 
 
 def _bounded(rng: random.Random) -> Node:

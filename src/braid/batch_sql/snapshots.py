@@ -74,7 +74,8 @@ class _Standing:
 class Snapshots:
     """The tables of a store. `records(declared, start)`: a table's records from the `start`-th on; `files`: the rows of
     a table that is read from files, in their order (columns of `declared`, `_diff`, and `_t`: their epochs); None for
-    others; `gone`: how many of the records that a topic once had are not there any more.
+    others; `gone`: how many of the records that a topic once had are not there any more; `there`:
+    whether there is a topic, and so the query that writes it has begun.
     `unread`: how many records of a table could not be read as it is declared, the last time it was asked; `late`: how
     many were."""
 
@@ -83,8 +84,9 @@ class Snapshots:
         records: Callable[[Declared, int], list[Placed]],
         files: Callable[[Declared], pl.DataFrame | None] = lambda declared: None,
         gone: Callable[[Declared], int] = lambda declared: 0,
+        there: Callable[[str], bool] = lambda topic: True,
     ) -> None:
-        self._records, self._files, self._gone = records, files, gone
+        self._records, self._files, self._gone, self._there = records, files, gone, there
         self._standing: dict[str, _Standing] = {}
         self._without: dict[str, int] = {}  # so many records were gone when the rows that stand were read
         self.unread: dict[str, int] = {}
@@ -104,7 +106,11 @@ class Snapshots:
             standing = _Standing.empty(declared)
             standing.add([r for r in self._records(declared, 0) if r.seq <= until])
         self.unread[declared.name], self.late[declared.name] = standing.unread, standing.late
-        return standing.rows.select(c.name for c in declared.columns)
+        rows = standing.rows.select(c.name for c in declared.columns)
+        relation = declared.relation
+        if relation is not None and relation.alone and not standing.count and self._there(declared.topic):
+            return pl.DataFrame({n: [v] for n, v in relation.alone}, schema=rows.schema)
+        return rows
 
     def _on_time(self, declared: Declared, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows of files that are not late."""

@@ -77,7 +77,8 @@ class Relation:
 
     `types`: the SQL name of each column's type. `row_id`: the key is made for each row, `_row_id`. `key`: the
     columns of the key, in the order of PRIMARY KEY. `inherited`: the watermarks that a view passes on; `follows`: what
-    follows from what among its columns. `into`: where the rows of a sink go that has no topic.
+    follows from what among its columns. `into`: where the rows of a sink go that has no topic. `alone`: the row of a
+    view of one group before any has come.
     """
 
     what: Literal["table", "source", "materialized view", "sink"]
@@ -89,6 +90,7 @@ class Relation:
     inherited: Inherited = field(default_factory=Inherited)
     follows: tuple[Follows, ...] = ()
     into: str = ""
+    alone: tuple[tuple[str, object], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

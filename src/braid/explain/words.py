@@ -73,7 +73,7 @@ def of_node(node: logical.Node) -> Words:
             return Words("project", more={"columns": {show(c): show(e, known) for c, e in outputs}})
         case groups.Aggregate(keys=keys, aggregations=made):
             told, aggregates, closed = node.told, ", ".join(a.shown for a in made), _passed(node)
-            held = told.kept if closed is None else [Kept("input", "one row a group", *closed)]
+            held = told.kept if closed is None else [Kept("input", x.keeps, *closed) for x in told.kept]
             return Words("aggregate", [show(e) for _, e in keys], held, told.clock, [*told.notes, aggregates])
         case groups.TimeWindows(windows=windows, grace=grace):
             open_ = f"{windows.told(duration)}; open until stream time reaches its end + {duration(grace)}"
@@ -94,10 +94,7 @@ def of_node(node: logical.Node) -> Words:
             return _epoch_join(node, [Kept(side, "rows", below.get(side, "deleted"), side in below) for side in SIDES])
         case epochs.AsOfJoin(order=order):
             said = f"each left row meets {_nearest(node)}; of equal ones the first by {', '.join(map(show, order))}"
-            below = {c.side: f"{show(c.value, names(node))} is below {_lowest(c.bounds)}" for c in node.clean}
-            return _epoch_join(
-                node, [Kept(side, "rows", below.get(side, "deleted"), side in below) for side in SIDES], said
-            )
+            return _epoch_join(node, [Kept(side, "rows", "deleted") for side in SIDES], said)
         case epochs.TemporalJoin(left=left):
             met = [Kept("left", "met rows", "the left row is deleted")] if left.mode != "append" else []
             said = "each left row meets the right rows as they stood before its epoch"
@@ -214,10 +211,6 @@ def _looks_up(m: sliding.Meeting) -> bool:
 
 def _nearest(node: epochs.AsOfJoin) -> str:
     """Which right row is met."""
-    if node.left_at is None:
-        return (
-            f"the right row with the {'smallest' if node.compare in ('lt', 'le') else 'largest'} {show(node.right_at)}"
-        )
     return f"the nearest right row with {show(node.left_at)} {epochs.SIGNS[node.compare]} {show(node.right_at)}"
 
 

@@ -77,7 +77,8 @@ class StoreTables:
         self._store = store
         self._files, self._read = files or {}, dict[str, pl.DataFrame]()
         self._torn: dict[str, int] = {}  # lines that are no records, by topic
-        self._snapshots = Snapshots(self._records, self._rows_of_files, self._gone)
+        there = lambda topic: topic in store.names()  # noqa: E731
+        self._snapshots = Snapshots(self._records, self._rows_of_files, self._gone, there)
 
     def rows(self, query: BatchQuery) -> tuple[list[str], list[tuple[Any, ...]]]:
         """The names of a query's columns, and its rows."""

@@ -341,8 +341,7 @@ def _epoch_operator(node: epochs.EpochJoin, b: _Builder) -> Operator:
             band = next((x for b in bands(node) if (x := b.moved(*ticks)) is not None), None)
             return Regular(node.how, node.on.null_safe, node.residual, (clean.get("left"), clean.get("right")), band)
         case epochs.AsOfJoin():
-            clean = _cleanings(node.clean, b)
-            return AsOf.of(node, (clean.get("left"), clean.get("right")))
+            return AsOf.of(node)
         case epochs.TemporalJoin():
             return Temporal.of(node)
     assert_never(node)

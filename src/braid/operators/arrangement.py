@@ -141,10 +141,10 @@ class Runs:
             self.state.manifest[self.name]["gone"] = self.gone
 
     def shrink(self, gone: int) -> None:
-        """So many of the new entries take back others. Where those that do are half of all, all become one run, and
-        nothing is left of what came and went; each entry pays for one other."""
+        """So many of the new entries take back others. Where those that do are a share of all, or there are few, all
+        become one run, and nothing is left of what came and went; each entry pays for some others."""
         self.gone += gone
-        if self.gone and 2 * self.gone >= self.rows:
+        if self.gone and (self.rows <= TINY or FAN * self.gone >= self.rows):
             self.unite()
 
     def unite(self) -> None:

@@ -9,7 +9,7 @@ each in those epochs that nearer ones have left open. (docs/rules/risingwave.md,
 which is told of the row.
 *Keeps* the entries of both sides.
 *Emits* at the end of an epoch; LEFT pads a row where it meets nothing.
-*Forgets* entries that cancel, and those of keys that watermarks have passed.
+*Forgets* entries that cancel.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ from braid.operators.multiset import (
 )
 from braid.operators.pairing import MISSING, all_dropped, failed_rows, gathered, keys_of, payload_of
 from braid.operators.ranges import Ints, begins, columns_of, grouped, narrow, rows_at
-from braid.operators.watermarks import Cleaning, ticks_of
 from braid.plan import epochs
 
 AT = "_at"
@@ -75,33 +74,30 @@ class AsOf:
 
     outer: bool
     null_safe: tuple[bool, ...]
-    left_at: Expr | None
+    left_at: Expr
     compare: epochs.Compare
     right_at: Expr
     order: tuple[Expr, ...]
-    clean: tuple[Cleaning | None, Cleaning | None] = (None, None)
 
     @staticmethod
-    def of(node: epochs.AsOfJoin, clean: tuple[Cleaning | None, Cleaning | None]) -> AsOf:
+    def of(node: epochs.AsOfJoin) -> AsOf:
         outer, on = node.how == "left", node.on.null_safe
-        return AsOf(outer, on, node.left_at, node.compare, node.right_at, node.order, clean)
+        return AsOf(outer, on, node.left_at, node.compare, node.right_at, node.order)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         keys = keys_of(inputs[0])
         payloads = [payload_of(rows) for rows in inputs]
         bags = [Bag(state, side, keys) for side in ("left", "right")]
         new, lone, drops = [], [], list[pl.DataFrame]()
-        both = zip(inputs, (self.left_at, self.right_at), self.clean, ("left", "right"), strict=True)
-        for rows, at, clean, side in both:
-            entries = entries_of(rows, keys, None if clean is None else ticks_of(clean.value))
+        for rows, at, side in zip(inputs, (self.left_at, self.right_at), ("left", "right"), strict=True):
+            entries = entries_of(rows, keys, None)
             never = null_in(entries, keys, self.null_safe)
-            if at is not None:
-                made, failed = compile.evaluate(entries, [(AT, at)])
-                without = made[AT].is_null()
-                never = without if never is None else never | without
-                came = come(entries.filter(failed), at, keys, payload_of(rows))
-                if (told := failed_rows(came, pl.repeat(True, came.height, eager=True), [at], side)) is not None:
-                    drops.append(told)
+            made, failed = compile.evaluate(entries, [(AT, at)])
+            without = made[AT].is_null()
+            never = without if never is None else never | without
+            came = come(entries.filter(failed), at, keys, payload_of(rows))
+            if (told := failed_rows(came, pl.repeat(True, came.height, eager=True), [at], side)) is not None:
+                drops.append(told)
             some, others = parted(entries, never)
             new.append(some)
             lone.append(others)
@@ -112,10 +108,8 @@ class AsOf:
         if new[0].height or new[1].height:
             left, right = (self._with_old(bag, x, new, keys) for bag, x in zip(bags, new, strict=True))
             parts.append(self._changed(left, right, keys, payloads))
-        for bag, entries, payload, clean in zip(bags, new, payloads, self.clean, strict=True):
+        for bag, entries, payload in zip(bags, new, payloads, strict=True):
             bag.add(entries, payload)
-            if clean is not None:
-                bag.forget(clean.limit(clocks))
             bag.close()
         changed = pl.concat(parts, how="diagonal").select(nothing.columns)
         return Result(changes_of(changed, keys, [*payloads[0], *payloads[1]]), all_dropped(drops))
@@ -148,11 +142,9 @@ class AsOf:
     def _codes(self, left: pl.DataFrame, right: pl.DataFrame) -> tuple[Ints, Ints]:
         """The compared values as numbers that rise with the distance of right rows."""
         sides = ((left, self.left_at), (right, self.right_at))
-        values = pl.concat([compile.evaluate(x, [(AT, e)])[0][AT] for x, e in sides if e is not None])
+        values = pl.concat([compile.evaluate(x, [(AT, e)])[0][AT] for x, e in sides])
         rank = values.rank("dense").to_numpy().astype(np.int64)
         rank = rank if self.compare in ("lt", "le") else -rank
-        if self.left_at is None:  # nearer than all
-            rank = np.concatenate([np.full(left.height, rank.min(initial=0) - 1), rank])
         return rank[: left.height], rank[left.height :]
 
     def _lives(self, right: pl.DataFrame, group: Ints, count: int, codes: Ints, payload: list[str]) -> _Lives:

@@ -243,6 +243,12 @@ class _Frame(_Form):
         return replace(form, form=super()._with_meaning(form.form))
 
 
+def superseded(then: str) -> bool:
+    """Whether a text is of a plan as none is made any more, for words that make another one now: MIN and MAX of rows
+    that change were as-of joins with their own rows."""
+    return '"left_at":null' in then
+
+
 def changed_expressions(then: str, query: Query) -> list[Valued] | None:
     """The expressions of a query that had another form in the text `then`; None where anything else had, too."""
     found = list[Valued]()

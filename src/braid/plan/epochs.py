@@ -171,7 +171,7 @@ class AsOfJoin(PairsInEpochs):
 
     Nearest: the smallest `right_at` for lt and le, the largest for ge and gt; of equal ones that with the smallest
     `order` (columns of the right row). NULLs never match, NaN is above all numbers. `how` left: a row without one is
-    padded. `left_at` None: every right row qualifies. `clean`: by which part of the key.
+    padded.
     """
 
     joins = "as-of"
@@ -180,19 +180,13 @@ class AsOfJoin(PairsInEpochs):
     right: Node
     how: Literal["inner", "left"]
     on: Equalities
-    left_at: Expr | None
+    left_at: Expr
     compare: Compare
     right_at: Expr
     order: tuple[Expr, ...]
-    clean: tuple[Clean, ...] = ()
-
-    @property
-    def watermarks(self) -> tuple[Bound, ...]:
-        return tuple(b for c in self.clean for b in c.bounds)
 
     def computes(self) -> Iterator[Expr]:
-        yield from () if self.left_at is None else (self.left_at,)
-        yield from (*self.on.left, *self.on.right, self.right_at, *self.order, *(c.value for c in self.clean))
+        yield from (self.left_at, *self.on.left, *self.on.right, self.right_at, *self.order)
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,10 @@ class Aggregate(OfOne):
     @property
     def told(self) -> Told:
         """What people are told of it."""
-        return Told([Kept("input", "one row a group", *(self.kept_until or ("never", False)))])
+        kept = ["one row a group"]
+        if self.input.mode != "append" and any(a.function in ("MIN", "MAX") for a in self.aggregations):
+            kept.append("the values of MIN and MAX, in order")
+        return Told([Kept("input", what, *(self.kept_until or ("never", False))) for what in kept])
 
     @property
     def schema(self) -> tuple[Col, ...]:

@@ -51,8 +51,6 @@ def progress(node: Node) -> Progress:
             return {c.name: bounds for c, e in keys if (bounds := watermark(_grouped(e), below))}
         case epochs.Changes(input=Aggregate() | Filter(input=Aggregate()) as groups):
             return progress(groups)  # rows that come or go are not below it
-        case epochs.AsOfJoin(left=left, clean=clean) if clean:
-            return progress(left)
         case epochs.Changes() | epochs.AsOfJoin() | SlidingJoin():
             return {}
         case OnKeys() | Lateral() | Materialize() | TimeWindows() | Final():

@@ -281,7 +281,7 @@ class AsOfStep(_ResultStep[epochs.AsOfJoin]):
         for rows, (at, keys) in zip(inputs, sides, strict=True):
             failing = dict[str, Bag]()
             for row in rows:
-                if at is not None and self.run.look(at, row)[1]:
+                if self.run.look(at, row)[1]:
                     key = repr([self.run.look(e, row)[0] for e in keys])
                     failing.setdefault(key, Bag()).add(row.values, -1 if row.gone else 1)
             for some in failing.values():
@@ -301,12 +301,11 @@ class AsOfStep(_ResultStep[epochs.AsOfJoin]):
 
     def _nearest(self, left: Values, rights: list[Values]) -> Values | None:
         node = self.node
-        x = None if node.left_at is None else self._value(node.left_at, left)
+        x = self._value(node.left_at, left)
         found: list[tuple[Any, tuple[Any, ...], Values]] = []
         for right in rights:
             y = self._value(node.right_at, right)
-            near = node.left_at is None or (x is not None and y is not None and COMPARE[node.compare](x, y))
-            if y is not None and near:
+            if x is not None and y is not None and COMPARE[node.compare](x, y):
                 found.append((y, tuple(self._value(e, right) for e in node.order), right))
         if not found:
             return None

@@ -23,7 +23,7 @@ from braid.errors import BraidError, anew
 from braid.expr.meanings import MEANING, version
 from braid.expr.show import bare
 from braid.lower.physical import Plan
-from braid.plan.canonical import canonical, changed_expressions, wording
+from braid.plan.canonical import canonical, changed_expressions, superseded, wording
 from braid.plan.groups import Aggregation, names
 from braid.plan.logical import Query
 from braid.stage import docs
@@ -61,8 +61,11 @@ class ValuesChanged(BraidError):
 
     def __init__(self, query: str, folder: str, then: int, changed: Sequence[str]) -> None:
         how = "gives other values than" if changed else "is carried out in another way than by"
-        what = f"the query {query} {how} {version(then)}, by which the checkpoint {folder} was made"
+        made = version(then) if then < MEANING else f"an earlier {version(then)}"
+        what = f"the query {query} {how} {made}, by which the checkpoint {folder} was made"
         hint = f"{anew(folder)}; or go on with braid {version(then)}"
+        if then == MEANING:
+            hint = f"braid upgrade FILE lets it go on; or {anew(folder)}"
         details = [f"  another value in {version(MEANING)}: {text}" for text in changed]
         super().__init__(what, hint, details[:_SHOWN])
         self.query, self.then, self.changed = query, then, changed
@@ -234,6 +237,8 @@ def _anew(folder: str) -> str:
 def _refuse_values(folder: str, known: Document, query: Query) -> None:
     """A query that has not changed: what has is what its expressions give."""
     if known.meaning == MEANING:
+        if superseded(known.plan):
+            raise ValuesChanged(query.name, folder, known.meaning, [])
         return
     changed = changed_expressions(known.plan, query) or ()
     called = names(query.root)

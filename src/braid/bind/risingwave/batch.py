@@ -362,7 +362,7 @@ def _function(f: ast.TableFunction, env: Env, before: Scope[Expr] | None) -> Fro
     found = values.set_of(f.call)
     alias = f.alias or name.lower()
     column = env.made.token("c", alias)
-    sql = f"{'LATERAL ' if any(names(f.call)) else ''}({found.relation(column)})"
+    sql = f"{'LATERAL ' if any(names(f.call)) else ''}({found.relation(column, env.made)})"
     return _named(sql, alias, ((alias, column, found.type),), f.columns, f, env)
 
 

@@ -136,7 +136,7 @@ class RowSet:
         first, last, *rest = self.args if len(self.args) > 1 else ("0", *self.args)
         number = self.type in (S.SMALLINT, S.INT, S.BIGINT)
         step = rest[0] if rest else "1"
-        zero = "0" if number else "INTERVAL 0 DAY"
+        zero = "0" if number else "CAST('0 days' AS INTERVAL)"
         if number:
             much = f"(CAST({last} AS HUGEINT) - {first}) // {step} > {LONGEST}"
         else:
@@ -148,12 +148,13 @@ class RowSet:
         )  # in the arguments: what is constant is computed even in another branch
         return f"CAST({self.name}({made}) AS {duck_name(self.type)}[])"
 
-    def relation(self, column: str) -> str:
+    def relation(self, column: str, made: Made) -> str:
         """As SELECT of one column; numbers and times are made one after the other."""
         if not self.name:
             return f"SELECT unnest({self.sql}) AS {column}"
-        made = f"{self.name}({', '.join(self.args)})"
-        return f"SELECT CAST(made.n AS {duck_name(self.type)}) AS {column} FROM {made} AS made(n)"
+        series, n = made.token("t", "series"), made.token("c", "n")
+        read = f"{self.name}({', '.join(self.args)}) AS {series}({n})"
+        return f"SELECT CAST({series}.{n} AS {duck_name(self.type)}) AS {column} FROM {read}"
 
 
 def _leaves(sql: str, t: Array) -> RowSet:
@@ -466,7 +467,7 @@ class Values:
 
 DUCK_NAMES = frozenset({  # all that DuckDB is ever asked to call, besides the functions that Braid computes
     *map(str.lower, (*AGGREGATES, *WINDOWS, *ROW_SETS)), *RENAMED.values(), "coalesce", "from_hex", "now", "random",
-    "row", "struct_pack", "current_date",
+    "row", "struct_pack", "current_date", "error", "epoch", "flatten",
 })  # fmt: skip
 PRESENT: Mapping[str, Expr] = {
     "current_date": Col("current_date", S.DATE),

@@ -2,7 +2,7 @@
 
 In: a SELECT with groups, the node it reads. Out: the changes of its groups, and the items over them.
 Rule: NULLs make one group; a group without rows is gone; an aggregate of nothing is NULL, COUNT is 0. Without GROUP BY
-there is one group, which stands once a row has come (past WHERE and joins).
+there is one group, which always has its row.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ from datetime import UTC, date, datetime
 from datetime import time as time_of_day
 from decimal import Decimal as PyDecimal
 
+import polars as pl
+
 from braid.bind.expressions import Aggregations, aggregates
 from braid.bind.risingwave.expressions import Names, bind, bind_condition, bound, usual_name
 from braid.bind.risingwave.scope import Scope, default_name
 from braid.errors import Span, SqlError
-from braid.expr import typing
+from braid.expr import compile, typing
 from braid.expr.aggregates import common
 from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.postgres.typing import finished
 from braid.plan.epochs import Changes
 from braid.plan.groups import Aggregate
-from braid.plan.logical import Filter, Node
+from braid.plan.logical import Filter, Node, Project
 from braid.plan.names import own
 from braid.sql import ast
-from braid.types import TIMESTAMPS, Decimal, Scalar, Type
+from braid.types import TIMESTAMPS, Decimal, Scalar, Type, polars_type
 
 _ZEROS: dict[Type, object] = {
     Scalar.BOOLEAN: False,
@@ -166,6 +168,29 @@ def _keyed(s: ast.Select, node: Node, scope: Scope[Expr], alias: str) -> _Groups
     if not groups.keys:
         groups.keys.append((Col(f"{alias}.group", Scalar.INT), Lit(0, Scalar.INT)))
     return groups
+
+
+def alone(node: Node) -> dict[str, object] | None:
+    """The row of one group before any row has come: COUNT is 0, other aggregates are NULL. None of what is no such
+    group, or reads another one."""
+    match node:
+        case Project(input=x, outputs=outputs):
+            row = alone(x)
+            if row is None:
+                return None
+            types = {c.name: polars_type(c.type) for c in x.schema}
+            frame = pl.DataFrame({n: [v] for n, v in row.items()}, schema={n: types[n] for n in row})
+            made, _ = compile.evaluate(frame, [(c.name, e) for c, e in outputs])
+            return made.row(0, named=True)
+        case Changes(input=x):
+            return alone(x)
+        case Aggregate(input=x, keys=keys, aggregations=made) if all(isinstance(e, Lit) for _, e in keys):
+            if any(isinstance(y, Aggregate) and alone(y) is not None for y in x.walk()):
+                return None
+            of = {c.name: e.value for c, e in keys if isinstance(e, Lit)}
+            return of | {a.output.name: 0 if a.function == "COUNT" else None for a in made}
+        case _:
+            return None
 
 
 def _without_stars(items: Sequence[ast.SelectItem], scope: Scope[Expr]) -> list[ast.SelectItem]:

@@ -28,7 +28,7 @@ from braid.bind.bound import (
 )
 from braid.bind.expressions import told_at
 from braid.bind.names import free_name, repeated
-from braid.bind.risingwave import encodings, sinks
+from braid.bind.risingwave import encodings, grouping, sinks
 from braid.bind.risingwave.batch import batch_query
 from braid.bind.risingwave.expressions import bound, usual_name
 from braid.bind.risingwave.queries import Result, bind_query
@@ -270,7 +270,10 @@ def materialized(s: ast.CreateView, result: Result, context: Context) -> QueryBo
              *((o.name, result.types[o.expr]) for o in key if o.name not in names.values()))  # fmt: skip
     passed = inherited(root, (*key, *values))
     follows = _follows(root, (*key, *values), context) if s.what != "sink" else ()
-    relation = Relation(what, types, append, False, None, key_names, passed, follows, wish.into)
+    alone = grouping.alone(result.node)
+    outputs = [] if alone is None else [*key, *values]
+    row = tuple((o.name, alone[o.expr.name]) for o in outputs if alone is not None and isinstance(o.expr, Col))
+    relation = Relation(what, types, append, False, None, key_names, passed, follows, wish.into, row)
     encoding = Encoding() if s.encode is None else encodings.of_sink(s.encode, s.name, columns)
     kind: Kind = "stream" if append and (wish.added or not wish.into) else "table"
     topic = (encodings.topic_of(s.properties) if s.what == "sink" else None) or s.name
