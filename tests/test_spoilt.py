@@ -7,6 +7,7 @@ store that is not.
 from __future__ import annotations
 
 import random
+import shutil
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,11 +40,7 @@ CREATE TABLE c AS SELECT k, COUNT(*) AS n FROM f GROUP BY k;
 """
 COPIED = "CREATE STREAM e AS SELECT k, v FROM l;"
 RUN = ("run", "--until-idle", "--quiet", "--fail-fast", "--store", "s")
-RUNS = (
-    (*RUN, "q.sql", "--source", "f=f.csv"),
-    (*RUN, "e.sql", "--checkpoint", "ext"),
-    (*RUN, "e.sql", "--checkpoint", "files", "--sink", "E=out.jsonl"),
-)
+OUTSIDE = ("ext", "files", "out.jsonl")  # the folders beside a store, which it and its checkpoints know by their paths
 STARTS = 1000 if effort.LAW else 6  # on Spark; what verify does not name is always started
 EACH = None if effort.LAW else 1  # files of a kind
 
@@ -61,20 +58,43 @@ def put(store: TopicStore, step: int) -> None:
         store.append(topic, rows)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class World:
-    """`at`: where it was made and is looked at; `whole`: a copy of it."""
+    """`root/0` is a store that is whole. Each that is spoilt has a folder of its own: processes know what they read
+    by its path."""
 
+    root: Path
     at: Path
-    whole: Path
+    made: int = 0
 
-    def spoilt(self, name: str, data: bytes | None) -> None:
-        put_in(anew(self.whole, self.at) / name, data)
+    @staticmethod
+    def begun(root: Path) -> World:
+        (root / "0").mkdir()
+        for name in OUTSIDE:
+            (root / "0" / name).mkdir()
+            (root / name).symlink_to(root / "0" / name)
+        return World(root, root / "0")
+
+    def spoilt(self, name: str = "", data: bytes | None = None) -> None:
+        if self.made:
+            shutil.rmtree(self.at)
+        self.made += 1
+        self.at = anew(self.root / "0", self.root / str(self.made))
+        for outside in OUTSIDE:
+            (self.root / outside).unlink()
+            (self.root / outside).symlink_to(self.at / outside)
+        if name:
+            put_in(self.at / name, data)
 
     def run(self) -> str:
         """Why it is refused."""
-        for words in RUNS:
-            if (said := on_shared_spark(*words, cwd=self.at)).code:
+        ext, files_, out = (self.root / name for name in OUTSIDE)
+        for words in (
+            ("q.sql", "--source", "f=f.csv"),
+            ("e.sql", "--checkpoint", ext),
+            ("e.sql", "--checkpoint", files_, "--sink", f"E={out}"),
+        ):
+            if (said := on_shared_spark(*RUN, *words, cwd=self.at)).code:
                 return said.err
         return ""
 
@@ -106,8 +126,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A store with all that one can have: commits and rollups, state, drops, schemas, settings, files that were read,
     checkpoints elsewhere, a folder of results."""
     root = tmp_path_factory.mktemp("world")
-    at = root / "at"
-    at.mkdir()
+    found = World.begun(root)
+    at = found.at
     (at / "q.sql").write_text(DECLARED + JOINED + COUNTED)
     (at / "e.sql").write_text(DECLARED + COPIED)
     store = TopicStore(at / "s")
@@ -126,18 +146,16 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         put(store, step)
         with open(at / "f.csv", "a") as f:
             f.write(f"{step},c{step},{step}000\n")
-        found = World(at, root / "whole")
         assert not (why := found.run()), why
     for words in (("retain", "rolled", "--for", "100000d"), ("sql", "--dialect", "ksqldb", "-e", DECLARED)):
         said = on_shared_spark(*words, "--store", "s", cwd=at)
         assert said.code == 0, said.err
     assert not (wrong := found.looked_at()), wrong
-    anew(at, root / "whole")
     return found
 
 
 def test_the_kinds_of_files_are_all_there(world: World) -> None:
-    names = " ".join(in_folder(world.whole))
+    names = " ".join(in_folder(world.root / "0"))
     wanted = (
         *("s/topics/l/topic.json", ".rollup.json", "O/braid.json", "O/cuts.jsonl", "O/state/1.json", "O/runs/"),
         *("drops/O/", "retention.json", "store.json", "catalogue/ksqldb.json", "registry/schemas/1.json"),
@@ -149,10 +167,11 @@ def test_the_kinds_of_files_are_all_there(world: World) -> None:
 
 def test_a_spoilt_file_is_named_or_makes_no_difference(world: World) -> None:
     """Of the store and of checkpoints elsewhere; of the folder of results as soon as its commits have checksums."""
-    files = in_folder(world.whole)
+    files = in_folder(world.root / "0")
     of_sums = {n: has_seal(d) for n, d in files.items() if n.startswith("out.jsonl/.commits/")}
     places = ("s/", "ext/") + (("out.jsonl/",) if all(of_sums.values()) else ())
     before = world.rows()
+    world.spoilt()
     sound = world.goes_on()
     assert isinstance(sound, dict), sound
     made = list(spoils({n: d for n, d in files.items() if n.startswith(places)}, int(effort.LAW), EACH))
