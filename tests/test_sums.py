@@ -275,8 +275,9 @@ def test_nothing_is_restored_of_a_copy_that_is_torn(tmp_path: Path) -> None:
     (tmp_path / "copy").symlink_to(tmp_path / "s")
     (path,) = (tmp_path / "s/topics/l/0").glob(f"{10:020d}.jsonl")
     change(path, lambda data: data[:-3])
+    assert braid("copy", tmp_path / "s", tmp_path / "x").code == 1
     said = braid("restore", tmp_path / "copy", tmp_path / "x")
-    assert said.code == 1 and f"{tmp_path}/x/topics/l/0/{path.name}" in said.err and "nothing is restored" in said.err
+    assert said.code == 1 and f"{tmp_path}/x/topics/l/0/{path.name}" in said.err and "nothing is left in" in said.err
     assert sorted(p.name for p in tmp_path.iterdir()) == ["copy", "s"]
 
 
