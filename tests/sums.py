@@ -15,5 +15,6 @@ def loaded(path: Path, name: str = "") -> Any:
 
 
 def with_sum(x: Any, name: str = "") -> bytes:
-    """A document with the checksum that it should have."""
-    return sealed(json.dumps(x).encode(), name)
+    """A document with the checksum that it should have; what is no object has none."""
+    data = json.dumps(x).encode()
+    return sealed(data, name) if isinstance(x, dict) else data

@@ -5,7 +5,6 @@ Rule: a row of functions whose meaning is raised stands for one that a new versi
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from braid.stage import checkpoint
 from braid.stage.checkpoint import NAME, Document, check_plan, load, open_or_create
 from braid.types import Decimal
 from cli_help import braid
+from sums import loaded, with_sum
 
 SQL = """
 CREATE STREAM s (k INT KEY, a INT, b INT, p DECIMAL(9, 2), d DOUBLE, xs ARRAY<DOUBLE>)
@@ -73,13 +73,13 @@ def made(folder: Path, name: str, meaning: int = 1) -> Path:
         "4.2.1",
     )
     open_or_create(folder / name, document)
-    x = json.loads((folder / name / NAME).read_text())
+    x = loaded(folder / name / NAME)
     assert x["meaning"] == MEANING
     if meaning == 1:  # 0.1.0 did not know of it
         del x["meaning"]
     else:
         x["meaning"] = meaning
-    (folder / name / NAME).write_text(json.dumps(x))
+    (folder / name / NAME).write_bytes(with_sum(x))
     return folder / name
 
 

@@ -22,7 +22,7 @@ CREATE STREAM l (k INT KEY, v STRING) WITH (kafka_topic='l', value_format='JSON'
 CREATE STREAM r (k INT KEY, w STRING) WITH (kafka_topic='r', value_format='JSON', partitions=1);
 CREATE STREAM o AS SELECT l.k AS k, v, w FROM l LEFT JOIN r WITHIN 5 SECONDS GRACE PERIOD 0 SECONDS ON l.k = r.k;
 """
-READ = ("format-5", f"format-{checkpoint.FORMAT}")
+READ = ("format-5", "format-6", f"format-{checkpoint.FORMAT}")
 
 
 def store(name: str, folder: Path) -> Path:

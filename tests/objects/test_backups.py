@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -22,6 +21,7 @@ from cli_help import Said, braid, ended, launch
 from moments import files_of
 from objects import faulty
 from objects.faulty import Faulty
+from sums import loaded, with_sum
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ def test_a_document_that_somebody_else_made(
     url = f"file://{tmp_path}/room"
     name = backup(store, url)
     path = tmp_path / "room/backups" / f"{name}.json"
-    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    path.write_bytes(with_sum(change(loaded(path))))
     found = braid("restore", url, tmp_path / "new")
     assert found.code == 1 and said in found.err and not (tmp_path / "new").exists(), found
     assert not (tmp_path.parent / "x").exists() and "\x1b" not in found.err

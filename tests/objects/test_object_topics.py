@@ -546,14 +546,15 @@ def test_what_is_said_of_its_size_is_a_number(monkeypatch: pytest.MonkeyPatch) -
 def test_two_who_change_a_document(store: RoomStore) -> None:
     def count(_: int) -> None:
         for _ in range(5):
-            documents.changed(store.root, "notes/n", lambda b: str(int(b or b"0") + 1).encode())
+            documents.changed(store.root, "notes/n", lambda b: b'{"n":%d}' % (json.loads(b or b'{"n":0}')["n"] + 1))
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(count, range(4)))
-    assert documents.document(store.root, "notes/n") == b"20"
+    assert documents.document(store.root, "notes/n") == b'{"n":20}'
     assert len(list(store.room.list("documents/notes/n"))) == 20
     documents.changed(store.root, "notes/n", lambda _: None)
-    assert documents.document(store.root, "notes/n") == b"20" and documents.document(store.root, "notes/m") is None
+    assert documents.document(store.root, "notes/n") == b'{"n":20}'
+    assert documents.document(store.root, "notes/m") is None
 
 
 def test_schemas(store: RoomStore) -> None:

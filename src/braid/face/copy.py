@@ -20,7 +20,7 @@ from braid.bind.dialects import DIALECTS
 from braid.errors import BraidError
 from braid.face.reset import folders_of_checkpoints
 from braid.face.show import open_store
-from braid.face.verify import verify
+from braid.face.verify import verify, whole
 from braid.stage import batches, checkpoint, cuts, docs, spark_log, state_file
 from braid.stage.checkpoint import Document
 from braid.stage.room_runs import packing_of, renamed, runs_at
@@ -49,6 +49,8 @@ def copy(source: str, target: str) -> Told:
         made = target if is_url(target) else f"{target}~{uuid4().hex[:8]}"
         try:
             yield from _copied(store, made, queries)
+            if not is_url(target):
+                yield from whole(made, target)
         except BaseException:
             if not is_url(target):
                 shutil.rmtree(made, ignore_errors=True)
@@ -58,7 +60,8 @@ def copy(source: str, target: str) -> Told:
         else:
             os.rename(made, target)
             force(os.path.dirname(os.path.abspath(target)))
-    yield from verify(target)
+    if is_url(target):
+        yield from verify(target)
 
 
 def _check_target(source: str, target: str) -> None:

@@ -18,7 +18,7 @@ from braid.face import backups
 from braid.face.backup import appearing, copied_tree
 from braid.face.backups import File, together
 from braid.face.show import open_store
-from braid.face.verify import Told, amount, verify
+from braid.face.verify import Told, amount, whole
 from braid.store import Room, is_url, opened
 from braid.topics.files import reach
 from braid.topics.lock import holder
@@ -36,21 +36,6 @@ def restore(source: str, target: str, at: str | None = None) -> Told:
         yield from _from_copy(source, target, at)
 
 
-def _whole(made: str, target: str) -> Told:
-    """A look at what is to be `target`; an error where it is not whole."""
-    wrong = 0
-    for x in verify(made):
-        wrong += isinstance(x, BraidError)
-        yield (
-            BraidError(x.message.replace(made, target), x.hint)
-            if isinstance(x, BraidError)
-            else x.replace(made, target)
-        )
-    if wrong:
-        hint = "what is wrong in it was so when it was copied, or came since: take another"
-        raise BraidError("nothing is restored: it would not be whole", hint)
-
-
 def _from_copy(source: str, target: str, at: str | None) -> Told:
     if at is not None:
         raise BraidError(f"{source} is one copy of a store, no place of backups", "leave out --at")
@@ -59,7 +44,7 @@ def _from_copy(source: str, target: str, at: str | None) -> Told:
     with appearing(target) as made:
         ignored = shutil.ignore_patterns("*.lock", ".backup-*")
         copied_tree(source, made, target, symlinks=True, ignore=ignored)
-        yield from _whole(made, target)
+        yield from whole(made, target)
 
 
 def _from_room(room: Room, target: str, at: str | None) -> Told:
@@ -78,7 +63,7 @@ def _from_room(room: Room, target: str, at: str | None) -> Told:
             older = [n for n in backups.names(room) if n != name]
             hint = f"others are {', '.join(older[-5:])}: --at NAME" if older else "there is no other backup"
             raise BraidError(f"nothing is restored: the backup {name} is not whole", hint)
-        yield from _whole(made, target)
+        yield from whole(made, target)
 
 
 def _fetched(room: Room, folder: str, file: File) -> BraidError | None:

@@ -57,6 +57,20 @@ def verify(store: str, parent: str | None = None) -> Told:
         yield x
 
 
+def whole(made: str, target: str) -> Told:
+    """A look at a copy that is to be `target`; an error where it is not whole."""
+    wrong = False
+    for x in verify(made):
+        if isinstance(x, BraidError):
+            wrong = True
+            yield BraidError(x.message.replace(made, target), x.hint)
+        else:
+            yield x.replace(made, target)
+    if wrong:
+        hint = "what is wrong in it was so where it came from, or came since: take another"
+        raise BraidError(f"nothing is left in {target}: it would not be whole", hint)
+
+
 def _caught(told: Callable[[], Told]) -> Told:
     try:
         yield from told()
