@@ -59,7 +59,7 @@ def test_a_table_that_was_put_back_is_refused_and_adopted(tmp_path: Path, db: ps
     db.execute("CREATE TABLE copy AS TABLE out; DROP TABLE out; ALTER TABLE copy RENAME TO out")
     said = run(tmp_path, sink, sql=changed)
     assert said.code == 1 and "is not the table that was written" in said.err
-    assert braid("reset", "OUT", "--store", tmp_path / "s", "--yes").code == 0
+    assert braid("reset", "OUT", "--store", tmp_path / "s").code == 0
     assert (said := run(tmp_path, sink, sql=changed)).code == 1 and "another run" in said.err, said.err
     assert (said := run(tmp_path, sink, "--overwrite", sql=changed)).code == 0, said.err
     assert db.execute("SELECT k FROM out ORDER BY k").fetchall() == [(1,), (2,), (3,), (4,)]

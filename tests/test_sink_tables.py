@@ -23,7 +23,7 @@ from braid.sinks.named import sink_of
 from braid.sinks.postgres_marker import MARKERS
 from braid.topics.store import TopicStore
 from braid.topics.view import UNTOLD, Written
-from braid.types import Scalar
+from braid.types import Array, Scalar
 from sink_help import KEYED, changes, table_of
 
 S = Scalar
@@ -491,3 +491,48 @@ def test_names_that_are_ours(db: psycopg.Connection, tmp_path: Path, names: tupl
             ours = {n: x for n, x in row.items() if n not in names}
             assert (row[names[0]], row[names[1]]) == (1, "a") and 0 in ours.values()
             assert ("+" in ours.values()) is (kind == "table")
+
+
+def test_a_server_that_keeps_its_identity_to_itself(
+    db: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from braid.sinks import postgres_marker
+
+    monkeypatch.setattr(postgres_marker, "SERVER", "(SELECT no_such_function())")
+    sink = opened(at(db), tmp_path)
+    assert sink.identity.startswith("server -, timeline 1, table ")
+    monkeypatch.setattr(postgres_marker, "TIMELINE", "(SELECT 1 FROM none)")
+    sink = opened(at(db), tmp_path, overwrite=True, run="s")
+    assert sink.identity.startswith("server -, timeline -, table ")
+    published(sink, 0, ("+", 1, "a"), after=None, run="s")
+    db.execute("CREATE TABLE copy AS TABLE out; DROP TABLE out; ALTER TABLE copy RENAME TO out")
+    with pytest.raises(BraidError, match="it is server -, timeline -, table"):
+        published(sink, 1, ("+", 2, "a"), after=0, run="s")
+
+
+def test_rules_of_a_delta_table(tmp_path: Path) -> None:
+    k, v = pa.field("K", pa.int64()), pa.field("V", pa.string())
+    DeltaTable.create(str(tmp_path / "a"), pa.schema([k, v]), configuration={"delta.appendOnly": "true"})
+    with pytest.raises(BraidError, match="only takes rows that are added"):
+        sink_of(f"delta:{tmp_path / 'a'}").check(KEYED, None, False, False)
+    sink_of(f"delta:{tmp_path / 'a'}").check(ROWS, None, False, False)
+    computed = v.with_metadata({"delta.generationExpression": "'x'"})
+    DeltaTable.create(str(tmp_path / "b"), pa.schema([k, computed]))
+    with pytest.raises(BraidError, match="V is computed there"):
+        sink_of(f"delta:{tmp_path / 'b'}").check(ROWS, None, False, False)
+
+
+def test_an_iceberg_table_with_required_parts(catalog: Catalog, tmp_path: Path) -> None:
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import ListType, LongType, NestedField
+
+    catalog.create_namespace("n")
+    for n, needs in enumerate((False, True)):
+        fields = NestedField(1, "K", LongType()), NestedField(2, "V", ListType(3, LongType(), element_required=needs))
+        catalog.create_table(f"n.t{n}", Schema(*fields))
+        columns = table_of(("K", S.BIGINT), ("V", Array(S.BIGINT)), kind="stream")
+        if needs:
+            with pytest.raises(BraidError, match="what is inside of V is required"):
+                sink_of(f"iceberg:lake.n.t{n}").check(columns, None, False, False)
+        else:
+            sink_of(f"iceberg:lake.n.t{n}").check(columns, None, False, False)

@@ -287,7 +287,13 @@ def unlike(table: str, why: str, batch: Batch) -> BraidError:
     return BraidError(what, f"{hint} --adopt-table; or {anew(batch.query)}, with --overwrite")
 
 
-def commit(table: str, batch: Batch, conflict: type[Exception], other: type[Exception], go: Callable[[], None]) -> None:
+def commit(
+    table: str,
+    batch: Batch,
+    conflict: type[Exception],
+    other: tuple[type[Exception], ...],
+    go: Callable[[], None],
+) -> None:
     """Commits once on top of what `go` has looked at, and lets it look again where somebody else came first."""
     for left in reversed(range(TRIES)):
         try:
