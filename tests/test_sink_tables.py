@@ -536,3 +536,20 @@ def test_an_iceberg_table_with_required_parts(catalog: Catalog, tmp_path: Path) 
                 sink_of(f"iceberg:lake.n.t{n}").check(columns, None, False, False)
         else:
             sink_of(f"iceberg:lake.n.t{n}").check(columns, None, False, False)
+
+
+def test_a_batch_that_changes_nothing_leaves_its_marker(
+    db: psycopg.Connection, catalog: Catalog, tmp_path: Path
+) -> None:
+    """A key that goes and was never there; rows of which none can be written."""
+    for text, columns in (
+        (at(db), KEYED), (at(db, "s"), ROWS), (f"delta:{tmp_path / 't'}", KEYED), (f"delta:{tmp_path / 's'}", ROWS),
+        ("iceberg:lake.n.t", ROWS),
+    ):  # fmt: skip
+        sink = opened(text, tmp_path, columns)
+        needs = replace(sink, required=frozenset({"K"}))  # type: ignore[call-arg]
+        none = (("+", None, "a"),)
+        batches = (none, none) if columns is ROWS else (none, (("-", 9, "a"),), (("-", None, "a"), ("-", 9, None)))
+        for n, rows in enumerate(batches):
+            published(needs, n, *rows, after=n - 1 if n else None, columns=columns)
+            assert sink.last(TopicStore(tmp_path / "store"), columns, "r") == (n, f"d{n}"), (text, n)

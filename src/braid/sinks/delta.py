@@ -261,4 +261,8 @@ def _merged(table: DeltaTable, last: pl.DataFrame, shape: Shape, schema: pa.Sche
     source = arrow_of(last, schema.append(pa.field(op, pa.string())))
     merge = table.merge(source, " AND ".join(equal), source_alias="s", target_alias="t", commit_properties=how)
     merge = merge.when_matched_delete(f"s.`{op}` = '-'").when_matched_update(values, f"s.`{op}` = '+'")
+    version = table.version()
     merge.when_not_matched_insert(values, f"s.`{op}` = '+'").execute()
+    if table.version() == version:  # nothing has changed, and nothing was committed; the transaction is
+        by = table.metadata().partition_columns
+        table.create_write_transaction([], "append", table.schema(), by, commit_properties=how)
