@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +26,7 @@ from braid.sinks.postgres_marker import MARKERS
 from braid.topics.store import TopicStore
 from braid.topics.view import UNTOLD, Written
 from braid.types import Array, Scalar
+from postgres.server import Missing, programs, running
 from sink_help import KEYED, changes, table_of
 
 S = Scalar
@@ -553,3 +556,49 @@ def test_a_batch_that_changes_nothing_leaves_its_marker(
         for n, rows in enumerate(batches):
             published(needs, n, *rows, after=n - 1 if n else None, columns=columns)
             assert sink.last(TopicStore(tmp_path / "store"), columns, "r") == (n, f"d{n}"), (text, n)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("lags", [True, False])
+def test_a_standby_that_takes_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lags: bool) -> None:
+    """With the last batch or without: its timeline is another one."""
+    try:
+        with running() as own:
+            home, user = Path(str(own.info.host)), "postgres" if os.getuid() == 0 else None
+
+            def tool(name: str, *words: str) -> None:
+                command = [str(programs() / name), *words]
+                subprocess.run(command, user=user, check=True, cwd=home, capture_output=True, timeout=120)
+
+            (home / "two").mkdir()
+            if user is not None:
+                shutil.chown(home / "two", user)
+            monkeypatch.setenv("WHERE_IT_IS", f"host={home} user=judge dbname=postgres")
+            sink = opened("postgres:$WHERE_IT_IS#out", tmp_path)
+            published(sink, 0, ("+", 0, "a"), after=None)
+            if not lags:
+                published(sink, 1, ("+", 1, "a"), after=0)
+            tool("pg_basebackup", "-h", str(home), "-U", "judge", "-D", "copy", "-X", "stream", "-R", "-c", "fast")
+            if lags:
+                published(sink, 1, ("+", 1, "a"), after=0)
+            tool("pg_ctl", "-D", "data", "-m", "immediate", "stop")
+            options = f"-c listen_addresses='' -c unix_socket_directories={home}/two"
+            start = ("pg_ctl", "-D", "copy", "-w", "-l", "log2", "-o", options, "start")
+            tool(*start)
+            try:
+                monkeypatch.setenv("WHERE_IT_IS", f"host={home}/two user=judge dbname=postgres")
+                with pytest.raises(BraidError, match="PostgreSQL"):  # it can only be read
+                    published(sink, 2, ("+", 2, "a"), after=1)
+                with pytest.raises(BraidError, match="is a standby, and can only be read"):
+                    sink.check(KEYED, "r", True, False)
+                tool("pg_ctl", "-D", "copy", "-w", "promote")
+                with pytest.raises(BraidError, match=r"timeline 2, table \d+, and was server \d+, timeline 1"):
+                    published(sink, 2, ("+", 2, "a"), after=1)
+                last = sink.last(TopicStore(tmp_path / "store"), KEYED, "r")
+                assert last == ((0, "d0") if lags else (1, "d1")) and "timeline 2" in sink.identified(KEYED)
+            finally:
+                tool("pg_ctl", "-D", "copy", "-m", "immediate", "stop")
+                again = f"-c listen_addresses='' -c unix_socket_directories={home}"
+                tool("pg_ctl", "-D", "data", "-w", "-l", "log", "-o", again, "start")
+    except Missing as e:
+        pytest.skip(str(e))
