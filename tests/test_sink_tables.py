@@ -602,3 +602,34 @@ def test_a_standby_that_takes_over(tmp_path: Path, monkeypatch: pytest.MonkeyPat
                 tool("pg_ctl", "-D", "data", "-w", "-l", "log", "-o", again, "start")
     except Missing as e:
         pytest.skip(str(e))
+
+
+@pytest.mark.parametrize(
+    ("query", "columns", "keys"),
+    [
+        ("SELECT k, count(*) AS n FROM a GROUP BY k", ["k", "n"], ("k",)),
+        ("SELECT count(*) AS n, w, k FROM a GROUP BY k, w", ["n", "w", "k"], ("w", "k")),
+        ("SELECT DISTINCT w FROM a", ["w"], ("w",)),
+        ("SELECT n, count(*) AS m FROM (SELECT k, count(*) AS n FROM a GROUP BY k) g GROUP BY n", ["n", "m"], ("n",)),
+        ("SELECT k AS result_group_0_is_null, sum(id) AS s FROM a GROUP BY k", ["result_group_0_is_null", "s"],
+         ("result_group_0_is_null",)),
+        ("SELECT k, max(w) AS w FROM a GROUP BY k", ["result_extreme_0_row_0", "k", "w"],
+         ("result_extreme_0_row_0", "k")),  # a row goes and another comes where another row is the largest
+        ("SELECT count(*) AS n FROM a GROUP BY k", ["result_group_0_is_null", "result_group_0", "n"],
+         ("result_group_0_is_null", "result_group_0")),
+        ("SELECT count(*) AS result_group_0 FROM a GROUP BY k",
+         ["result_group_0_is_null", "_result_group_0", "result_group_0"],
+         ("result_group_0_is_null", "_result_group_0")),
+        ("SELECT f, count(*) AS n FROM a GROUP BY f", ["result_group_0_is_null", "result_group_0", "f", "n"],
+         ("result_group_0_is_null", "result_group_0")),  # 0.0 and -0.0 are equal, and not the same
+        ("SELECT id, w FROM a", ["id", "w"], ("id",)),
+    ],
+)  # fmt: skip
+def test_what_is_grouped_by_is_the_key(tmp_path: Path, query: str, columns: list[str], keys: tuple[str, ...]) -> None:
+    from braid.face.catalogue import over
+    from braid.sinks.staged import shape_of
+
+    sql = f"CREATE TABLE a (id INT PRIMARY KEY, k INT, w VARCHAR, f DOUBLE); CREATE MATERIALIZED VIEW v AS {query};"
+    (made,) = (e.query for e in over(str(tmp_path / "s"), "risingwave", None).statements(sql) if e.query is not None)
+    shape = shape_of(made.sink, False)
+    assert [x.name for x in shape.columns] == columns and shape.keys == keys

@@ -197,7 +197,8 @@ class Shape:
         """The same without the parts of the key that were not selected, where those that were tell rows apart."""
         if not sink.shown_key:
             return self
-        made = [(x, own) for x, own in zip(self.columns, self.own, strict=True) if own not in _hidden(sink)]
+        spare = _hidden(sink) - {*sink.shown_key}
+        made = [(x, own) for x, own in zip(self.columns, self.own, strict=True) if own not in spare]
         keys = tuple(x.name for x, own in made if own in sink.shown_key)
         return Shape(tuple(x for x, _ in made), tuple(own for _, own in made), keys, self.op)
 
