@@ -59,15 +59,15 @@ def test_a_table_that_was_put_back_is_refused_and_adopted(tmp_path: Path, db: ps
     db.execute("CREATE TABLE copy AS TABLE out; DROP TABLE out; ALTER TABLE copy RENAME TO out")
     said = run(tmp_path, sink, sql=changed)
     assert said.code == 1 and "is not the table that was written" in said.err
-    assert braid("reset", "OUT", "--store", tmp_path / "s", "--yes").code == 0
+    assert braid("reset", "OUT", "--store", tmp_path / "s").code == 0
     assert (said := run(tmp_path, sink, sql=changed)).code == 1 and "another run" in said.err, said.err
     assert (said := run(tmp_path, sink, "--overwrite", sql=changed)).code == 0, said.err
     assert db.execute("SELECT k FROM out ORDER BY k").fetchall() == [(1,), (2,), (3,), (4,)]
 
 
-GROUPED = """CREATE TABLE s (id INT PRIMARY KEY, k INT, _op VARCHAR);
-CREATE MATERIALIZED VIEW "OUT" AS SELECT k, count(*) AS n, max(_op) AS _op FROM s GROUP BY k;
-INSERT INTO s VALUES (1, 5, 'x'), (2, 5, 'y'), (3, NULL, 'z'), (4, 6, 'a');"""
+GROUPED = """CREATE TABLE s (id INT PRIMARY KEY, k INT);
+CREATE MATERIALIZED VIEW "OUT" AS SELECT k, count(*) AS n, sum(id) AS _op FROM s GROUP BY k;
+INSERT INTO s VALUES (1, 5), (2, 5), (3, NULL), (4, 6);"""
 
 
 def test_a_group_needs_no_hidden_columns(tmp_path: Path, db: psycopg.Connection) -> None:
@@ -76,7 +76,7 @@ def test_a_group_needs_no_hidden_columns(tmp_path: Path, db: psycopg.Connection)
     where = f"postgres:host={db.info.host} user=judge dbname=postgres"
     words = ("--store", "s", "--dialect", "risingwave", "--until-idle")
     changes = "DELETE FROM s WHERE id = 3; UPDATE s SET k = 7 WHERE id = 4;"
-    db.execute("CREATE TABLE mine (k int UNIQUE, n bigint, _op text)")
+    db.execute("CREATE TABLE mine (k int UNIQUE, n bigint, _op bigint)")
     for table, sink in (("mine", f"{where}#mine"), ("made", f"{where}#made"), ("", f"delta:{tmp_path / 'd'}")):
         name = f"v{table}"
         for sql in (GROUPED, GROUPED + changes):
@@ -88,8 +88,8 @@ def test_a_group_needs_no_hidden_columns(tmp_path: Path, db: psycopg.Connection)
             else:
                 there = DeltaTable(str(tmp_path / "d")).to_pyarrow_table().to_pylist()
                 found = sorted((tuple(x.values()) for x in there), key=lambda x: (x[0] is None, x[0]))
-            at_first = [(5, 2, "y"), (6, 1, "a"), (None, 1, "z")]
-            assert found == (at_first if sql == GROUPED else [(5, 2, "y"), (7, 1, "a")])
+            at_first = [(5, 2, 3), (6, 1, 4), (None, 1, 3)]
+            assert found == (at_first if sql == GROUPED else [(5, 2, 3), (7, 1, 4)])
 
 
 def test_bounds_of_windows_that_were_selected(tmp_path: Path, db: psycopg.Connection) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +25,8 @@ from braid.sinks.named import sink_of
 from braid.sinks.postgres_marker import MARKERS
 from braid.topics.store import TopicStore
 from braid.topics.view import UNTOLD, Written
-from braid.types import Scalar
+from braid.types import Array, Scalar
+from postgres.server import Missing, programs, running
 from sink_help import KEYED, changes, table_of
 
 S = Scalar
@@ -491,3 +494,142 @@ def test_names_that_are_ours(db: psycopg.Connection, tmp_path: Path, names: tupl
             ours = {n: x for n, x in row.items() if n not in names}
             assert (row[names[0]], row[names[1]]) == (1, "a") and 0 in ours.values()
             assert ("+" in ours.values()) is (kind == "table")
+
+
+def test_a_server_that_keeps_its_identity_to_itself(
+    db: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from braid.sinks import postgres_marker
+
+    monkeypatch.setattr(postgres_marker, "SERVER", "(SELECT no_such_function())")
+    sink = opened(at(db), tmp_path)
+    assert sink.identity.startswith("server -, timeline 1, table ")
+    monkeypatch.setattr(postgres_marker, "TIMELINE", "(SELECT 1 FROM none)")
+    sink = opened(at(db), tmp_path, overwrite=True, run="s")
+    assert sink.identity.startswith("server -, timeline -, table ")
+    published(sink, 0, ("+", 1, "a"), after=None, run="s")
+    db.execute("CREATE TABLE copy AS TABLE out; DROP TABLE out; ALTER TABLE copy RENAME TO out")
+    with pytest.raises(BraidError, match="it is server -, timeline -, table"):
+        published(sink, 1, ("+", 2, "a"), after=0, run="s")
+
+
+def test_rules_of_a_delta_table(tmp_path: Path) -> None:
+    k, v = pa.field("K", pa.int64()), pa.field("V", pa.string())
+    DeltaTable.create(str(tmp_path / "a"), pa.schema([k, v]), configuration={"delta.appendOnly": "true"})
+    with pytest.raises(BraidError, match="only takes rows that are added"):
+        sink_of(f"delta:{tmp_path / 'a'}").check(KEYED, None, False, False)
+    sink_of(f"delta:{tmp_path / 'a'}").check(ROWS, None, False, False)
+    computed = v.with_metadata({"delta.generationExpression": "'x'"})
+    DeltaTable.create(str(tmp_path / "b"), pa.schema([k, computed]))
+    with pytest.raises(BraidError, match="V is computed there"):
+        sink_of(f"delta:{tmp_path / 'b'}").check(ROWS, None, False, False)
+
+
+def test_an_iceberg_table_with_required_parts(catalog: Catalog, tmp_path: Path) -> None:
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import ListType, LongType, NestedField
+
+    catalog.create_namespace("n")
+    for n, needs in enumerate((False, True)):
+        fields = NestedField(1, "K", LongType()), NestedField(2, "V", ListType(3, LongType(), element_required=needs))
+        catalog.create_table(f"n.t{n}", Schema(*fields))
+        columns = table_of(("K", S.BIGINT), ("V", Array(S.BIGINT)), kind="stream")
+        if needs:
+            with pytest.raises(BraidError, match="what is inside of V is required"):
+                sink_of(f"iceberg:lake.n.t{n}").check(columns, None, False, False)
+        else:
+            sink_of(f"iceberg:lake.n.t{n}").check(columns, None, False, False)
+
+
+def test_a_batch_that_changes_nothing_leaves_its_marker(
+    db: psycopg.Connection, catalog: Catalog, tmp_path: Path
+) -> None:
+    """A key that goes and was never there; rows of which none can be written."""
+    for text, columns in (
+        (at(db), KEYED), (at(db, "s"), ROWS), (f"delta:{tmp_path / 't'}", KEYED), (f"delta:{tmp_path / 's'}", ROWS),
+        ("iceberg:lake.n.t", ROWS),
+    ):  # fmt: skip
+        sink = opened(text, tmp_path, columns)
+        needs = replace(sink, required=frozenset({"K"}))  # type: ignore[call-arg]
+        none = (("+", None, "a"),)
+        batches = (none, none) if columns is ROWS else (none, (("-", 9, "a"),), (("-", None, "a"), ("-", 9, None)))
+        for n, rows in enumerate(batches):
+            published(needs, n, *rows, after=n - 1 if n else None, columns=columns)
+            assert sink.last(TopicStore(tmp_path / "store"), columns, "r") == (n, f"d{n}"), (text, n)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("lags", [True, False])
+def test_a_standby_that_takes_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lags: bool) -> None:
+    """With the last batch or without: its timeline is another one."""
+    try:
+        with running() as own:
+            home, user = Path(str(own.info.host)), "postgres" if os.getuid() == 0 else None
+
+            def tool(name: str, *words: str) -> None:
+                command = [str(programs() / name), *words]
+                subprocess.run(command, user=user, check=True, cwd=home, capture_output=True, timeout=120)
+
+            (home / "two").mkdir()
+            if user is not None:
+                shutil.chown(home / "two", user)
+            monkeypatch.setenv("WHERE_IT_IS", f"host={home} user=judge dbname=postgres")
+            sink = opened("postgres:$WHERE_IT_IS#out", tmp_path)
+            published(sink, 0, ("+", 0, "a"), after=None)
+            if not lags:
+                published(sink, 1, ("+", 1, "a"), after=0)
+            tool("pg_basebackup", "-h", str(home), "-U", "judge", "-D", "copy", "-X", "stream", "-R", "-c", "fast")
+            if lags:
+                published(sink, 1, ("+", 1, "a"), after=0)
+            tool("pg_ctl", "-D", "data", "-m", "immediate", "stop")
+            options = f"-c listen_addresses='' -c unix_socket_directories={home}/two"
+            start = ("pg_ctl", "-D", "copy", "-w", "-l", "log2", "-o", options, "start")
+            tool(*start)
+            try:
+                monkeypatch.setenv("WHERE_IT_IS", f"host={home}/two user=judge dbname=postgres")
+                with pytest.raises(BraidError, match="PostgreSQL"):  # it can only be read
+                    published(sink, 2, ("+", 2, "a"), after=1)
+                with pytest.raises(BraidError, match="is a standby, and can only be read"):
+                    sink.check(KEYED, "r", True, False)
+                tool("pg_ctl", "-D", "copy", "-w", "promote")
+                with pytest.raises(BraidError, match=r"timeline 2, table \d+, and was server \d+, timeline 1"):
+                    published(sink, 2, ("+", 2, "a"), after=1)
+                last = sink.last(TopicStore(tmp_path / "store"), KEYED, "r")
+                assert last == ((0, "d0") if lags else (1, "d1")) and "timeline 2" in sink.identified(KEYED)
+            finally:
+                tool("pg_ctl", "-D", "copy", "-m", "immediate", "stop")
+                again = f"-c listen_addresses='' -c unix_socket_directories={home}"
+                tool("pg_ctl", "-D", "data", "-w", "-l", "log", "-o", again, "start")
+    except Missing as e:
+        pytest.skip(str(e))
+
+
+@pytest.mark.parametrize(
+    ("query", "columns", "keys"),
+    [
+        ("SELECT k, count(*) AS n FROM a GROUP BY k", ["k", "n"], ("k",)),
+        ("SELECT count(*) AS n, w, k FROM a GROUP BY k, w", ["n", "w", "k"], ("w", "k")),
+        ("SELECT DISTINCT w FROM a", ["w"], ("w",)),
+        ("SELECT n, count(*) AS m FROM (SELECT k, count(*) AS n FROM a GROUP BY k) g GROUP BY n", ["n", "m"], ("n",)),
+        ("SELECT k AS result_group_0_is_null, sum(id) AS s FROM a GROUP BY k", ["result_group_0_is_null", "s"],
+         ("result_group_0_is_null",)),
+        ("SELECT k, max(w) AS w FROM a GROUP BY k", ["result_extreme_0_row_0", "k", "w"],
+         ("result_extreme_0_row_0", "k")),  # a row goes and another comes where another row is the largest
+        ("SELECT count(*) AS n FROM a GROUP BY k", ["result_group_0_is_null", "result_group_0", "n"],
+         ("result_group_0_is_null", "result_group_0")),
+        ("SELECT count(*) AS result_group_0 FROM a GROUP BY k",
+         ["result_group_0_is_null", "_result_group_0", "result_group_0"],
+         ("result_group_0_is_null", "_result_group_0")),
+        ("SELECT f, count(*) AS n FROM a GROUP BY f", ["result_group_0_is_null", "result_group_0", "f", "n"],
+         ("result_group_0_is_null", "result_group_0")),  # 0.0 and -0.0 are equal, and not the same
+        ("SELECT id, w FROM a", ["id", "w"], ("id",)),
+    ],
+)  # fmt: skip
+def test_what_is_grouped_by_is_the_key(tmp_path: Path, query: str, columns: list[str], keys: tuple[str, ...]) -> None:
+    from braid.face.catalogue import over
+    from braid.sinks.staged import shape_of
+
+    sql = f"CREATE TABLE a (id INT PRIMARY KEY, k INT, w VARCHAR, f DOUBLE); CREATE MATERIALIZED VIEW v AS {query};"
+    (made,) = (e.query for e in over(str(tmp_path / "s"), "risingwave", None).statements(sql) if e.query is not None)
+    shape = shape_of(made.sink, False)
+    assert [x.name for x in shape.columns] == columns and shape.keys == keys

@@ -34,12 +34,14 @@ def _padded(node: Node) -> frozenset[str]:
 
 
 def shown_key(root: Node, key: Sequence[Output], values: Sequence[Output], hidden: Sequence[str]) -> tuple[str, ...]:
-    """The outputs by which rows are told apart just as by a key with hidden parts; none where they are not."""
-    if not hidden:
-        return ()
-    parts = [o.expr.name for o in key if isinstance(o.expr, Col)]
-    names = {o.expr.name: o.name for o in (*key, *values) if isinstance(o.expr, Col) and o.name not in hidden}
+    """The outputs by which rows are told apart just as by a key with hidden parts, of which those are left that nothing
+    shown is equal to; none where all are."""
+    parts = {o.expr.name: o.name for o in key if isinstance(o.expr, Col)}
     rules = Rules(r for r in follows(root, lambda source: ()) if r.always)
     same = rules.closure(parts)
-    found = rules.least([n for n in names if n in same], parts)
-    return () if not found else tuple(names[n] for n in found)
+    shown = {o.expr.name: o.name for o in (*key, *values) if isinstance(o.expr, Col) and o.name not in hidden}
+    shown = {n: name for n, name in shown.items() if n in same}
+    told = rules.closure(shown)
+    found = rules.least(shown, [n for n, name in parts.items() if name in hidden and n in told]) or ()
+    left = [name for n, name in parts.items() if name not in hidden or n not in told]
+    return tuple(dict.fromkeys([*(shown[n] for n in found), *left])) if found else ()

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 OWNER, NUMBER, DIGEST = "braid.run", "braid.batch", "braid.digest"
 EMPTIES = "braid.empties"  # rows of the run before are being deleted
 SMALL = 100  # batches whose files are made one
+COMPUTED = ("delta.generationExpression", "delta.identity.start")  # what says so of a column
 LATELY = 20  # commits in which the last batch's is looked for
 
 
@@ -82,6 +83,7 @@ class DeltaSink(StagedSink):
         if there is not None:
             check_schema(self.target, there.to_pyarrow_dataset().schema, schema)
             check_required(self.target, shape, columns, _required(there), "let the column be NULL")
+            _check_rules(self.target, there, shape)
         self.seen[:] = [Seen(_owner(there), _identity(there))]
         check_owner(self.target, _owner(there), run, goes_on, overwrite)
 
@@ -141,7 +143,7 @@ class DeltaSink(StagedSink):
         from deltalake.exceptions import CommitFailedError, DeltaError
 
         paths = self.paths(batch, staged)
-        commit(self.target, batch, CommitFailedError, DeltaError, lambda: self._committed(batch, columns, paths))
+        commit(self.target, batch, CommitFailedError, (DeltaError,), lambda: self._committed(batch, columns, paths))
         for path in paths:
             remove(path)
 
@@ -181,6 +183,16 @@ class DeltaSink(StagedSink):
 
 def _owner(table: DeltaTable | None) -> str | None:
     return None if table is None else table.metadata().configuration.get(OWNER)
+
+
+def _check_rules(name: str, table: DeltaTable, shape: Shape) -> None:
+    """The table takes the values of the result, and lets rows change, where they do."""
+    if shape.keys and table.metadata().configuration.get("delta.appendOnly", "").lower() == "true":
+        hint = "let its property delta.appendOnly be false, or name another table"
+        raise BraidError(f"the table {name} only takes rows that are added, and those of the result change", hint)
+    made = {f.name for f in table.schema().fields if any(x in f.metadata for x in COMPUTED)}
+    if (own := next((x.name for x in shape.columns if x.name in made), None)) is not None:
+        raise BraidError(f"{name}: {own} is computed there, and takes no value of the result", "leave it out")
 
 
 def _names(table: DeltaTable) -> list[str]:
@@ -250,4 +262,8 @@ def _merged(table: DeltaTable, last: pl.DataFrame, shape: Shape, schema: pa.Sche
     source = arrow_of(last, schema.append(pa.field(op, pa.string())))
     merge = table.merge(source, " AND ".join(equal), source_alias="s", target_alias="t", commit_properties=how)
     merge = merge.when_matched_delete(f"s.`{op}` = '-'").when_matched_update(values, f"s.`{op}` = '+'")
+    version = table.version()
     merge.when_not_matched_insert(values, f"s.`{op}` = '+'").execute()
+    if table.version() == version:  # nothing has changed, and nothing was committed; the transaction is
+        by = table.metadata().partition_columns
+        table.create_write_transaction([], "append", table.schema(), by, commit_properties=how)

@@ -59,7 +59,7 @@ class IcebergSink(StagedSink):
         schema, there = arrow_schema(columns.name, Shape.of(columns), ICEBERG), self.table()
         if there is not None:
             check_schema(self.target, there.schema().as_arrow(), schema)
-            _check_partitions(self.target, there)
+            _check_table(self.target, there)
             check_required(self.target, Shape.of(columns), columns, _required(there), "make the column optional")
         self.seen[:] = [Seen(_owner(there), _identity(there))]
         check_owner(self.target, _owner(there), run, goes_on, overwrite)
@@ -130,8 +130,9 @@ class IcebergSink(StagedSink):
     def publish(self, batch: Batch, columns: logical.Sink, staged: Sequence[str]) -> None:
         from pyiceberg.exceptions import CommitFailedException, RESTError
 
+        others = (RESTError, ValueError, NotImplementedError, OSError)
         paths = self.paths(batch, staged)
-        commit(self.target, batch, CommitFailedException, RESTError, lambda: self._committed(batch, columns, paths))
+        commit(self.target, batch, CommitFailedException, others, lambda: self._committed(batch, columns, paths))
         for path in paths:
             remove(path)
 
@@ -170,11 +171,21 @@ def _identity(table: Table | None) -> str:
     return "" if table is None else f"table {table.metadata.table_uuid}"
 
 
-def _check_partitions(name: str, table: Table) -> None:
-    """pyiceberg computes some partitions by another library."""
+def _takes_less(t: pa.DataType) -> bool:
+    """Whether a part of a value must be there."""
+    parts = [t.field(n) for n in range(t.num_fields)]
+    return any(not p.nullable or _takes_less(p.type) for p in parts)
+
+
+def _check_table(name: str, table: Table) -> None:
+    """What is inside of columns may be NULL; pyiceberg computes some partitions by another library."""
     from pyiceberg.transforms import IdentityTransform, VoidTransform
 
     simple = (IdentityTransform, VoidTransform)
+    inner = next((f.name for f in table.schema().as_arrow() if _takes_less(f.type)), None)
+    if inner is not None:
+        what = f"the table {name}: what is inside of {inner} is required, and may be NULL in the result"
+        raise BraidError(what, "make it optional, or name another table")
     more = next((f for f in table.spec().fields if not isinstance(f.transform, simple)), None)
     if more is not None and importlib.util.find_spec("pyiceberg_core") is None:
         what = (

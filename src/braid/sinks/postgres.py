@@ -411,12 +411,12 @@ class _Table:
         """It is a table that keeps its rows, and the user may write it."""
         needs = list(RIGHTS) if self.keys else ["INSERT"]
         found = c.execute(
-            "SELECT relkind, relpersistence,"
+            "SELECT relkind, relpersistence, relhasrules,"
             " ARRAY(SELECT r FROM unnest(%s::text[]) r WHERE NOT has_table_privilege(oid, r))"
             " FROM pg_class WHERE oid = to_regclass(%s)",
             [needs, self.quoted(c)],
         ).fetchone()
-        kind, lasts, lacks = found if found is not None else ("r", "p", [])
+        kind, lasts, rules, lacks = found if found is not None else ("r", "p", False, [])
         if kind not in "rp":
             raise BraidError(
                 f"{self.name} is no table, but a {KINDS.get(kind, 'thing of another kind')}", "name a table"
@@ -424,6 +424,8 @@ class _Table:
         if lasts != "p":
             hint = f"ALTER TABLE {self.name} SET LOGGED, or name another table"
             raise BraidError(f"the table {self.name} loses its rows when the server stops: it is UNLOGGED", hint)
+        if rules and self.keys:
+            raise BraidError(f"the table {self.name} has rules, and ON CONFLICT takes none", "make them triggers")
         if lacks:
             rights = ", ".join(lacks)
             hint = f"GRANT {rights} ON {self.name} TO {c.info.user}"

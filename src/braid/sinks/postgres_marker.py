@@ -30,7 +30,8 @@ SAME = (
     " unnest(string_to_array(target, '.')) WITH ORDINALITY x(part, n))) = to_regclass(%s)"
 )
 SERVER = "(SELECT system_identifier::text FROM pg_control_system())"
-UNASKED = "'-'"  # where the user may not ask
+TIMELINE = "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int::text"
+UNASKED, NO_SERVER, NO_TIMELINE = "'-'", "server -", "timeline -"  # where the user may not ask, or nobody can
 CLAIMS = 4_236_120_060  # the number of a lock
 
 
@@ -138,7 +139,7 @@ class Marker:
 
         look = SQL(
             "LOCK TABLE {} IN ROW EXCLUSIVE MODE; SELECT run, batch, digest, {} FROM {} WHERE target = {} FOR UPDATE"
-        ).format(dotted(self.place), _identity(quoted, "server -" not in known), self._table(), Literal(self.name))
+        ).format(dotted(self.place), _identity(quoted, known), self._table(), Literal(self.name))
         try:
             cursor = c.execute(look)
         except psycopg.errors.UndefinedTable as e:
@@ -162,19 +163,28 @@ class Marker:
 
 
 def identity(c: Connection[Any], quoted: str) -> str:
-    """Which table it is, in words; empty where there is none."""
+    """Which table it is, in words; empty where there is none. What a server or its rights keep to themselves is left
+    out."""
+    import psycopg
     from psycopg.sql import SQL
 
-    may = c.execute("SELECT has_function_privilege('pg_control_system()', 'EXECUTE')").fetchone()
-    found = c.execute(SQL("SELECT {}").format(_identity(quoted, may == (True,)))).fetchone()
-    return "" if found is None or found[0] is None else str(found[0])
+    for known in ("", NO_SERVER, NO_SERVER + NO_TIMELINE):
+        try:
+            with c.transaction():
+                found = c.execute(SQL("SELECT {}").format(_identity(quoted, known))).fetchone()
+            return "" if found is None or found[0] is None else str(found[0])
+        except (psycopg.ProgrammingError, psycopg.NotSupportedError, psycopg.DataError):
+            continue
+    return ""
 
 
-def _identity(quoted: str, asks: bool) -> Composed:
+def _identity(quoted: str, known: str) -> Composed:
+    """`known`: what was found before, which says what is not asked."""
     from psycopg.sql import SQL, Literal
 
-    timeline = "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int"
-    words = f"'server ' || {SERVER if asks else UNASKED} || ', timeline ' || {timeline} || ', table ' || "
+    server = UNASKED if NO_SERVER in known else SERVER
+    timeline = UNASKED if NO_TIMELINE in known else TIMELINE
+    words = f"'server ' || {server} || ', timeline ' || {timeline} || ', table ' || "
     return SQL(words + "to_regclass({})::oid::text").format(Literal(quoted))
 
 

@@ -197,7 +197,8 @@ class Shape:
         """The same without the parts of the key that were not selected, where those that were tell rows apart."""
         if not sink.shown_key:
             return self
-        made = [(x, own) for x, own in zip(self.columns, self.own, strict=True) if own not in _hidden(sink)]
+        spare = _hidden(sink) - {*sink.shown_key}
+        made = [(x, own) for x, own in zip(self.columns, self.own, strict=True) if own not in spare]
         keys = tuple(x.name for x, own in made if own in sink.shown_key)
         return Shape(tuple(x for x, _ in made), tuple(own for _, own in made), keys, self.op)
 
@@ -287,7 +288,13 @@ def unlike(table: str, why: str, batch: Batch) -> BraidError:
     return BraidError(what, f"{hint} --adopt-table; or {anew(batch.query)}, with --overwrite")
 
 
-def commit(table: str, batch: Batch, conflict: type[Exception], other: type[Exception], go: Callable[[], None]) -> None:
+def commit(
+    table: str,
+    batch: Batch,
+    conflict: type[Exception],
+    other: tuple[type[Exception], ...],
+    go: Callable[[], None],
+) -> None:
     """Commits once on top of what `go` has looked at, and lets it look again where somebody else came first."""
     for left in reversed(range(TRIES)):
         try:
