@@ -169,6 +169,7 @@ def _secrets(tokens: Sequence[Token]) -> tuple[dict[Token, bool], bool]:
             continue
         depth += (t.text == "(") - (t.text == ")")
         names = i + 1 < len(tokens) and tokens[i + 1].text in ("=", ":=")
+        names = names or (before is not None and before.value == "UNSET" and bool(_NAME.fullmatch(t.value)))
         if declares and not names and (t.kind is K.BAD or (t.kind is K.STRING and depth <= 0)):
             stars.setdefault(t, False)
         if before is not None and t.kind is not K.SYMBOL and _follows_a_name(tokens, i):
