@@ -154,7 +154,9 @@ class Mirror:
     def _of_topic(self) -> pl.DataFrame:
         """The rows that stand by what the topic says."""
         parts = [rows for p in range(self._topics.partitions(self.declared.topic)) for rows in self._partition(p)]
-        every = pl.concat(parts) if parts else pl.DataFrame(schema={"_key": pl.String, "_value": pl.String})
+        has = {f"{_HAS}{c.name}": pl.Boolean for c in _of(self.declared, "value")}
+        nothing = pl.DataFrame(schema={"_key": pl.String, "_value": pl.String, **has})
+        every = pl.concat(parts) if parts else nothing
         return every.unique("_key", keep="last", maintain_order=True).filter(pl.col("_value").is_not_null())
 
     def _partition(self, p: int) -> Iterator[pl.DataFrame]:
