@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import polars as pl
 
+from braid.errors import BraidError
 from braid.files import results
 from braid.files.values import csv_field, json_lines
 from braid.plan import logical
@@ -40,6 +41,10 @@ class FileSink(Sink):
 
     @staticmethod
     def of(text: str) -> FileSink:
+        if "://" in text:
+            raise BraidError(
+                f"{text} is no folder", "write the path of one: results go into object stores as topics do"
+            )
         return FileSink(os.path.abspath(text), 1, results.kind_of(text))
 
     def described(self) -> str:

@@ -153,7 +153,8 @@ def _secrets(tokens: Sequence[Token]) -> tuple[dict[Token, bool], bool]:
     stars, i, depth = dict[Token, bool](), 0, 0
     if first is not None and first.value in ("SET", "DEFINE"):
         for item in _items(tokens[tokens.index(first) + 1 :]):
-            stars |= {t: bool(_NAMES_SECRET.search(item[0].value)) for t in _values(item)}
+            secret = bool(item) and bool(_NAMES_SECRET.search(item[0].value))
+            stars |= {t: secret or t.kind is K.WORD for t in _values(item)}
         return stars, True
     while i < len(tokens):
         t, before = tokens[i], tokens[i - 1] if i else None
@@ -266,5 +267,7 @@ def _follows_a_name(tokens: Sequence[Token], at: int) -> bool:
     behind = at_once - (tokens[at_once].text in ASSIGNS)
     if behind < 0 or tokens[behind].kind not in (K.WORD, K.NAME, K.STRING):
         return False
+    if tokens[behind].value == "SECRET" and behind > 0 and tokens[behind - 1].text in ASSIGNS:
+        return True
     direct = behind == at_once
     return bool(_NAMES_SECRET.search(tokens[behind].value)) and (not direct or tokens[at].kind in (K.STRING, K.BAD))
