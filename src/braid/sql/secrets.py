@@ -181,6 +181,8 @@ def _secrets(tokens: Sequence[Token]) -> tuple[dict[Token, bool], bool]:
             stars.setdefault(t, False)
         if before is not None and t.kind is not K.SYMBOL and _follows_a_name(tokens, i):
             stars[t] = True
+        elif before in stars and t.kind in (K.STRING, K.NAME, K.BAD):
+            stars[t] = stars[before]
         i += 1
     return stars, first is not None and first.value not in QUERIES
 
@@ -262,6 +264,8 @@ def _values(item: Sequence[Token]) -> list[Token]:
 def _follows_a_name(tokens: Sequence[Token], at: int) -> bool:
     """Whether a token is what a name such as `password` is compared with, or stands right behind it."""
     at_once = at - 1
+    if at_once > 0 and tokens[at_once].kind is K.WORD and tokens[at_once].end == tokens[at].start:  # e'…'
+        at_once -= 1
     while at_once > 0 and tokens[at_once].text in ("(", "[", "-", "+"):
         at_once -= 1
     behind = at_once - (tokens[at_once].text in ASSIGNS)
