@@ -31,6 +31,7 @@ from braid.tables.mirror import SINCE, Look, Mirror
 from braid.tables.named import is_table, table_of
 from braid.topics.store import TopicStore
 from cli_help import QUICK, braid, ended, launch, on_shared_spark, records
+from delta_logs import Mapped
 
 WORDS = {
     "ksqldb": "CREATE TABLE c (k INT PRIMARY KEY, v STRING, n DOUBLE) WITH (kafka_topic='c', {}partitions=2);",
@@ -89,12 +90,12 @@ def test_the_topic_holds_what_the_table_holds(
 ) -> None:
     store = TopicStore(tmp_path_factory.mktemp("s"))
     made, table = declared(WORDS[dialect].format(how), dialect, store), Given()
-    mirror = Mirror(made, table, store)
+    mirror = Mirror(made, table, store, losing=True)
     before: set[int] = set()
     for rows, anew in zip(states, again, strict=False):
         table.rows = frame("_key" if dialect == "lenses" else "k", rows)
         if anew:
-            mirror = Mirror(made, table, store)  # as after a crash
+            mirror = Mirror(made, table, store, losing=True)  # as after a crash
         mirror.check()
         mirror.begin()
         commits = sum(store.end_offsets("c"))
@@ -105,7 +106,8 @@ def test_the_topic_holds_what_the_table_holds(
         assert written == look.new + look.changed + look.gone
         fresh = Mirror(made, table, store)
         found, there = fresh._of_topic(), fresh._rows(table.read(made))[0]
-        assert found.sort("_key").equals(there.sort("_key"))
+        texts = ("_key", "_value")
+        assert found.select(texts).sort("_key").equals(there.select(texts).sort("_key"))
         again_look = fresh.look()
         assert again_look is not None and not again_look.wrote  # the topic says it all
         before = set(rows)
@@ -345,6 +347,80 @@ def test_delta(tmp_path: Path) -> None:
         table.read(declared(TYPES, "risingwave"))
     with pytest.raises(BraidError, match="is no Delta table"):
         table_of(f"delta:{tmp_path / 'none'}").version()
+
+
+MAPPED = pa.schema(
+    [
+        ("k", pa.int32()),
+        ("V", pa.string()),
+        ("p", pa.string()),
+        ("s", pa.struct([("x", pa.int32())])),
+        ("a", pa.list_(pa.struct([("y", pa.string())]))),
+    ]
+)
+OF_MAPPED = """CREATE TABLE c (k INT PRIMARY KEY, v STRING, p STRING, s STRUCT<x INT>, a ARRAY<STRUCT<y STRING>>)
+  WITH (kafka_topic='c', value_format='JSON');"""
+TWO = [{"k": 1, "V": "a", "s": {"x": 5}, "a": [{"y": "q"}]}, {"k": 2, "V": "b", "s": None, "a": None}]
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+@pytest.mark.parametrize("mode", ["name", "id", None])
+def test_delta_by_physical_names(tmp_path: Path, mode: str | None, vectors: bool) -> None:
+    there = Mapped(tmp_path / "t", MAPPED, mode, "p", vectors, agree=True)
+    there.add(TWO, [1] if vectors else [], "P")
+    there.add([{"k": 3}], [], "Q")
+    read = table_of(f"delta:{tmp_path / 't'}").read(declared(OF_MAPPED))
+    assert read.error.null_count() == read.rows.height
+    want = [
+        {"K": 1, "V": "a", "P": "P", "S": {"X": 5}, "A": [{"Y": "q"}]},
+        {"K": 2, "V": "b", "P": "P", "S": None, "A": None},
+        {"K": 3, "V": None, "P": "Q", "S": None, "A": None},
+    ]
+    assert read.rows.sort("K").to_dicts() == [x for x in want if not (vectors and x["K"] == 2)]
+
+
+def test_delta_whose_numbers_are_not_those_of_its_names_is_refused(tmp_path: Path) -> None:
+    there = Mapped(tmp_path / "t", MAPPED, "id", "p")
+    there.add(TWO, [], "P")
+    with pytest.raises(BraidError, match="maps columns by number"):
+        table_of(f"delta:{tmp_path / 't'}").read(declared(OF_MAPPED))
+
+
+@pytest.mark.parametrize(("mode", "vectors"), [("name", False), ("id", False), (None, True)])
+def test_delta_that_a_sink_does_not_write_is_refused(tmp_path: Path, mode: str | None, vectors: bool) -> None:
+    from braid.sinks.delta import DeltaSink
+    from sink_help import KEYED
+
+    Mapped(tmp_path / "t", pa.schema([("K", pa.int64()), ("V", pa.string())]), mode, None, vectors)
+    feature = "deletionVectors" if vectors else "columnMapping"
+    with pytest.raises(BraidError, match=f"has the feature {feature}, which is not written"):
+        DeltaSink.of(str(tmp_path / "t")).check(KEYED, None, False, False)
+
+
+def test_a_column_that_is_null_throughout_is_refused(tmp_path: Path) -> None:
+    store = TopicStore(tmp_path)
+    made = declared(WORDS["ksqldb"].format("value_format='JSON', "))
+
+    def look(rows: list[tuple[int | None, str | None, float | None]], losing: bool = False) -> Look | None:
+        given = Given(pl.DataFrame(rows, schema={"k": pl.Int32, "v": pl.String, "n": pl.Float64}, orient="row"))
+        mirror = Mirror(made, given, store, losing)
+        mirror.begin()
+        return mirror.look()
+
+    def refused(told: str, rows: list[tuple[int | None, str | None, float | None]]) -> None:
+        before = records("c", tmp_path)
+        with pytest.raises(BraidError, match=told) as e:
+            look(rows)
+        assert "--accept-deletes" in (e.value.hint or "") and records("c", tmp_path) == before
+
+    assert look([(1, "a", None), (2, "b", None), (3, None, None)]) == Look(3, rows=3)
+    refused("the column V of C is NULL in all rows", [(1, None, 1.0), (2, None, None), (3, None, None)])
+    refused("the column V of C is NULL in all rows", [(1, None, None), (4, None, None)])
+    refused("the key of C is NULL in all rows", [(None, "a", None), (None, "b", None)])
+    assert look([(3, None, None), (4, None, 2.0)]) is not None  # those that had one are gone
+    assert look([(3, None, None), (4, None, None)], losing=True) == Look(0, 1, rows=2)
+    assert look([(3, "c", None), (4, None, None)]) == Look(0, 1, rows=2)
+    assert look([(3, "d", None), (4, None, None)]) == Look(0, 1, rows=2)
 
 
 def test_iceberg(catalog: Lake) -> None:

@@ -260,7 +260,11 @@ class _Round:
                 assert time.monotonic() < deadline, "the second does not go on"
                 time.sleep(0.02)
             processes.signal_group(first, signal.SIGCONT)
-            first.wait(SLOW)
+            while first.poll() is None and second.poll() is None:
+                assert time.monotonic() < deadline + SLOW, "the first is not told"
+                time.sleep(0.05)
+            if first.poll() is None:
+                raise AssertionError(f"the second ended: {second.communicate()}")
             said = self._ended()
             told = [name for name in self.names if f"the query {name} was taken over by process" in said.err]
             assert said.code == (2 if told else 0), said  # or it has done all there was

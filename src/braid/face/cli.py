@@ -178,7 +178,11 @@ def _spark_begins(master: str, conf: Mapping[str, str]) -> Iterator[None]:
     metavar="SECONDS",
     help="Between two looks at a table that lies elsewhere, of a run that stays up.",
 )
-@click.option("--accept-deletes", is_flag=True, help="A look that finds most rows of a snapshot: gone is taken.")
+@click.option(
+    "--accept-deletes",
+    is_flag=True,
+    help="Take a look that finds most rows of a snapshot: gone, or all of a column NULL.",
+)
 @click.option("--fail-fast", is_flag=True, help="A query that dies ends the others, too.")
 @click.option("--quiet", is_flag=True, help="No progress; what was dropped is told.")
 @durable_option

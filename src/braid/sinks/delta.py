@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 OWNER, NUMBER, DIGEST = "braid.run", "braid.batch", "braid.digest"
 EMPTIES = "braid.empties"  # rows of the run before are being deleted
+# Features of tables with which rows are added, replaced and deleted as without them.
+WRITTEN = {"appendOnly", "invariants", "timestampNtz", "checkConstraints", "changeDataFeed", "domainMetadata",
+           "inCommitTimestamp", "v2Checkpoint", "vacuumProtocolCheck"}  # fmt: skip
 SMALL = 100  # batches whose files are made one
 COMPUTED = ("delta.generationExpression", "delta.identity.start")  # what says so of a column
 LATELY = 20  # commits in which the last batch's is looked for
@@ -76,6 +79,7 @@ class DeltaSink(StagedSink):
 
     def check(self, columns: logical.Sink, run: str | None, goes_on: bool, overwrite: bool) -> None:
         there = self.table()
+        _check_features(self.target, there)
         shape = shape_of(columns, there is not None and has_hidden(columns, _names(there)))
         schema = arrow_schema(columns.name, shape, DELTA)
         if there is None and os.path.isdir(self.target) and os.listdir(self.target):
@@ -179,6 +183,20 @@ class DeltaSink(StagedSink):
                 table.optimize.compact()
         except DeltaError:
             return
+
+
+def _check_features(target: str, table: DeltaTable | None) -> None:
+    """Refuses a table that other writers have made so that this one cannot write it."""
+    if table is None:
+        return
+    known = table.protocol()
+    features = {*(known.writer_features or ()), *(known.reader_features or ())}
+    if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+        features.add("columnMapping")
+    odd = sorted(features - WRITTEN)
+    if odd:
+        what = f"the Delta table {target} has the feature {odd[0]}, which is not written"
+        raise BraidError(what, "name a table without it, or one that is not there yet")
 
 
 def _owner(table: DeltaTable | None) -> str | None:

@@ -110,7 +110,7 @@ class PostgresSink(StagedSink):
             found: dict[str, Any] = conninfo.conninfo_to_dict(text)
         except psycopg.ProgrammingError:
             hint = "write postgres://USER@HOST/DATABASE#TABLE, postgres:@FILE or postgres:'$NAME'"
-            raise BraidError(f"postgres:{self.where}: this names no database", hint) from None
+            raise BraidError("what stands behind postgres: names no database", hint) from None
         secret = str(found.get("password", ""))
         if given and re.fullmatch(r"\$\w+|@.+", secret):
             return found | {"password": _referred(secret)}

@@ -40,6 +40,7 @@ HARMLESS = frozenset(
 QUERIES = ("SELECT", "WITH", "VALUES", "INSERT", "UPDATE", "DELETE", "DESCRIBE", "SHOW", "LIST", "PRINT", "DROP",
            "TERMINATE", "PAUSE", "RESUME", "(")  # fmt: skip
 SETTINGS = ("braid.", "ksql.")
+ASSIGNS = ("=", ":=", "=>", "==")
 LISTS = ("WITH", "OPTIONS", "PROPERTIES")  # before the parentheses of options
 # A name that a secret stands behind, wherever it does; also misspelled.
 _NAMES_SECRET = re.compile(
@@ -74,7 +75,7 @@ def hidden(error: SqlError, words: Words) -> SqlError:
     error.shown, said = _shown(error.text, words)
     error.message = _without(error.message, said)
     error.hint = error.hint and _without(error.hint, said)
-    error.args = (error.message, *error.args[1:])
+    error.args = (error.message, error.hint, error.details)
     return error
 
 
@@ -150,29 +151,38 @@ def _secrets(tokens: Sequence[Token]) -> tuple[dict[Token, bool], bool]:
     first = next((t for t in tokens if t.value not in ("EXPLAIN", "ANALYZE")), None)
     declares = first is not None and first.value not in QUERIES
     stars, i, depth = dict[Token, bool](), 0, 0
+    if first is not None and first.value in ("SET", "DEFINE"):
+        for item in _items(tokens[tokens.index(first) + 1 :]):
+            secret = bool(item) and bool(_NAMES_SECRET.search(item[0].value))
+            stars |= {t: secret or t.kind is K.WORD for t in _values(item)}
+        return stars, True
     while i < len(tokens):
         t, before = tokens[i], tokens[i - 1] if i else None
         if declares and t.value == "AS" and i + 1 < len(tokens) and tokens[i + 1].value in QUERIES:
             declares = False
             i += 1
             continue
-        if t.text == "(" and before is not None and _are_options(tokens, i, declares):
+        others = declares and depth == 0 and t.text == "(" and not _may_be_columns(tokens[:i])
+        if t.text == "(" and before is not None and (others or _are_options(tokens, i, declares)):
             stop = _closing(tokens, i)
             for item in _items(tokens[i + 1 : stop]):
                 stars |= dict.fromkeys(_values(item), True)
             i = stop
             continue
-        if declares and t.text in ("=", ":="):
+        if declares and t.text in ASSIGNS:
             item = _item(tokens, i)
             stars |= dict.fromkeys(_values(item), bool(_NAMES_SECRET.search(item[0].value)))
             i += len(item) - item.index(t)
             continue
         depth += (t.text == "(") - (t.text == ")")
-        names = i + 1 < len(tokens) and tokens[i + 1].text in ("=", ":=")
+        names = i + 1 < len(tokens) and tokens[i + 1].text in ASSIGNS
+        names = names or (before is not None and before.value == "UNSET" and bool(_NAME.fullmatch(t.value)))
         if declares and not names and (t.kind is K.BAD or (t.kind is K.STRING and depth <= 0)):
             stars.setdefault(t, False)
         if before is not None and t.kind is not K.SYMBOL and _follows_a_name(tokens, i):
             stars[t] = True
+        elif before in stars and t.kind in (K.STRING, K.NAME, K.BAD):
+            stars[t] = stars[before]
         i += 1
     return stars, first is not None and first.value not in QUERIES
 
@@ -184,7 +194,13 @@ def _are_options(tokens: Sequence[Token], at: int, declares: bool) -> bool:
         return True
     name = list(_name(tokens[at + 1 :]))
     behind = at + 1 + len(name)
-    return declares and bool(name) and behind < len(tokens) and tokens[behind].text in ("=", ":=")
+    return declares and bool(name) and behind < len(tokens) and tokens[behind].text in ASSIGNS
+
+
+def _may_be_columns(before: Sequence[Token]) -> bool:
+    """Whether a parenthesis behind these tokens may hold columns: the first one of CREATE."""
+    said = [t.value for t in before]
+    return said[:1] == ["CREATE"] and "(" not in said and not {"FROM", *LISTS} & set(said)
 
 
 def _closing(tokens: Sequence[Token], at: int) -> int:
@@ -235,7 +251,7 @@ def _values(item: Sequence[Token]) -> list[Token]:
     """Of an option the tokens that are stars."""
     name = list(_name(item))
     called = "".join(t.text if t.kind in (K.WORD, K.SYMBOL) else t.value for t in name).lower()
-    rest = [t for t in item[len(name) :] if t.text not in ("=", ":=")]
+    rest = [t for t in item[len(name) :] if t.text not in ASSIGNS]
     harmless = called in HARMLESS or (called.startswith(SETTINGS) and not _NAMES_SECRET.search(called))
     if len(rest) == 1 and rest[0].kind is K.STRING and _REFERS.fullmatch(rest[0].value):
         return []
@@ -247,8 +263,15 @@ def _values(item: Sequence[Token]) -> list[Token]:
 
 def _follows_a_name(tokens: Sequence[Token], at: int) -> bool:
     """Whether a token is what a name such as `password` is compared with, or stands right behind it."""
-    behind = at - 1 if tokens[at - 1].text not in ("=", ":=") else at - 2
+    at_once = at - 1
+    if at_once > 0 and tokens[at_once].kind is K.WORD and tokens[at_once].end == tokens[at].start:  # e'…'
+        at_once -= 1
+    while at_once > 0 and tokens[at_once].text in ("(", "[", "-", "+"):
+        at_once -= 1
+    behind = at_once - (tokens[at_once].text in ASSIGNS)
     if behind < 0 or tokens[behind].kind not in (K.WORD, K.NAME, K.STRING):
         return False
-    direct = behind == at - 1
+    if tokens[behind].value == "SECRET" and behind > 0 and tokens[behind - 1].text in ASSIGNS:
+        return True
+    direct = behind == at_once
     return bool(_NAMES_SECRET.search(tokens[behind].value)) and (not direct or tokens[at].kind in (K.STRING, K.BAD))

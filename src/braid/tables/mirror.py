@@ -33,6 +33,7 @@ SINCE = -62_135_596_800_000  # ms: the year 1, before what streams hold; rows of
 SINCE_ON_KAFKA = 1  # its client takes 0 for now, and some brokers refuse what is before
 MOST = 0.5  # of the rows of files, that may be gone at once
 FEW = 10  # rows, of which any number may
+_HAS = "_has "  # before the name of a column: whether a row has a value there
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,7 @@ class Mirror:
             new, gone = int(changes["_new"].sum()), changes["_value"].null_count()
             look = Look(new, changes.height - new - gone, gone, keyless, rows.height)
             self._check_losses(self._stands.height, look)
+            self._check_nulls(self._stands, rows, keyless)
         except BraidError:
             self._seen = version  # it is refused until it is another one
             raise
@@ -147,13 +149,17 @@ class Mirror:
             value = value.set((value == "null").fill_null(False), None)
         if gone is not None:
             value = value.set(gone.filter(~keyless), None)
-        made = pl.DataFrame([key.alias("_key"), value.alias("_value")])
-        return made.unique("_key", keep="last", maintain_order=True), int(keyless.sum())
+        texts = pl.DataFrame([key.alias("_key"), value.alias("_value")])
+        has = [pl.col(c.name).is_not_null().alias(f"{_HAS}{c.name}") for c in values]
+        texts = texts.hstack(kept.select(has)) if has else texts
+        return texts.unique("_key", keep="last", maintain_order=True), int(keyless.sum())
 
     def _of_topic(self) -> pl.DataFrame:
         """The rows that stand by what the topic says."""
         parts = [rows for p in range(self._topics.partitions(self.declared.topic)) for rows in self._partition(p)]
-        every = pl.concat(parts) if parts else pl.DataFrame(schema={"_key": pl.String, "_value": pl.String})
+        has = {f"{_HAS}{c.name}": pl.Boolean for c in _of(self.declared, "value")}
+        nothing = pl.DataFrame(schema={"_key": pl.String, "_value": pl.String, **has})
+        every = pl.concat(parts) if parts else nothing
         return every.unique("_key", keep="last", maintain_order=True).filter(pl.col("_value").is_not_null())
 
     def _partition(self, p: int) -> Iterator[pl.DataFrame]:
@@ -172,6 +178,20 @@ class Mirror:
             return
         what = f"{self.table.described()} has lost {look.gone:,} of the {stood:,} rows of {self.declared.name}"
         raise BraidError(what, "where they are to go, start the run with --accept-deletes")
+
+    def _check_nulls(self, stood: pl.DataFrame, rows: pl.DataFrame, keyless: int) -> None:
+        """Refuses a look in which a column is NULL throughout that had values in rows that are still there: it is
+        more often read wrongly than emptied. So is a key that no row has."""
+        if self._losing or not stood.height:
+            return
+        lost = "the key" if keyless and not rows.height else None
+        empty = [c for c in rows.columns if c.startswith(_HAS) and c in stood.columns and not rows[c].any()]
+        if rows.height and empty:
+            still = stood.join(rows.select("_key"), "_key", "semi")
+            lost = next((f"the column {c.removeprefix(_HAS)}" for c in empty if still[c].any()), None)
+        if lost is not None:
+            what = f"{self.table.described()}: {lost} of {self.declared.name} is NULL in all rows, and was not before"
+            raise BraidError(what, "where it is to be so, start the run with --accept-deletes")
 
     def _write(self, changes: pl.DataFrame) -> None:
         topics, topic, how = self._topics, self.declared.topic, self.declared.wires
