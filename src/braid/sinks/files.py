@@ -16,7 +16,6 @@ from uuid import uuid4
 
 import polars as pl
 
-from braid.errors import BraidError
 from braid.files import results
 from braid.files.values import csv_field, json_lines
 from braid.plan import logical

@@ -141,8 +141,8 @@ class Mirror:
         kept = rows.filter(~keyless)
         of_keys, of_values = declared.encoding.of_keys(len(keys)), declared.encoding.of_values(len(values))
         if of_values.format.delimited:  # an empty text is null there: what is read back must be what was written
-            texts = (pl.col(c.name) for c in values if c.type is Scalar.VARCHAR)
-            kept = kept.with_columns(pl.when(x != "").then(x) for x in texts)
+            of_text = (pl.col(c.name) for c in values if c.type is Scalar.VARCHAR)
+            kept = kept.with_columns(pl.when(x != "").then(x) for x in of_text)
         key = of_keys.format.encode(kept, [(c.name, c) for c in keys], of_keys)
         value = of_values.format.encode(kept, [(c.name, c) for c in values], of_values)
         if of_values.bare:
