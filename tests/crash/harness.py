@@ -253,7 +253,8 @@ class _Round:
         folder = self.folder / f"machine-{self.report.runs}"
         folder.mkdir()
         self.report.runs += 1
-        second = started(self._words("local[2]"), self.folder, environment(folder))
+        env = environment(folder) | {"BRAID_CACHE": str(folder / "cache")}  # where locks lie, too
+        second = started(self._words("local[2]"), self.folder, env)
         try:
             goal, deadline = self._committed() + self.rng.choice([0, 1, 2]), time.monotonic() + PATIENCE
             while asleep and second.poll() is None and not self._finished() and self._committed() < goal + 1:
