@@ -26,7 +26,7 @@ from braid.store import opened
 from braid.store.folder import FolderRoom
 from braid.topics import TopicStore, files, housekeeping, log, read_records, retention, rooms, wholeness
 from braid.topics.retention import Retention
-from braid.topics.rooms import RoomStore
+from braid.topics.room_store import RoomStore
 from braid.topics.taking import Gone
 from cli_help import braid
 from effort import examples

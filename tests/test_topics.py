@@ -45,7 +45,7 @@ from braid.topics import (
     stage,
 )
 from braid.topics.reading import read
-from braid.topics.rooms import RoomStore
+from braid.topics.room_store import RoomStore
 from braid.types import MAX_TIME
 from effort import examples
 from sums import loaded, with_sum

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("obstore")
 
 from braid.store import opened
-from braid.topics.rooms import RoomStore
+from braid.topics.room_store import RoomStore
 from test_retention import (
     _folded_soon,
     test_a_reader_beside_it_at_every_step,

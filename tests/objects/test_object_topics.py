@@ -22,7 +22,8 @@ from braid.records.registry import Schema, UnknownSchema
 from braid.store import objects, opened
 from braid.topics import Staged, StageWriters, cache, clean_staging, documents, drops, log, publish, rooms, stage
 from braid.topics.registries import of_store
-from braid.topics.rooms import RoomStore, RoomTopic
+from braid.topics.room_store import RoomStore
+from braid.topics.rooms import RoomTopic
 from braid.topics.sealed import unsealed
 from objects.faulty import Faulty
 from sums import loaded, with_sum

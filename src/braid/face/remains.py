@@ -28,7 +28,8 @@ from braid.topics import commit
 from braid.topics.documents import emptied, old_versions, room_of
 from braid.topics.files import locked, reach, remove
 from braid.topics.lock import StoreLock, holder
-from braid.topics.rooms import RoomTopic, lost
+from braid.topics.room_store import lost
+from braid.topics.rooms import RoomTopic
 from braid.topics.store import TopicStore
 
 SWEEP = "braid sweep"

@@ -29,7 +29,7 @@ from braid.topics import documents, drops, registries, whereabouts
 from braid.topics.documents import room_of
 from braid.topics.files import parsed, why
 from braid.topics.lock import holder
-from braid.topics.rooms import lost
+from braid.topics.room_store import lost
 from braid.topics.store import TopicStore
 from braid.topics.wholeness import look
 

@@ -165,6 +165,6 @@ def store_at(root: str, durable: bool = False) -> TopicStore:
     root = store_root(root)
     if not is_url(root):
         return TopicStore(root, durable)
-    from braid.topics.rooms import RoomStore
+    from braid.topics.room_store import RoomStore
 
     return RoomStore(opened(root), durable)

@@ -30,18 +30,15 @@ from typing import Any, ClassVar, TypeVar
 from uuid import uuid4
 
 from braid.errors import Away, BraidError
-from braid.records.registry import Registry
 from braid.store import Room
 from braid.store.objects import AGAIN, tried_again
 from braid.timing import tally
 from braid.topics import log
 from braid.topics.cache import Cache
-from braid.topics.files import check_name, is_name, items, reach, read_small, remove, text, why
-from braid.topics.log import MAX_PARTITIONS, Topic, commit_document, damaged, description, rollup_document
-from braid.topics.registries import of_store
+from braid.topics.files import check_name, items, reach, read_small, remove, text, why
+from braid.topics.log import Topic, commit_document, damaged, rollup_document
 from braid.topics.rolling import rolled
 from braid.topics.segments import ROLLED, ROLLS, Segment, Staged, TornError, torn
-from braid.topics.store import TopicStore
 from braid.topics.view import Keep, Origin, View, merged
 
 T = TypeVar("T")
@@ -133,7 +130,7 @@ class RoomTopic(Topic):
         except TopicGone:
             gone = self.identity
             if self.described()[0] == gone:  # whoever deleted it was stopped
-                self.room.delete(_described(self.name))
+                self.room.delete(described_by(self.name))
                 raise self.missing() from None
             return self._look(None)
 
@@ -168,7 +165,7 @@ class RoomTopic(Topic):
 
     def described(self) -> tuple[str, int]:
         """Its id, and how many partitions it has."""
-        name = _described(self.name)
+        name = described_by(self.name)
         try:
             identity, partitions = self._description(self.room.get(name, _DESCRIPTION))
             return check_name(identity, "id"), partitions
@@ -499,7 +496,7 @@ class RoomTopic(Topic):
         try:
             view = self.anew()
         except BraidError:
-            if self.room.size(_described(self.name)) is None:  # its end was begun, and is done now
+            if self.room.size(described_by(self.name)) is None:  # its end was begun, and is done now
                 return
             raise
         while True:
@@ -515,73 +512,12 @@ class RoomTopic(Topic):
         ended = rollup_document(start, start + log.FOLD, self.identity, [], [], Keep(), ids=[], gone=True)
         self.room.create(folded, ended)
         reach("topic ended")
-        self.room.delete(_described(self.name))
+        self.room.delete(described_by(self.name))
         stay = {last, folded}
         self.room.delete(*(name for name, _ in self.room.list(self.path) if name not in stay))
 
 
-def lost(room: Room, names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Topics whose records lie in a room that has these `names`, which are not described, and were not deleted: by name
-    and id."""
-    there = {
-        (parts[1], parts[2]) for parts in (name.split("/") for name in names) if parts[0] == "topics" and parts[3:]
-    }
-    store = RoomStore(room)
-    for name, found in sorted(there):
-        try:
-            known = store.made(name).described()[0]
-        except BraidError:
-            known = ""
-        if found != known and not store.made(name).has_ended(found):
-            yield name, found
-
-
-class RoomStore(TopicStore):
-    """`room`: where the topics lie."""
-
-    def __init__(self, room: Room, fsync: bool = False) -> None:
-        super().__init__(room.url, fsync)
-        self.room, self._cache = room, Cache(room.url)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return RoomStore, (self.room, self.fsync)
-
-    @property
-    def registry(self) -> Registry:
-        return of_store(self.root)
-
-    def names(self) -> list[str]:
-        found = (name.removeprefix("names/") for name, _ in self.room.list("names"))
-        return sorted(filter(is_name, found))
-
-    def sizes(self) -> dict[str, int]:
-        names = self.names()
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            return dict(zip(names, pool.map(lambda name: self.made(name).described()[1], names), strict=True))
-
-    def exists(self, name: str) -> bool:
-        return self.room.size(_described(name)) is not None
-
-    def create(self, name: str, partitions: int = 1, compacted: bool = False) -> None:
-        check_name(name)
-        if not 1 <= partitions <= MAX_PARTITIONS:
-            raise BraidError(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}")
-        if not self.exists(name) and self.room.create(_described(name), description(name, partitions)):
-            return
-        self.check_partitions(name, partitions)
-
-    def delete(self, name: str) -> None:
-        topic = self.topic(name)
-        assert isinstance(topic, RoomTopic)
-        topic.end()
-        with self._guard:
-            self._topics.pop(name, None)
-
-    def made(self, name: str) -> RoomTopic:
-        return RoomTopic(self.room, self._cache, name)
-
-
-def _described(name: str) -> str:
+def described_by(name: str) -> str:
     return f"names/{check_name(name)}"
 
 
