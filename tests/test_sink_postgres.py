@@ -23,8 +23,9 @@ from braid.operators.changes import DIFF, HASH, POS, TIME
 from braid.plan.logical import Sink
 from braid.sinks.interface import Batch
 from braid.sinks.named import sink_of
-from braid.sinks.postgres import CODECS, PostgresSink, _csv, _encodes
+from braid.sinks.postgres import PostgresSink, _csv
 from braid.sinks.postgres_marker import MARKERS
+from braid.sinks.postgres_session import CODECS, encodes
 from braid.tables.named import table_of as table_of_named
 from braid.topics.store import TopicStore
 from braid.types import Array, Column, Scalar
@@ -258,7 +259,7 @@ def test_what_a_database_has_characters_for(db: psycopg.Connection, encoding: st
     )
     found = rows(db, "SELECT 1")
     found = db.execute("SELECT pg_temp.fits(x, %s) FROM unnest(%s::text[]) x", [encoding, shown]).fetchall()
-    odd = [hex(ord(c)) for c, (fits,) in zip(shown, found, strict=True) if fits != _encodes(c, CODECS[encoding])]
+    odd = [hex(ord(c)) for c, (fits,) in zip(shown, found, strict=True) if fits != encodes(c, CODECS[encoding])]
     assert not odd, odd[:20]
 
 

@@ -10,11 +10,10 @@ the environment or in a file, so that they reach no command line, checkpoint or 
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +24,9 @@ from braid.plan import logical
 from braid.records.values import json_text
 from braid.sinks.interface import Batch
 from braid.sinks.postgres_marker import RIGHTS, Marker, by_one, dotted, identity
+from braid.sinks.postgres_session import UTF8, Gone, codec_of, connected, encodes, referred
 from braid.sinks.rows import free
-from braid.sinks.staged import Seen, Shape, StagedSink, check_owner, check_required, has_hidden, line_of, shape_of
+from braid.sinks.staged import Seen, Shape, StagedSink, check_owner, check_required, has_hidden, shape_of
 from braid.topics.files import remove
 from braid.topics.interface import Topics
 from braid.topics.view import Written
@@ -41,31 +41,8 @@ OLDEST = 15  # NULLs in a key are one key since then
 NAME = 63  # bytes of a name, at most
 LONGEST_KEY = 2_600  # bytes of a row's key, which an index takes; it has 2,704, with what it adds
 KINDS = {"v": "view", "m": "materialized view", "f": "foreign table", "S": "sequence", "i": "index", "c": "type"}
-# Errors after which the same may be taken the next time, by the beginning of their codes: a connection that has ended,
-# a server without room or on its way down, another transaction that came first.
-PASSING = ("08", "40", "53", "55P03", "57", "58")
 PATIENCE = 60.0  # s that a server may be away
-# What is relied on, whatever the environment, the role and the database have set: in any session, in one that reads.
-# DateStyle is the form of dates alone: the order in which the user's own query reads 1/2/2024 stays the user's.
-SESSION = {"client_encoding": "UTF8"}
-READING = {
-    "TimeZone": "UTC",
-    "DateStyle": "ISO",
-    "IntervalStyle": "postgres",
-    "extra_float_digits": "3",
-    "bytea_output": "hex",
-    "default_transaction_read_only": "on",
-}
 ROWS = 1 << 16  # that are copied at once
-# What Python calls the encodings of databases that do not have all characters, where both have the same ones.
-UTF8 = "utf-8"
-CODECS: Mapping[str, str] = {
-    **{f"LATIN{i}": f"iso8859-{n}" for i, n in enumerate((1, 2, 3, 4, 9, 10, 13, 14, 15, 16), 1)},
-    **{f"ISO_8859_{n}": f"iso8859-{n}" for n in (5, 6, 7, 8)},
-    **{f"WIN{n}": f"cp{n}" for n in (866, 874, *range(1250, 1259))},
-    **{"KOI8R": "koi8-r", "KOI8U": "koi8-u", "EUC_CN": "gb2312"},
-}
-
 # The type of a column that is made, and those of one that is there and holds all its values.
 TYPES: Mapping[Type, tuple[str, ...]] = {
     S.BOOLEAN: ("boolean",),
@@ -104,7 +81,7 @@ class PostgresSink(StagedSink):
         """The connection's, of which none is shown."""
         psycopg, conninfo = library("psycopg", "postgres"), library("psycopg.conninfo", "postgres")
         given = self.where[:1] not in ("$", "@")
-        text = self.where if given else _referred(self.where)
+        text = self.where if given else referred(self.where)
         text = f"postgresql:{text}" if text.startswith("//") else text
         try:
             found: dict[str, Any] = conninfo.conninfo_to_dict(text)
@@ -113,7 +90,7 @@ class PostgresSink(StagedSink):
             raise BraidError("what stands behind postgres: names no database", hint) from None
         secret = str(found.get("password", ""))
         if given and re.fullmatch(r"\$\w+|@.+", secret):
-            return found | {"password": _referred(secret)}
+            return found | {"password": referred(secret)}
         if given and secret:
             hint = "put it into a file (postgres:@FILE), the environment (postgres:'$NAME', PGPASSWORD) or ~/.pgpass"
             raise BraidError("a password on a command line can be read by others", hint)
@@ -163,7 +140,7 @@ class PostgresSink(StagedSink):
                 if owner is not None:
                     table.empty(c)
                 marker.claim(c, quoted, run)
-            which, there, codec = identity(c, quoted), table.known(c), _codec(c)
+            which, there, codec = identity(c, quoted), table.known(c), codec_of(c)
         return replace(
             self,
             target=table.name,
@@ -204,7 +181,7 @@ class PostgresSink(StagedSink):
         if self.codec == UTF8:
             return pl.repeat(False, len(texts), dtype=pl.Boolean, eager=True)
         odd = (texts.str.len_bytes() > texts.str.len_chars()).fill_null(False)
-        found = [o and not _encodes(x, self.codec) for o, x in zip(odd.to_list(), texts.to_list(), strict=True)]
+        found = [o and not encodes(x, self.codec) for o, x in zip(odd.to_list(), texts.to_list(), strict=True)]
         return pl.Series(texts.name, found, dtype=pl.Boolean)
 
     def unkeyed(self, frame: pl.DataFrame, columns: logical.Sink) -> tuple[pl.Series, str] | None:
@@ -229,77 +206,16 @@ class PostgresSink(StagedSink):
                     if table.marked_in(self.marks).mark(c, batch, table.quoted(c), self.identity):
                         table.take(c, [pl.read_parquet(path) for path in paths])
                 break
-            except _Away:
+            except Gone:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(1)
         for path in paths:
             remove(path)
 
-    @contextlib.contextmanager
-    def connected(self, reads: bool = False) -> Iterator[Connection[Any]]:
+    def connected(self, reads: bool = False) -> AbstractContextManager[Connection[Any]]:
         """A session of its own, whose errors are told in a line; one that `reads` writes nothing."""
-        psycopg = library("psycopg", "postgres")
-        try:
-            connection = psycopg.connect(**self.settings() | SESSION, autocommit=True, connect_timeout=10)
-        except psycopg.OperationalError as e:
-            raise _Away(
-                f"PostgreSQL does not answer: {line_of(e)}", "look at the server, its address and the user"
-            ) from None
-        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-        try:
-            with connection:
-                _check_encoding(connection)
-                for name, value in READING.items() if reads else ():
-                    connection.execute("SELECT set_config(%s, %s, false)", [name, value])
-                yield connection
-        except psycopg.Error as e:
-            if isinstance(e, psycopg.OperationalError) and e.sqlstate is None:
-                raise _Away(f"PostgreSQL has gone away: {line_of(e)}", "look at the server") from None
-            if e.sqlstate is not None and e.sqlstate.startswith(PASSING):
-                raise _Away(f"PostgreSQL cannot take it now: {line_of(e)}", "look at the server") from None
-            raise BraidError(
-                f"PostgreSQL refuses: {line_of(e)}", "look at the table and the rights of the user"
-            ) from None
-
-
-class _Away(BraidError):
-    """The server does not answer."""
-
-
-def _check_encoding(c: Connection[Any]) -> None:
-    if c.info.parameter_status("server_encoding") == "SQL_ASCII":
-        what = f"the database {c.info.dbname} is in SQL_ASCII: it does not know which characters its texts are"
-        raise BraidError(what, "name a database in UTF8, or in another encoding that PostgreSQL converts")
-
-
-def _codec(c: Connection[Any]) -> str:
-    """What Python calls the encoding of the database; where it has none of the name, the server tells what does not
-    fit."""
-    return CODECS.get(c.info.parameter_status("server_encoding") or "", UTF8)
-
-
-def _encodes(text: str, codec: str) -> bool:
-    try:
-        text.encode(codec)
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _referred(text: str) -> str:
-    """What `@FILE` holds, or the variable `$NAME`: a connection, or the password of one."""
-    name = text[1:]
-    if text.startswith("$"):
-        if name not in os.environ:
-            raise BraidError(f"postgres: the environment has no {name}", f"export {name}=…")
-        return os.environ[name]
-    try:
-        with open(name, encoding="utf-8") as f:
-            return f.read().strip()
-    except (OSError, UnicodeDecodeError) as e:
-        hint = "a file with postgresql://USER:PASSWORD@HOST/DATABASE, or behind password= with a password"
-        raise BraidError(f"postgres: {text} cannot be read: {e}", hint) from None
+        return connected(self.settings(), reads)
 
 
 # ------------------------------------------------------------------------ table
