@@ -198,9 +198,9 @@ def _are_options(tokens: Sequence[Token], at: int, declares: bool) -> bool:
 
 
 def _may_be_columns(before: Sequence[Token]) -> bool:
-    """Whether a parenthesis behind these tokens may hold columns: the first one of CREATE."""
-    said = [t.value for t in before]
-    return said[:1] == ["CREATE"] and "(" not in said and not {"FROM", *LISTS} & set(said)
+    """Whether a parenthesis behind these tokens may hold columns: the first one of a declaration."""
+    said = [t.value for t in before if t.value not in ("EXPLAIN", "ANALYZE")]
+    return said[:1] in (["CREATE"], ["ASSERT"], ["ALTER"]) and "(" not in said and not {"FROM", *LISTS} & set(said)
 
 
 def _closing(tokens: Sequence[Token], at: int) -> int:
