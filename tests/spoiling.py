@@ -73,4 +73,5 @@ def anew(source: Path, target: Path) -> Path:
 def named(name: str, wrong: str) -> bool:
     """Whether what is said to be wrong is said of this file: of it, or of the topic or query that lacks it."""
     parts = name.split("/")
-    return parts[-1].split("~")[0] in wrong or "/".join(parts[:2]) in wrong
+    whose = re.search(rf"\b{re.escape(parts[1])}\b", wrong) if parts[1:] else None
+    return parts[-1].split("~")[0] in wrong or whose is not None

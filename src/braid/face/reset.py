@@ -146,7 +146,7 @@ def unknown(store: TopicStore, known: Sequence[Known], parent: str | None = None
             continue
         for query in sorted({m["query"] for m in lives if m is not None} - names):
             names.add(query)
-            hint = "put it back from a copy; or name its folder: --checkpoint DIR"
+            hint = "put it back from a copy, or store.json, which knows where others lie; or name it: --checkpoint DIR"
             yield BraidError(f"{topic} holds what {query} wrote, and no checkpoint of {query} is known", hint)
 
 

@@ -226,8 +226,6 @@ def _check_ties(plan: Plan, there: _There, made: _Spread, last: int | None, job_
     folder, output, sink, held = there.folder, made.output, plan.query.sink, None
     if output.recalls and there.wishes.replay is None:
         held = held_in(output, sink, there.topics, made.run, there.wishes.adopt_table)
-    if there.wishes.replay is None:
-        ties.check_drops(folder, there.name, made.run, last, there.topics.root)
     would_read = lambda: _would_read(job_of(output), folder, last)  # noqa: E731
     return ties.check(folder, there.name, last, there.topics, held, would_read), held
 

@@ -51,7 +51,7 @@ IN_PLACE = "in_place"  # of one whose rows are not spread anew by the key of the
 _SHOWN = 60  # lines of a difference
 _WIDEST = 100  # characters of a line of a plan
 _SPREAD = 1_000_000  # buckets, partitions, tasks
-_BESIDE = ("state", "runs", "cuts.jsonl", "cuts", "planned.json", RESCALE)  # what a query keeps beside it
+_BESIDE = {"state", "runs", "cuts.jsonl", "cuts", "planned.json", RESCALE}  # what a query keeps beside it
 _OF_SPARK = ("metadata", "offsets", "commits", "sources", "state")
 
 
@@ -293,10 +293,10 @@ def recorded(directory: str | Path) -> Document | None:
 
 def _refuse_headless(folder: str) -> None:
     """What a query keeps, and nothing says what query that is."""
-    found = next((part for part in _BESIDE if docs.names(folder, part) or docs.has(folder, part)), None)
-    if found is not None:
+    there = {name.partition("/")[0] for name in docs.names(folder, "")}
+    if found := sorted(there & _BESIDE):
         hint = f"put it back from a copy; or {anew(folder)}"
-        raise BraidError(f"{os.path.join(folder, NAME)} is missing, and {found} is there", hint)
+        raise BraidError(f"{os.path.join(folder, NAME)} is missing, and {found[0]} is there", hint)
 
 
 def _refuse_foreign(folder: str) -> None:

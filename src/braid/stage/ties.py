@@ -101,7 +101,8 @@ def check_inputs(folder: str, query: str, topics: Topics, seen: bool) -> bool:
 
 
 def check_drops(folder: str, query: str, run: str, last: int | None, root: str) -> None:
-    """The files are there of all batches that have dropped something."""
+    """The files are there of all batches that have dropped something. A start does not ask: nothing it writes needs
+    them, and who deletes old ones may do so."""
     tie = None if last is None else state_file.tie(folder, last)
     if last is None or tie is None or tie.dropped is None:
         return
@@ -109,7 +110,7 @@ def check_drops(folder: str, query: str, run: str, last: int | None, root: str) 
     if len(there) < tie.dropped:
         where = f"{root}/drops/{query} has files of {len(there)}"
         what = f"{tie.dropped} batches of {query} have dropped rows, and {where}"
-        raise BraidError(what, f"put the others back from a copy; or {anew(folder)}")
+        raise BraidError(what, "put the others back from a copy; a run goes on without them")
 
 
 def check_seen(seen: Mapping[str, Sequence[int]], query: str, topics: Topics, hint: str) -> None:

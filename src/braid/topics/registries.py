@@ -137,7 +137,8 @@ class FolderRegistry:
         return "the registry of the store" if self.folder is not None else "the registry of the driver"
 
     def _missing(self, name: str) -> BraidError:
-        return BraidError(f"{name} is missing in {self._called}, and others name it", "put its file back as it was")
+        path = name if self.folder is None else os.path.join(self.folder, f"{name}.json")
+        return BraidError(f"{path} is missing in {self._called}, and others name it", "put it back as it was")
 
     def _ids(self, subject: str) -> list[int]:
         doc = self._get(_file_of(subject))
