@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -633,3 +634,30 @@ def test_what_is_grouped_by_is_the_key(tmp_path: Path, query: str, columns: list
     (made,) = (e.query for e in over(str(tmp_path / "s"), "risingwave", None).statements(sql) if e.query is not None)
     shape = shape_of(made.sink, False)
     assert [x.name for x in shape.columns] == columns and shape.keys == keys
+
+
+def test_two_threads_that_claim_one_table(db: psycopg.Connection, catalog: Catalog, tmp_path: Path) -> None:
+    """Whatever is there or not: one has it, and the other is told."""
+    store = TopicStore(tmp_path / "store")
+    for n, overwrite in ((n, overwrite) for n in range(3) for overwrite in (False, True)):
+        for text in (at(db, f"t{n}"), f"delta:{tmp_path}/d{n}", f"iceberg:lake.n.t{n}", f"{tmp_path}/f{n}.jsonl"):
+            ends, begin = list[str](), threading.Barrier(2)
+
+            def claims(sink: Sink, run: str, ends: list[str] = ends, begin: threading.Barrier = begin) -> None:
+                begin.wait()
+                try:
+                    sink.opened(store, ROWS, {}, run).claim(ROWS, run)
+                    ends.append("mine")
+                except BraidError as e:
+                    ends.append(e.message)
+
+            sinks = [sink_of(text), sink_of(text)]
+            for sink in sinks:
+                sink.check(ROWS, None, False, overwrite)
+            threads = [threading.Thread(target=claims, args=(x, f"r{n}{overwrite}{i}")) for i, x in enumerate(sinks)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            ends.sort()
+            assert "at the same moment" in ends[0] and ends[1] == "mine", (text, overwrite, ends)
