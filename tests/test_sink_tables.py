@@ -386,6 +386,10 @@ def test_who_has_few_rights(db: psycopg.Connection, tmp_path: Path) -> None:
         db.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON out TO clerk")
         with pytest.raises(BraidError, match="may not create the table braid_batches"):
             opened(at(db, user="clerk"), tmp_path)
+        db.execute(f"CREATE TABLE public.{MARKERS} (target text)")
+        with pytest.raises(BraidError, match=r"clerk may not write the table public\.braid_batches"):
+            opened(at(db, user="clerk"), tmp_path)
+        db.execute(f"DROP TABLE public.{MARKERS}")
         db.execute("CREATE SCHEMA desk AUTHORIZATION clerk")
         published(opened(at(db, "desk.t", "clerk"), tmp_path), 0, ("+", 1, "a"), after=None)
         assert db.execute(f"SELECT target FROM desk.{MARKERS}").fetchall() == [("desk.t",)] and keys(db, "desk.t") == [
