@@ -665,3 +665,12 @@ def test_two_threads_that_claim_one_table(db: psycopg.Connection, catalog: Catal
                 thread.join()
             ends.sort()
             assert "at the same moment" in ends[0] and ends[1] == "mine", (text, overwrite, ends)
+
+
+@pytest.mark.parametrize("table", ["braid_rows", "braid_last", "t", "l", "stands", "public.braid_rows"])
+def test_tables_that_are_called_as_ours(db: psycopg.Connection, tmp_path: Path, table: str) -> None:
+    for columns, name in ((KEYED, table), (ROWS, f"{table}_s" if table != "braid_rows" else "braid_last")):
+        sink = opened(at(db, name), tmp_path, columns)
+        published(sink, 0, ("+", 1, "a"), ("+", None, "a"), columns=columns)
+        published(sink, 1, ("+", 2, "a"), ("+", None, "b"), columns=columns)
+        assert keys(db, name) == ([1, 2, None] if columns is KEYED else [1, 2, None, None])
