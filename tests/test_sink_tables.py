@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -385,6 +386,10 @@ def test_who_has_few_rights(db: psycopg.Connection, tmp_path: Path) -> None:
         db.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON out TO clerk")
         with pytest.raises(BraidError, match="may not create the table braid_batches"):
             opened(at(db, user="clerk"), tmp_path)
+        db.execute(f"CREATE TABLE public.{MARKERS} (target text)")
+        with pytest.raises(BraidError, match=r"clerk may not write the table public\.braid_batches"):
+            opened(at(db, user="clerk"), tmp_path)
+        db.execute(f"DROP TABLE public.{MARKERS}")
         db.execute("CREATE SCHEMA desk AUTHORIZATION clerk")
         published(opened(at(db, "desk.t", "clerk"), tmp_path), 0, ("+", 1, "a"), after=None)
         assert db.execute(f"SELECT target FROM desk.{MARKERS}").fetchall() == [("desk.t",)] and keys(db, "desk.t") == [
@@ -633,3 +638,39 @@ def test_what_is_grouped_by_is_the_key(tmp_path: Path, query: str, columns: list
     (made,) = (e.query for e in over(str(tmp_path / "s"), "risingwave", None).statements(sql) if e.query is not None)
     shape = shape_of(made.sink, False)
     assert [x.name for x in shape.columns] == columns and shape.keys == keys
+
+
+def test_two_threads_that_claim_one_table(db: psycopg.Connection, catalog: Catalog, tmp_path: Path) -> None:
+    """Whatever is there or not: one has it, and the other is told."""
+    store = TopicStore(tmp_path / "store")
+    for n, overwrite in ((n, overwrite) for n in range(3) for overwrite in (False, True)):
+        for text in (at(db, f"t{n}"), f"delta:{tmp_path}/d{n}", f"iceberg:lake.n.t{n}", f"{tmp_path}/f{n}.jsonl"):
+            ends, begin = list[str](), threading.Barrier(2)
+
+            def claims(sink: Sink, run: str, ends: list[str] = ends, begin: threading.Barrier = begin) -> None:
+                begin.wait()
+                try:
+                    sink.opened(store, ROWS, {}, run).claim(ROWS, run)
+                    ends.append("mine")
+                except BraidError as e:
+                    ends.append(e.message)
+
+            sinks = [sink_of(text), sink_of(text)]
+            for sink in sinks:
+                sink.check(ROWS, None, False, overwrite)
+            threads = [threading.Thread(target=claims, args=(x, f"r{n}{overwrite}{i}")) for i, x in enumerate(sinks)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            ends.sort()
+            assert "at the same moment" in ends[0] and ends[1] == "mine", (text, overwrite, ends)
+
+
+@pytest.mark.parametrize("table", ["braid_rows", "braid_last", "t", "l", "stands", "public.braid_rows"])
+def test_tables_that_are_called_as_ours(db: psycopg.Connection, tmp_path: Path, table: str) -> None:
+    for columns, name in ((KEYED, table), (ROWS, f"{table}_s" if table != "braid_rows" else "braid_last")):
+        sink = opened(at(db, name), tmp_path, columns)
+        published(sink, 0, ("+", 1, "a"), ("+", None, "a"), columns=columns)
+        published(sink, 1, ("+", 2, "a"), ("+", None, "b"), columns=columns)
+        assert keys(db, name) == ([1, 2, None] if columns is KEYED else [1, 2, None, None])

@@ -74,7 +74,7 @@ def claim(folder: str, run: str, *seen: str | None) -> None:
     """Makes the folder this run's: what another run has left in it goes; what a dead driver did not name gets its
     name. `seen`: the owner that was looked at; of another one nothing goes."""
     os.makedirs(folder, exist_ok=True)
-    with _alone(folder):
+    with alone(folder):
         owner = _owner(folder)
         if owner == run:
             _finish_last(folder)
@@ -88,7 +88,7 @@ def claim(folder: str, run: str, *seen: str | None) -> None:
 
 
 @contextlib.contextmanager
-def _alone(folder: str) -> Iterator[None]:
+def alone(folder: str) -> Iterator[None]:
     """Nobody else claims the folder meanwhile."""
     fd = os.open(folder, os.O_RDONLY)
     try:

@@ -19,6 +19,7 @@ import polars as pl
 import pyarrow as pa
 
 from braid.errors import BraidError, anew, library
+from braid.files.results import alone
 from braid.plan import logical
 from braid.sinks.arrow import DELTA, arrow_of, arrow_schema, check_schema
 from braid.sinks.interface import Batch
@@ -99,23 +100,19 @@ class DeltaSink(StagedSink):
 
     def opened(self, topics: Topics, columns: logical.Sink, read: Mapping[str, str], run: str) -> DeltaSink:
         root = self.staged_in(topics)
-        there = self.table() or self._made(columns, run)
-        self._claimed(there, run)
+        os.makedirs(self.target, exist_ok=True)
+        with alone(self.target):
+            there = self.table() or self._made(columns, run)
+            self._claimed(there, run)
         hidden = has_hidden(columns, _names(there))
         required = shape_of(columns, hidden).among(_required(there))
         return replace(self, root=root, identity=_identity(there), required=required, full=hidden)
 
     def _made(self, columns: logical.Sink, run: str) -> DeltaTable:
         from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError
 
         schema = arrow_schema(columns.name, shape_of(columns, False), DELTA)
-        try:
-            return DeltaTable.create(self.target, schema, configuration={OWNER: run}, raise_if_key_not_exists=False)
-        except DeltaError:
-            if (there := self.table()) is None:
-                raise
-            return there  # somebody was faster
+        return DeltaTable.create(self.target, schema, configuration={OWNER: run}, raise_if_key_not_exists=False)
 
     def _claimed(self, there: DeltaTable, run: str) -> None:
         """The table is this run's, and rows of another go; what one that is stopped leaves, the next start does."""

@@ -11,6 +11,7 @@ a row, a table is read and written again file by file.
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 OWNER, NUMBER, DIGEST = "braid.run", "braid.batch", "braid.digest"
+CLAIM = "braid.claim"
 LAST = "braid.last"  # batch, digest, snapshot and its sequence number
 ONCE = {"commit.retry.num-retries": "0"}
 
@@ -81,7 +83,11 @@ class IcebergSink(StagedSink):
         from pyiceberg.exceptions import TableAlreadyExistsError
 
         schema, catalog = arrow_schema(columns.name, Shape.of(columns), ICEBERG), self._catalog()
-        catalog.create_namespace_if_not_exists(self._place[:-1])
+        try:
+            catalog.create_namespace_if_not_exists(self._place[:-1])
+        except Exception:  # whatever a catalog raises where somebody was faster
+            if not catalog.namespace_exists(self._place[:-1]):
+                raise
         try:
             return catalog.create_table(self._place, schema, properties={**ONCE, OWNER: run})
         except TableAlreadyExistsError:  # somebody was faster
@@ -95,9 +101,12 @@ class IcebergSink(StagedSink):
         if owner == run:
             return
         try:
-            with there.transaction() as change:
+            with warnings.catch_warnings(), there.transaction() as change:
+                warnings.simplefilter("ignore")  # that there are no rows
                 if owner is not None:
                     change.delete("true")  # all rows
+                # A snapshot goes on top of the one that was looked at, and properties alone on top of any.
+                change.append(there.schema().as_arrow().empty_table(), snapshot_properties={CLAIM: run})
                 change.set_properties({**ONCE, OWNER: run, LAST: ""})
         except CommitFailedException:  # somebody else has changed them since
             self.check_claim(self.target, Seen(_owner(self.table()), _identity(there)), run)

@@ -262,6 +262,11 @@ class _Table:
         return free("_seq", names), free("_op", names)
 
     @property
+    def waits(self) -> tuple[str, str]:
+        """Where rows wait, and their last ones by key: temporary tables, which hide others of their name."""
+        return free("braid_rows", self._place), free("braid_last", self._place)
+
+    @property
     def _place(self) -> tuple[str, ...]:
         return tuple(self.name.split("."))
 
@@ -421,21 +426,21 @@ class _Table:
 
         known = self.known(c)
         own = [known[x.name].name for x in self.columns]
-        names, seq, op = dotted(own, ", "), *map(Identifier, self.ours)
+        names, (seq, op), rows = dotted(own, ", "), map(Identifier, self.ours), Identifier(self.waits[0])
         kinds = [SQL("{} " + _made(x.type)).format(Identifier(n)) for x, n in zip(self.columns, own, strict=True)]
         c.execute(
-            SQL("CREATE TEMP TABLE braid_rows ({}, {} bigserial, {} text) ON COMMIT DROP").format(
-                SQL(", ").join(kinds), seq, op
+            SQL("CREATE TEMP TABLE {} ({}, {} bigserial, {} text) ON COMMIT DROP").format(
+                rows, SQL(", ").join(kinds), seq, op
             )
         )
-        copied = SQL("COPY braid_rows ({}, {}) FROM STDIN (FORMAT csv)").format(names, op)
+        copied = SQL("COPY {} ({}, {}) FROM STDIN (FORMAT csv)").format(rows, names, op)
         with c.cursor() as cursor, cursor.copy(copied) as to:
             for frame in map(self.shape.named, frames):
                 for start in range(0, frame.height, ROWS):
                     to.write(_csv(frame.slice(start, ROWS), self.columns, self.shape.op))
         if not self.keys:
-            added = "INSERT INTO {} ({}) SELECT {} FROM braid_rows ORDER BY {}"
-            c.execute(SQL(added).format(dotted(self._place), names, names, seq))
+            added = "INSERT INTO {} ({}) SELECT {} FROM {} ORDER BY {}"
+            c.execute(SQL(added).format(dotted(self._place), names, names, rows, seq))
             return
         self._merge(c, own, [known[k].name for k in self.keys])
 
@@ -443,27 +448,27 @@ class _Table:
         from psycopg.sql import SQL, Identifier
 
         table, names, by = dotted(self._place), dotted(own, ", "), dotted(keys, ", ")
-        seq, op = map(Identifier, self.ours)
-        last = "CREATE TEMP TABLE braid_last ON COMMIT DROP AS SELECT DISTINCT ON ({}) * FROM braid_rows"
-        c.execute(SQL(last + " ORDER BY {}, {} DESC").format(by, by, seq))
+        (seq, op), (rows, ends) = map(Identifier, self.ours), map(Identifier, self.waits)
+        last = "CREATE TEMP TABLE {} ON COMMIT DROP AS SELECT DISTINCT ON ({}) * FROM {} ORDER BY {}, {} DESC"
+        c.execute(SQL(last).format(ends, by, rows, by, seq))
         lacks = SQL(", ").join(SQL("{} IS NULL").format(Identifier(k)) for k in keys)
-        for sign, *nulls in c.execute(SQL("SELECT DISTINCT {}, {} FROM braid_last").format(op, lacks)).fetchall():
+        for sign, *nulls in c.execute(SQL("SELECT DISTINCT {}, {} FROM {}").format(op, lacks, ends)).fetchall():
             same = _same(keys, nulls)
             if sign == "-":
-                gone = SQL("DELETE FROM {} t USING braid_last l WHERE l.{} = '-' AND {}")
-                c.execute(gone.format(table, op, same))
+                gone = SQL("DELETE FROM {} t USING {} l WHERE l.{} = '-' AND {}")
+                c.execute(gone.format(table, ends, op, same))
             elif any(nulls):  # to an index whose NULLs are distinct the key is a new one each time
                 sets = SQL(", ").join(SQL("{0} = l.{0}").format(Identifier(n)) for n in own)
                 stands = SQL(
-                    "WITH stands AS (UPDATE {} t SET {} FROM braid_last l WHERE l.{} = '+' AND {}"
-                    " RETURNING l.{} AS seq) DELETE FROM braid_last l USING stands WHERE l.{} = stands.seq"
+                    "WITH stands AS (UPDATE {} t SET {} FROM {} l WHERE l.{} = '+' AND {} RETURNING l.{} AS seq)"
+                    " DELETE FROM {} l USING stands WHERE l.{} = stands.seq"
                 )
-                c.execute(stands.format(table, sets, op, same, seq, seq))
+                c.execute(stands.format(table, sets, ends, op, same, seq, ends, seq))
         rest = [n for n in own if n not in keys]
         sets = SQL(", ").join(SQL("{0} = EXCLUDED.{0}").format(Identifier(n)) for n in rest)
         done = SQL("DO UPDATE SET {}").format(sets) if rest else SQL("DO NOTHING")
-        added = "INSERT INTO {} ({}) SELECT {} FROM braid_last WHERE {} = '+' ORDER BY {} ON CONFLICT ({}) {}"
-        c.execute(SQL(added).format(table, names, names, op, seq, by, done))
+        added = "INSERT INTO {} ({}) SELECT {} FROM {} WHERE {} = '+' ORDER BY {} ON CONFLICT ({}) {}"
+        c.execute(SQL(added).format(table, names, names, ends, op, seq, by, done))
 
 
 def _same(keys: Sequence[str], nulls: Sequence[bool]) -> Composed:

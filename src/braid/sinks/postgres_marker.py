@@ -66,6 +66,9 @@ class Marker:
         able = [*marked, *(m for m in places if m._has(c, RIGHTS) or m._makes(c))]
         if able:
             return able[0]
+        if known is not None:
+            what = f"{c.info.user} may not write the table {known}.{MARKERS}, which says what was written"
+            raise BraidError(what, f"GRANT {', '.join(RIGHTS)} ON {known}.{MARKERS} TO {c.info.user}")
         shown = " or ".join(dict.fromkeys(x.schema for x in places)) or "any schema"
         what = f"{c.info.user} may not create the table {MARKERS}, which says what was written, in {shown}"
         raise BraidError(what, f"GRANT CREATE ON SCHEMA {at or 'public'} TO {c.info.user}")
