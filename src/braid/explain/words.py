@@ -102,8 +102,8 @@ def of_node(node: logical.Node) -> Words:
         case epochs.Changes():
             return Words("changes", state=[Kept("input", LAST, *(_passed(node) or ()))])
         case epochs.OnTime(value=value, bound=bound):
-            late = f"late, and dropped: {show(value)} below {_lowest((bound,))}, as it stood before its statement or before it"
-            return Words("on time", notes=[late])
+            late = f"late, and dropped: {show(value)} below {_lowest((bound,))}"
+            return Words("on time", notes=[f"{late}, as it stood before its statement or before it"])
         case epochs.Windows(windows=windows):
             return Words(windows.called, notes=[windows.told(lambda microseconds: f"{microseconds / 1e6:g} s")])
         case epochs.EmitOnClose(value=value, bounds=bounds):
