@@ -231,7 +231,7 @@ def test_a_query_that_dies_says_why(fast: bool, runs: tuple[Path, Said, Said], t
     assert said.code == 2, said.err
     assert "error: query SEEN failed: FileExistsError" in said.err and "note: Spark's log is " in said.err
     went_on = [r["value"]["PAGE"] for r in records("NAMED", store)]
-    assert ("/new" in went_on) is not fast
+    assert fast or "/new" in went_on  # beside it: one that ends it may have come too late
     assert ("error: SEEN failed, for the reason told above" in said.err) is not fast
     assert "done after" not in said.err
 

@@ -250,7 +250,8 @@ def test_a_server_that_goes_away(store: Path, memory: Faulty, monkeypatch: pytes
     said = braid("backup", "s3://memory/p", "--store", store)
     assert said.code == 1 and "the server is busy or ill (503 SlowDown)" in said.err and said.err.count("error") == 1
     memory.always = None
-    monkeypatch.setattr(objects, "PATIENCE", 30)
+    for name, seconds in (("PATIENCE", 30), ("START", 30), ("_LONGEST_PAUSE", 0.2)):
+        monkeypatch.setattr(objects, name, seconds)
     memory.faults.extend([503, "cut", 429, 500] * 3)
     backup(store, "s3://memory/p")
     memory.faults.extend([503, "cut", 429, "half", 500] * 3)
