@@ -35,13 +35,13 @@ from braid.topics.drops import publish_drops
 from braid.topics.drops import stage_drops as stage_drop_lines
 from braid.topics.drops import write_drops as write_drop_lines
 from braid.topics.interface import store_of
-from braid.topics.view import Written
+from braid.topics.view import UNTOLD, Written
 
 # ----------------------------------------------------------- publishing
 
 
 def publish_batch(
-    job: Job, batch: int, manifest: Sequence[tuple[str, str]], digest: str, after: Written | None
+    job: Job, batch: int, manifest: Sequence[tuple[str, str]], digest: str, after: Written | None = UNTOLD
 ) -> None:
     """The driver's part: what tasks staged becomes visible, drops after the rows. `digest`: of what the batch reads;
     `after`: the last that wrote something before it."""
