@@ -19,7 +19,7 @@ from braid.store import Room, opened
 from braid.topics import documents, drops, log, retention, rooms
 from braid.topics.registries import of_store
 from braid.topics.retention import Retention
-from braid.topics.rooms import RoomStore
+from braid.topics.room_store import RoomStore
 from objects.faulty import Faulty
 from spoiling import Spoilt, named, spoils
 

@@ -83,6 +83,7 @@ def _prepared(plan: Plan, store: str, cores: int, wishes: Wishes, one_node: bool
     if there.known is not None:
         before = partial(_job_of, plan, there, made, there.known, watches, one_node)
         around = _check_ties(plan, there, made, last, before)
+        _check_document(plan, there, made, watches)
     epoch = claim(folder if is_url(folder) else os.path.abspath(folder))
     try:
         if batches.seen(folder) != seen:
@@ -265,11 +266,11 @@ def _rescaled(plan: Plan, there: _There, made: _Spread, last: int | None, epoch:
     there.wishes.note(f"{there.name} goes on in {wanted}")
 
 
-def _compared(plan: Plan, there: _There, made: _Spread, watches: Mapping[str, FileWatch]) -> Document:
-    """What the checkpoint holds from now on: recorded at the first start, compared at all others."""
-    name, folder, output = there.name, there.folder, made.output
-    document = Document(
-        query=name,
+def _document(plan: Plan, there: _There, made: _Spread, watches: Mapping[str, FileWatch]) -> Document:
+    """What the checkpoint is to hold."""
+    output = made.output
+    return Document(
+        query=there.name,
         plan=canonical(plan.query),
         sql=wording(plan.query),
         settings=_settings(plan, there, made.run, watches),
@@ -280,16 +281,35 @@ def _compared(plan: Plan, there: _There, made: _Spread, watches: Mapping[str, Fi
         sources=sources_of(plan, made.partitions),
         spark=pyspark.__version__,
         files=tuple(sorted(watches)),
-        store=whereabouts.identity(there.topics.root, folder),
+        store=whereabouts.identity(there.topics.root, there.folder),
     )
-    kept = checkpoint.open_or_create(folder, document, there.wishes.named())
+
+
+def _check_document(plan: Plan, there: _There, made: _Spread, watches: Mapping[str, FileWatch]) -> None:
+    """Refused where another query is recorded; of one that is to be rescaled its start tells, when that is done."""
+    if (known := there.known) is None or rescale.asked(there.folder, known.query) is not None:
+        return
+    checkpoint.compare(there.folder, known, _document(plan, there, made, watches), there.wishes.named())
+    _check_kept(plan, there, made, known)
+
+
+def _compared(plan: Plan, there: _There, made: _Spread, watches: Mapping[str, FileWatch]) -> Document:
+    """What the checkpoint holds from now on: recorded at the first start, compared at all others."""
+    document = _document(plan, there, made, watches)
+    kept = checkpoint.open_or_create(there.folder, document, there.wishes.named())
+    _check_kept(plan, there, made, kept)
+    return kept
+
+
+def _check_kept(plan: Plan, there: _There, made: _Spread, kept: Document) -> None:
+    """The query goes on in the partitions and keys in which it began."""
+    name, folder, output = there.name, there.folder, made.output
     if kept.outputs != output.partitions:
         has = f"the topic {output.target} has {output.partitions} partitions, and had {kept.outputs} when {name} began"
         hint = f"a query writes into as many as there were, else keys would change theirs; {anew(folder)}"
         raise QueryRefused(has, hint)
     if kept.bucket_ids != made.ids(plan, kept.outputs, kept.buckets, kept.shuffle):
         raise BraidError(f"{folder} spreads its state otherwise than this version of braid", "use the older one again")
-    return kept
 
 
 def _settings(plan: Plan, there: _There, run: str, watches: Mapping[str, FileWatch]) -> dict[str, Any]:

@@ -164,11 +164,16 @@ def open_or_create(directory: str | Path, document: Document, asked: Collection[
         elif not docs.create(folder, NAME, _dumped(document)):
             raise GoneOn(f"another run of {document.query} has just begun", "start this one again")
         return document
-    _refuse(folder, _differences(known, document, asked))
+    compare(folder, known, document, asked)
     if document.store and not known.store:  # of a version that did not record it
         known = replace(known, store=document.store)
         _write(folder, known)
     return known
+
+
+def compare(folder: str, known: Document, document: Document, asked: Collection[str] = ()) -> None:
+    """Refused where the document is another query's than the one that is recorded; see `open_or_create`."""
+    _refuse(folder, _differences(known, document, asked))
 
 
 def beside(directory: str | Path) -> str:
