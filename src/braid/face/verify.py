@@ -20,7 +20,7 @@ from braid.face.show import open_store
 from braid.files import results
 from braid.files.log import FileLog, Names
 from braid.files.watch import log_path
-from braid.stage import batches, begun, checkpoint, cuts, rescale, state_file, ties
+from braid.stage import batches, begun, checkpoint, cuts, epoch, rescale, state_file, ties
 from braid.stage.checkpoint import Document
 from braid.stage.room_runs import runs_at
 from braid.stage.ties import Held
@@ -144,7 +144,8 @@ _NEXT, _FILES = checkpoint.beside(""), ".files"
 
 def _query(store: TopicStore, folder: str) -> Told:
     known = checkpoint.load(folder)
-    if known is None and (there := os.listdir(folder) if os.path.isdir(folder) else ()):  # else it was to begin
+    there = {*os.listdir(folder)} - {epoch.FOLDER} if os.path.isdir(folder) else set[str]()
+    if known is None and there:  # else it was to begin
         what = f"{folder} is no checkpoint: it has {min(there)}, and no {checkpoint.NAME}"
         raise BraidError(what, "put it back from a copy, or take it away")
     if known is None or not whereabouts.belongs(store.root, folder, known.store):
