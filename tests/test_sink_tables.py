@@ -618,8 +618,7 @@ def test_a_standby_that_takes_over(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ("SELECT n, count(*) AS m FROM (SELECT k, count(*) AS n FROM a GROUP BY k) g GROUP BY n", ["n", "m"], ("n",)),
         ("SELECT k AS result_group_0_is_null, sum(id) AS s FROM a GROUP BY k", ["result_group_0_is_null", "s"],
          ("result_group_0_is_null",)),
-        ("SELECT k, max(w) AS w FROM a GROUP BY k", ["result_extreme_0_row_0", "k", "w"],
-         ("result_extreme_0_row_0", "k")),  # a row goes and another comes where another row is the largest
+        ("SELECT k, max(w) AS w FROM a GROUP BY k", ["k", "w"], ("k",)),
         ("SELECT count(*) AS n FROM a GROUP BY k", ["result_group_0_is_null", "result_group_0", "n"],
          ("result_group_0_is_null", "result_group_0")),
         ("SELECT count(*) AS result_group_0 FROM a GROUP BY k",

@@ -34,7 +34,9 @@ HARMLESS = frozenset(
         *("scan.startup.timestamp.millis", "message", "rowtime", "delimiter", "separator", "parser"),
         *("skip_header", "character_encoding", "emit_on_window_close", "defaults.topic.autocreate"),
         *("commit.interval.ms", "auto.offset.reset", "processing.guarantee", "compression", "compact"),
-        *("cache.max.bytes.buffering", "retention"),
+        *("cache.max.bytes.buffering", "retention", "timezone", "bytea_output", "search_path"),
+        *("batch_expr_strict_mode", "datestyle", "intervalstyle", "client_encoding", "extra_float_digits"),
+        *("standard_conforming_strings", "streaming_parallelism", "query_mode"),
     }
 )
 QUERIES = ("SELECT", "WITH", "VALUES", "INSERT", "UPDATE", "DELETE", "DESCRIBE", "SHOW", "LIST", "PRINT", "DROP",
@@ -251,7 +253,9 @@ def _values(item: Sequence[Token]) -> list[Token]:
     """Of an option the tokens that are stars."""
     name = list(_name(item))
     called = "".join(t.text if t.kind in (K.WORD, K.SYMBOL) else t.value for t in name).lower()
-    rest = [t for t in item[len(name) :] if t.text not in ASSIGNS]
+    rest = [t for t in item[len(name) :] if t.text not in ASSIGNS and t.value != "TO"]
+    if called == "time" and rest and rest[0].value == "ZONE":
+        called, rest = "timezone", rest[1:]
     harmless = called in HARMLESS or (called.startswith(SETTINGS) and not _NAMES_SECRET.search(called))
     if len(rest) == 1 and rest[0].kind is K.STRING and _REFERS.fullmatch(rest[0].value):
         return []
