@@ -3,6 +3,7 @@ restarts. Kills: `crash/`."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -40,6 +41,7 @@ from braid.spark.wishes import Wishes  # noqa: E402
 from braid.stage import run_files  # noqa: E402
 from braid.stage.call_order import Moment, Placed  # noqa: E402
 from braid.stage.emit import merged  # noqa: E402
+from braid.stage.epoch import claim  # noqa: E402
 from braid.testing.driver import Driver  # noqa: E402
 from braid.testing.on_spark import SparkBackend, shared_session  # noqa: E402
 from braid.topics import TopicStore  # noqa: E402
@@ -420,7 +422,8 @@ class _Ending(_Handle):
 def _launched(folder: Path, *handles: _Handle, note: Any = print) -> queries.RunningQuery:
     plan, output, left = lower(case("ss", 1)[0]), TopicSink("o"), list(handles)
     known = {"name": "Q", "run": "Q-1", "plan": plan, "buckets": 1, "tasks": 1, "output": output, "to": output}
-    job: Any = SimpleNamespace(**known, broker=None, durable=False, frames=frozenset())
+    epoch = claim(str(folder))
+    job: Any = SimpleNamespace(**known, broker=None, durable=False, frames=frozenset(), epoch=epoch)
     made = queries.RunningQuery(job, "", str(folder), lambda _: left.pop(0), lambda: None, Turns(1), note)
     made.launch()
     return made
@@ -468,8 +471,9 @@ def test_a_query_that_started_too_slowly_starts_again(tmp_path: Path, wait: str)
     late = f"SparkException: {died.TOO_SLOW}"
 
     def running(*reasons: str | None) -> queries.RunningQuery:
-        return _launched(tmp_path, *map(_Handle, reasons))
+        return _launched(tmp_path / str(next(number)), *map(_Handle, reasons))
 
+    number = itertools.count()
     good = running(late, None)
     assert getattr(good, wait)() in (None, True, "stopped") and good.exception() is None
     bad = running("ValueError: x", None)
