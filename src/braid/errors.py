@@ -18,15 +18,17 @@ _UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202
 
 
 # What may be a secret in any text of an error: user and password of an address, what is asked of it, and what stands
-# behind `password=` and the like. `$NAME` and `@FILE` only refer to one; USER and PASSWORD are words of hints.
+# behind `password=` and the like. `$NAME` and `@FILE` only refer to one; USER and PASSWORD are words of hints. What is
+# looked through again from each place has a bound, or a long text would take hours.
 _QUOTED = r"""'(?:[^'\\]|\\.|'')*'?|"[^"]*"?"""
 _SECRETS = (
-    (re.compile(r"(://)(?!USER(?::PASSWORD)?@|@)[^\s'\"<>]*(?=@)"), r"\1***"),
-    (re.compile(r"(://[^\s'\"<>?#]*\?)(?!sslmode=\w+(?=[\s'\"#]|$))[^\s'\"<>#]+"), r"\1***"),
+    (re.compile(r"(://)(?!USER(?::PASSWORD)?@|@)(?:(?!://)[^\s'\"<>]){0,1000}(?=@)"), r"\1***"),
+    (re.compile(r"(://(?:(?!://)[^\s'\"<>?#]){0,1000}\?)(?!sslmode=\w+(?=[\s'\"#]|$))[^\s'\"<>#]+"), r"\1***"),
     (
         re.compile(
-            r"((?:pass(?:w\w*|phrase)|pas\w?w\w*|pwd|secret\w*|(?:secret|access|api|account)[._-]?key\w*|\w*token|credential\w*"
-            r"|sig|signature|x-amz-\w+)(?:\s*=\s*(?=['\"])|=))(?!['\"]?[$@…*])"
+            r"((?:pass(?:w\w{0,30}|phrase)|pas\w?w\w{0,30}|pwd|secret\w{0,30}|token"
+            r"|(?:secret|access|api|account)[._-]?key\w{0,30}|credential\w{0,30}|sig|signature|x-amz-\w{1,60})"
+            r"(?:\s*=\s*(?=['\"])|=))(?!['\"]?[$@…*])"
             rf"(?:{_QUOTED}|[^\s'\"&,;)]+)",
             re.IGNORECASE,
         ),
