@@ -144,7 +144,7 @@ def _told(folder: str) -> dict[int, Document]:
     for number, line in enumerate(_all(folder), 1):
         try:
             x = members(parsed(unsealed(line)))
-            batch = whole(x["batch"], "batch")
+            batch = whole(x["batch"], "batch", -1)  # -1: there was nothing to read yet
         except (ValueError, KeyError):
             if has_seal(line):
                 raise _damaged(folder, number) from None
@@ -158,7 +158,7 @@ def _told(folder: str) -> dict[int, Document]:
             known = None  # a line before it is torn
         if sums and not has_seal(line):
             raise _damaged(folder, number)
-        if known is not None:
+        if known is not None and batch >= 0:
             made[batch] = known
     return made
 
