@@ -586,10 +586,10 @@ def test_a_query_keeps_to_the_column_that_deletes(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_a_look_stands_before_whatever_times_streams_have(tmp_path: Path) -> None:
-    """Rows of files without times stand at 0, others before 1970: the first look counts for them."""
+    """Rows of files without times stand at 0, others right behind: the first look counts for them."""
     (tmp_path / "c.csv").write_text("id,name\n1,Ann\n2,Bob\n", encoding="utf-8")
     (tmp_path / "o.csv").write_text("id,k\n1,1\n2,2\n", encoding="utf-8")
-    (tmp_path / "p.csv").write_text("id,at\n1,1969-12-31T23:59:59.999\n2,1900-01-01T00:00:00\n", encoding="utf-8")
+    (tmp_path / "p.csv").write_text("id,at\n1,1970-01-01T00:00:00.000\n2,1970-01-01T00:00:00.001\n", encoding="utf-8")
     sql = """CREATE TABLE c (id INT PRIMARY KEY, name STRING) WITH (kafka_topic='c', value_format='JSON');
         CREATE STREAM o (id INT KEY, k INT) WITH (kafka_topic='o', value_format='JSON', partitions=1);
         CREATE STREAM p (id INT KEY, at TIMESTAMP)
