@@ -192,7 +192,11 @@ def test_what_is_refused(spark: Any, session: braid.Session, tmp_path: Path) -> 
     refused(r"key=\['userId'\]: it takes the name of one column", "t", ROWS, key=["userId"])
     refused("column b has values of several types: int, str", "t", pd.DataFrame({"a": [1, 2], "b": [1, "x"]}))
     refused("column a has values of a type that no column has: object", "t", pd.DataFrame({"a": [object()]}))
-    refused("column a has the type Object, which no column of a query has", "t", pl.DataFrame({"a": pl.Series([object()], dtype=pl.Object)}))
+    refused(
+        "column a has the type Object, which no column of a query has",
+        "t",
+        pl.DataFrame({"a": pl.Series([object()], dtype=pl.Object)}),
+    )
     refused("column 0 is called by no text", "t", pd.DataFrame([[1, "x"], ["y", 2]]))
     with pytest.raises(BraidError, match="unknown dialect 'flink'"):
         braid.connect("flink", spark=spark)

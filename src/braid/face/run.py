@@ -70,6 +70,7 @@ if TYPE_CHECKING:
 TELL = 10.0  # s between two lines of progress where no terminal is
 HEALTH = 2.0  # s between two looks at executors
 LAST_BATCH = 60.0  # s that queries have to finish a batch when another one has failed
+TOGETHER = 3  # queries of --until-idle: each starts some Python processes, which have ten seconds to be there
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,10 +382,12 @@ class _Run:
         return ConsoleSink() if push else self.request.sink_for(query)
 
     def _to_the_end(self) -> None:
-        """All at once, but for queries that wait for others: these see all that is written before they begin."""
+        """Up to `TOGETHER` at once, but for queries that wait for others: these see all that is written before they
+        begin."""
         left, active = list(self.prepared.queries), dict[str, Query]()
         while (left or active) and not self._stop.within(0.05):
-            for query in [q for q in left if not self._waits(q, [*active.values(), *left])]:
+            ready = [q for q in left if not self._waits(q, [*active.values(), *left])]
+            for query in ready[: max(0, TOGETHER - len(active))]:
                 left.remove(query)
                 if not self._stop.asked and self._begun(query) is not None:
                     active[query.name] = query
