@@ -72,6 +72,8 @@ def _prepared(plan: Plan, store: str, cores: int, wishes: Wishes, one_node: bool
     there = _known(plan, store, wishes, folder)
     plan = there.lowered(plan)
     last = None if there.known is None else batches.last_batch(folder, there.known)
+    if is_url(folder) and wishes.frames:
+        raise BraidError(f"{there.name} reads DataFrames, and its checkpoint is {folder}", "give it a folder")
     planned = None if wishes.replay is None else wishes.replay.last()
     found = watched(plan, wishes.files, folder, wishes.up, wishes.note, planned)
     watches = {x.source.name: x for x in found}
