@@ -143,7 +143,7 @@ class RunningQuery:
         self._ready.set()
         assert job.epoch is not None, "a query without a checkpoint of ours is started by its user"
         self._writer = StateWriter(job.epoch, job.buckets, job.durable, job.to.identity)
-        self._seen = _Seen(state=self._writer.state)
+        self._seen = _Seen()
         self._group = Group(job)
         self._upto: Mapping[str, int] = {}
         if job.broker is not None and job.replay is None:
@@ -163,6 +163,8 @@ class RunningQuery:
     def lay_out(self) -> None:
         """All is as it was left, for Spark to go on with."""
         self._writer.begin()
+        with self._guard:
+            self._seen.state = self._writer.state
         self.scratch.lay_out()
 
     def launch(self) -> Any:

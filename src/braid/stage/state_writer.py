@@ -32,32 +32,30 @@ class Outcome:
 
 
 class StateWriter:
-    """`upto`: the batch behind which `state` stands, `tie`: what it belongs to; `buckets`: of each stage; `identity`:
-    of the table that is written, in words, empty where nothing tells."""
+    """`upto`: the batch behind which `state` stands, `tie`: what it belongs to, from `begin` on; `buckets`: of each
+    stage; `identity`: of the table that is written, in words, empty where nothing tells."""
 
     def __init__(self, epoch: Epoch, buckets: int, durable: bool = False, identity: str = "") -> None:
         self._folder, self._epoch, self._buckets, self._durable = epoch.checkpoint, epoch, buckets, durable
         self._identity = identity
         self._objects = Objects(self._folder) if is_url(self._folder) else None
         self._before: Sequence[int] = ()  # the files that held the state of the batch before
-        self._load()
-
-    def _load(self) -> None:
-        self.upto, self.state = state_file.latest(self._folder)
-        self._links = state_file.links_of(self._folder, self.upto)
-        self.tie = state_file.tie(self._folder, self.upto)
-        self._cuts = Cuts(self._folder, self._durable)
+        self.upto, self.state, self._newest = -1, state_file.Documents(), -1
 
     def begin(self) -> None:
         """Before the first batch of a start: what is there now is where it goes on, what nobody needs goes."""
         self._epoch.check()
-        self._load()
+        self._newest = max(state_file.batches(self._folder), default=-1)  # its file may be torn
+        self.upto, self.state = state_file.latest(self._folder)
+        self._links = state_file.links_of(self._folder, self.upto)
+        self.tie = state_file.tie(self._folder, self.upto)
+        self._cuts = Cuts(self._folder, self._durable)
         if self._objects is not None:
             self._objects.begin()
 
     def overtaken(self) -> bool:
         """Whether there is a batch that neither this driver has saved nor was there when it began."""
-        return max(state_file.batches(self._folder), default=-1) > self.upto
+        return max(state_file.batches(self._folder), default=-1) > max(self.upto, self._newest)
 
     def keep(
         self,
