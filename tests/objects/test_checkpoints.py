@@ -21,6 +21,7 @@ from braid.face.reset import reset
 from braid.face.verify import verify
 from braid.lower.lower import lower
 from braid.spark import query as queries
+from braid.spark.dataframes import Columns, Registered
 from braid.spark.wishes import Wishes
 from braid.stage import batches, cuts, room_runs, state_file
 from braid.stage.room_runs import RoomRuns
@@ -188,3 +189,12 @@ def test_reset(room: str) -> None:
     assert not [*opened(f"{room}/checkpoints").list("")] and not open_topics(room).exists("J")
     run(room)
     assert lines(room) == before
+
+
+def test_dataframes_need_a_checkpoint_in_a_folder(room: str) -> None:
+    """Spark keeps its logs of their sources there, as files."""
+    frame = shared_session().readStream.format("rate").load()
+    wishes = Wishes(frames={"L": Registered(frame, Columns(False))}, tasks=2, note=lambda _: None)
+    with pytest.raises(BraidError, match=f"G reads DataFrames, and its checkpoint is {checkpoint(room, 1)}") as e:
+        queries.start(shared_session(), lower(QUERIES[1]), room, wishes)
+    assert e.value.hint == "give it a folder"
