@@ -152,8 +152,8 @@ def markdown(table: Table) -> str:
 INTRODUCTION = """# Benchmarks
 
 By the stopwatch, from the shell to the last row, over NEXMark's four million events as JSON lines on two cores, Braid
-takes 0.73 to 1.0 of Flink's time and 0.57 to 0.69 of that of Spark's own joins: query by query in `docs/benchmarks-nexmark.md`.
-This page has what lies inside: joins over columns that lie ready, whose results go nowhere.
+takes 0.73 to 1.0 of Flink's time and 0.57 to 0.69 of that of Spark's own joins (`docs/performance.md` says how it was
+measured). This page has what lies inside: joins over columns that lie ready, whose results go nowhere.
 
 Made by `make bench`; `make bench-small` takes a few minutes and says less. Sizes are arguments:
 `python -m benchmarks --rows 1000000`; one benchmark alone: `python -m benchmarks interval`; with `--write` its part of
@@ -185,10 +185,11 @@ that goes by before its first batch. Each row that they write must be one of Duc
 and windows wait for a watermark, and it cannot be told that nothing follows. It cannot say q4 (a group over groups).
 An engine that takes more than 75 s takes one turn, not three.
 
-In the run below Braid had the archive of the JVM's classes that `braid doctor --quick-start` makes and a new installation
-does not have (44 to 46 CPU seconds without it, 37 to 40 with it), and Flink a checkpoint each second and one reader. As
-installed, on one quiet machine, beside Flink with a checkpoint every five seconds and files for two readers, Braid takes
-0.73 to 1.0 of Flink's time and 0.57 to 0.69 of Spark's; that is what counts until these tables are made again.
+In the run below Braid had the archive of the JVM's classes that `braid doctor --quick-start` makes and a new
+installation does not have (44 to 46 CPU seconds without it, 37 to 40 with it), and Flink a checkpoint each second and
+one reader. As installed, on one quiet machine, beside Flink with a checkpoint every five seconds and files for two
+readers, Braid takes 0.73 to 1.0 of Flink's time and 0.57 to 0.69 of Spark's; that is what counts until these tables are
+made again.
 """
 KAFKA = """# Benchmarks of Kafka to Kafka
 
