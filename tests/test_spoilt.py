@@ -6,6 +6,7 @@ store that is not.
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from collections import Counter
@@ -21,7 +22,7 @@ from braid.records.registry import Schema
 from braid.topics import TopicStore, log
 from braid.topics.registries import of_store
 from braid.topics.sealed import has_seal
-from cli_help import braid, on_shared_spark, records
+from cli_help import braid, on_shared_spark
 from spoiling import anew, in_folder, named, put_in, spoils
 
 pytestmark = pytest.mark.spark
@@ -103,11 +104,15 @@ class World:
         put(TopicStore(self.at / "s"), 2)
         return self.run() or self.rows()
 
-    def rows(self) -> dict[str, Counter[str]]:
-        """What users see: all records, in whatever order two sources were read, and all that was dropped."""
+    def rows(self) -> str | dict[str, Counter[str]]:
+        """What users see: all records, in whatever order two sources were read, and all that was dropped. Or why they
+        cannot be shown."""
         found = dict[str, Counter[str]]()
         for topic in ("l", "r", "rolled", "O", "C", "E"):
-            rows = records(topic, self.at / "s")
+            said = braid("cat", topic, "--store", self.at / "s", "--format", "jsonl")
+            if said.code:
+                return said.err
+            rows = [json.loads(line) for line in said.out.splitlines()]
             found[topic] = Counter(str((r["partition"], r["key"], r["value"], r["timestamp"])) for r in rows)
         dropped = braid("drops", "O", "--store", self.at / "s", "--format", "jsonl")
         parts = sorted((self.at / "out.jsonl").glob("part-*"))
@@ -170,6 +175,7 @@ def test_a_spoilt_file_is_named_or_makes_no_difference(world: World) -> None:
     of_sums = {n: has_seal(d) for n, d in files.items() if n.startswith("out.jsonl/.commits/")}
     places = ("s/", "ext/") + (("out.jsonl/",) if all(of_sums.values()) else ())
     before = world.rows()
+    assert isinstance(before, dict), before
     world.spoilt()
     sound = world.goes_on()
     assert isinstance(sound, dict), sound
