@@ -147,6 +147,15 @@ def test_a_query_in_other_words_is_shown_as_such(tmp_path: Path, monkeypatch: py
     assert any(x.startswith("  +") and "2 + a / b" in x for x in e.value.details)
 
 
+@pytest.mark.parametrize(("condition", "marked"), [("s ~ '^a'", True), ("s SIMILAR TO 'a%'", True), ("s LIKE 'a%'", False),
+                                                 ("regexp_count(s, 'a') = 1", True)])  # fmt: skip
+def test_patterns_of_risingwave_have_the_number_3(condition: str, marked: bool) -> None:
+    """They were PostgreSQL's before."""
+    sql = f"CREATE TABLE t (k INT PRIMARY KEY, s VARCHAR); CREATE MATERIALIZED VIEW v AS SELECT k FROM t WHERE {condition};"
+    (query,) = (e.query for e in Program("risingwave").statements(sql) if e.query is not None)
+    assert ('"meaning":3' in canonical(query)) is marked
+
+
 def test_what_is_no_expression_is_another_query() -> None:
     query = queries(SQL.replace("GROUP BY a HAVING", "WINDOW TUMBLING (SIZE 1 SECONDS) GROUP BY a HAVING"))["GROUPED"]
     assert changed_expressions(TEXTS["GROUPED"], query) is None

@@ -1,25 +1,24 @@
-"""PostgreSQL's patterns: LIKE, SIMILAR TO, regular expressions.
+"""LIKE, SIMILAR TO and regular expressions, as RisingWave has them.
 
 In: typed calls and the Polars expressions of their arguments. Out: rows, by their plan names.
-Rule: PostgreSQL's (are.py, are_match.py). A constant that is no pattern is refused; whether a text has a match is
-asked of Polars where the pattern has a form of Rust's, which is linear too. What a search may take is limited: the row
-fails then, as in RisingWave.
+Rule: LIKE is PostgreSQL's; regular expressions are Rust's (rust.py), and what is made of their matches is what
+RisingWave's source makes of them (src/expr/impl/src/scalar/regexp.rs), also where that is not PostgreSQL's. A search
+goes on in what is behind the last match, so `^` matches there. Where that source never ends or reads behind a text, a
+row fails. A constant that is no pattern is refused. (docs/decisions/0072-regular-expressions-are-rusts.md)
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 import polars as pl
 
 from braid.expr.nodes import Call, Expr
-from braid.expr.postgres.are import Alternatives, BadPattern, Chars, Edge, Group, Item, Repeat
-from braid.expr.postgres.are_match import Regex, Spans, compiled
 from braid.expr.postgres.base import plain, takes
-from braid.expr.postgres.characters import Ranges
+from braid.expr.postgres.rust import HINT, BadPattern, Found, Linear, Pieces, Regex, compiled, joined
 from braid.expr.postgres.text import TOO_LONG, lower_of, lowered
 from braid.expr.rows import LARGEST
 from braid.expr.signatures import Function, Refused, Resolver, Signature, constant, refusal, tried
@@ -28,56 +27,8 @@ from braid.types import Array, Scalar, Type
 S = Scalar
 _TEXT = S.VARCHAR
 _TEXTS = Array(_TEXT)
-
-# ------------------------------------------------------- the form of Rust's
-
-
-def _rust_class(of: Ranges) -> str:
-    parts = [(a, b) for low, high in of for a, b in ((low, min(high, 0xD7FF)), (max(low, 0xE000), high)) if a <= b]
-    inside = "".join(f"\\x{{{a:x}}}-\\x{{{b:x}}}" for a, b in parts if b <= 0x10FFFF)
-    return f"[{inside}]" if inside else r"[^\s\S]"
-
-
-def _rust_item(item: Item) -> str | None:
-    match item:
-        case Chars(of):
-            return _rust_class(of)
-        case Edge("^" | "$" as kind, lines):
-            return f"(?m:{kind})" if lines else r"\A" if kind == "^" else r"\z"
-        case Group(_, inside):
-            return _rust_alternatives(inside)
-        case Repeat(atom, least, most, _):
-            inner = _rust_item(atom)
-            return None if inner is None else f"(?:{inner}){{{least},{'' if most is None else most}}}"
-    return None  # look-around, back references, edges of words, which Unicode has others of
-
-
-def _rust_alternatives(inside: Alternatives) -> str | None:
-    branches: list[str] = []
-    for items in inside:
-        made = [_rust_item(i) for i in items]
-        if any(m is None for m in made):
-            return None
-        branches.append("".join(m or "" for m in made))
-    return f"(?:{'|'.join(branches)})"
-
-
-@lru_cache(maxsize=300)
-def _rust(pattern: str, letters: str) -> str | None:
-    """The same for Polars, if it has that: whether a text has a match does not depend on which is preferred."""
-    found = _rust_alternatives(compiled(pattern, letters).read.alternatives)
-    try:
-        return found if found is None or pl.Series([""]).str.contains(found).len() else None
-    except pl.exceptions.ComputeError:  # it grows too large
-        return None
-
-
-# ------------------------------------------------------------------- matching
-
-
-def has_match(text: str, pattern: str, letters: str = "") -> bool:
-    regex = compiled(pattern, letters)
-    return regex.found(regex.reading(text))
+MEANING = 3  # since when patterns are Rust's (`expr.meanings`)
+_ENDLESS = "the pattern matches an empty text, behind which RisingWave's search does not go on"
 
 
 def _checked(inner: Resolver, check: Callable[..., object]) -> Resolver:
@@ -91,7 +42,7 @@ def _checked(inner: Resolver, check: Callable[..., object]) -> Resolver:
         try:
             check(*values)
         except ValueError as e:
-            return Refused(f"{values[0]!r} is no pattern here: {e}")
+            return Refused(f"{values[0]!r} is no pattern here: {e}", HINT if isinstance(e, BadPattern) else None)
         return found
 
     return resolve
@@ -130,19 +81,23 @@ def _bad_escape(args: list[pl.Expr]) -> pl.Expr:
     return (args[1].is_not_null() & (args[2].str.len_chars() > 1)).fill_null(False) if len(args) == 3 else pl.lit(False)
 
 
-def _operator(name: str, letters: str, wanted: bool) -> Function:
+def _operator(name: str, flags: str, wanted: bool) -> Function:
     def slow(text: str, pattern: str) -> bool:
-        return has_match(text, pattern, letters) is wanted
+        return (compiled(pattern, flags).search(text) is not None) is wanted
 
     def fast(text: pl.Expr, pattern: str) -> pl.Expr | None:
-        rust = _rust(pattern, letters)
-        if rust is None:
-            return None
-        found = text.str.contains(rust)
-        return found if wanted else ~found
+        return _contains(text, compiled(pattern, flags), wanted)
 
     resolve = takes("a text and a pattern", ((_TEXT, _TEXT), S.BOOLEAN))
-    return _predicate(name, resolve, slow, fast, lambda pattern: compiled(pattern, letters))
+    return replace(_predicate(name, resolve, slow, fast, lambda p: compiled(p, flags)), meaning=MEANING)
+
+
+def _contains(text: pl.Expr, regex: Regex, wanted: bool = True) -> pl.Expr | None:
+    """Whether there is a match, if Polars can say it."""
+    if not isinstance(regex, Linear):
+        return None
+    found = text.str.contains(regex.pattern)
+    return found if wanted else ~found
 
 
 # ----------------------------------------------------------------------- LIKE
@@ -255,176 +210,192 @@ def _ilike_fast(text: pl.Expr, pattern: str, escape: str = "\\") -> pl.Expr | No
 # ----------------------------------------------------------------- SIMILAR TO
 
 
+# ----------------------------------------------------------------- SIMILAR TO
+
+
 def similar_pattern(pattern: str, escape: str = "\\") -> str:
-    """The regular expression of a pattern of SQL."""
+    """The regular expression of a pattern of SQL. (src/expr/impl/src/scalar/similar_to_escape.rs)"""
     if len(escape) > 1:
         raise ValueError("invalid escape string")
-    return _Similar(pattern, escape).translated()
-
-
-class _Similar:
-    def __init__(self, pattern: str, escape: str) -> None:
-        self._pattern = pattern
-        self._escape = escape
-        self._depth = 0  # of brackets
-        self._opened = 0  # how far within brackets: 1 at their beginning, 2 behind a caret there
-        self._quotes = 0
-
-    def translated(self) -> str:
-        out: list[str] = []
-        behind = False
-        for c in self._pattern:
-            if behind:
-                out.append(self._after_escape(c))
-                behind = False
-            elif c == self._escape:
-                behind = True
-            else:
-                out.append(self._in_brackets(c) if self._depth else self._plain(c))
-        return f"^(?:{''.join(out)})$"
-
-    def _after_escape(self, c: str) -> str:
-        """An escaped quote divides a pattern for SUBSTRING; here that only tells how much the parts take."""
-        if c != '"' or self._depth:
-            return f"\\{c}"
-        self._quotes += 1
-        if self._quotes > 2:
-            raise ValueError("SQL regular expression may not contain more than two escape-double-quote separators")
-        return "){1,1}?(" if self._quotes == 1 else "){1,1}(?:"
-
-    def _in_brackets(self, c: str) -> str:
-        if c == "]" and self._opened > 2:
-            self._depth -= 1
-        elif c == "[":
-            self._depth += 1
-        self._opened = self._opened + 1 if c == "^" else 3
-        return "\\\\" if c == "\\" else c
-
-    def _plain(self, c: str) -> str:
-        if c == "[":
-            self._depth, self._opened = 1, 1
-        return {"%": ".*", "_": ".", "(": "(?:"}.get(c) or (f"\\{c}" if c in "\\.^$" else c)
+    parts = iter(("){1,1}?(", "){1,1}(?:"))  # what escaped quotes divide a pattern into
+    out: list[str] = []
+    escaped = inside = False
+    for c in pattern:
+        if escaped:
+            made = next(parts, None) if c == '"' and not inside else f"\\{c}"
+            if made is None:
+                raise ValueError("SQL regular expression may not contain more than two escape-double-quote separators")
+            out.append(made)
+            escaped = False
+        elif c == escape:
+            escaped = True
+        elif inside:
+            out.append("\\\\" if c == "\\" else c)
+            inside = c != "]"
+        else:
+            out.append({"%": ".*", "_": ".", "(": "(?:"}.get(c) or (f"\\{c}" if c in "\\.^$" else c))
+            inside = c == "["
+    return f"^(?:{''.join(out)})$"
 
 
 def _similar(text: str, pattern: str, escape: str = "\\") -> bool:
-    return has_match(text, similar_pattern(pattern, escape))
+    return compiled(similar_pattern(pattern, escape)).search(text) is not None
 
 
 def _similar_fast(text: pl.Expr, pattern: str, escape: str = "\\") -> pl.Expr | None:
-    rust = _rust(similar_pattern(pattern, escape), "")
-    return None if rust is None else text.str.contains(rust)
+    return _contains(text, compiled(similar_pattern(pattern, escape)))
 
 
 # ------------------------------------------------------------------ functions
 
-
-def _letters(flags: str, of: str, everywhere: bool = False) -> tuple[str, bool]:
-    """The flags without `g`; whether that is among them."""
-    if "g" in flags and not everywhere:
-        raise BadPattern(f'{of}() does not support the "global" option')
-    return flags.replace("g", ""), "g" in flags
+MOST = 10_000  # searches in one text
 
 
-def _matches(regex: Regex, text: str, start: int, details: bool) -> list[Spans]:
-    """All matches from this place on, one behind the other; behind an empty one a character is passed over."""
-    reading = regex.reading(text)
-    out: list[Spans] = []
-    while start <= len(text):
-        found = regex.search(reading, start, details)
-        if found is None or found[0] is None:
-            break
-        out.append(found)
-        begin, end = found[0]
-        start = end + (begin == end)
-    return out
+class _Search:
+    """Searches one behind the other, each in what the one before has left."""
+
+    def __init__(self, regex: Regex, text: str) -> None:
+        self.rest = text
+        self._regex, self._left = regex, MOST
+
+    def next(self) -> Found | None:
+        """The next match. Of what is left nothing is taken."""
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError(f"the pattern matches more than {MOST} times")
+        return self._regex.search(self.rest)
 
 
 def _regexp_match(text: str, pattern: str, flags: str = "") -> list[str | None] | None:
-    regex = compiled(pattern, _letters(flags, "regexp_match")[0])
-    found = regex.search(regex.reading(text), 0)
-    if found is None:
-        return None
-    return [None if span is None else text[slice(*span)] for span in (found[1:] if regex.groups else found)]
+    found = compiled(pattern, flags).search(text)
+    return None if found is None else list(found.groups[1:] or found.groups)
 
 
-def _started(start: int) -> int:
+def _begin(text: str, start: int) -> int | None:
+    """Where to begin; None behind the text."""
     if start <= 0:
         raise ValueError(f'invalid value for parameter "start": {start}')
-    return start - 1
+    return start - 1 if start <= len(text) else None
 
 
 def _regexp_count(text: str, pattern: str, start: int = 1, flags: str = "") -> int:
-    at = _started(start)
-    regex = compiled(pattern, _letters(flags, "regexp_count")[0])
-    return len(_matches(regex, text, at, details=False))
+    if "g" in flags:
+        raise BadPattern("regexp_count() does not support the global option")
+    regex = compiled(pattern, flags)
+    at = _begin(text, start)
+    if at is None:
+        return 0
+    if isinstance(regex, Linear) and regex.plain:
+        return regex.matches(text[at:]).len()
+    search, count = _Search(regex, text[at:]), 0
+    while (found := search.next()) is not None:
+        if found.after == search.rest:
+            raise ValueError(_ENDLESS)
+        search.rest = found.after
+        count += 1
+    return count
 
 
 def _regexp_split(text: str, pattern: str, flags: str = "") -> list[str]:
-    """Empty matches at both ends and behind another match divide nothing."""
-    regex = compiled(pattern, _letters(flags, "regexp_split_to_array")[0])
+    """An empty match divides behind the character that follows it."""
+    regex = compiled(pattern, flags)
+    if regex.plain and "\0" not in text:
+        return regex.replaced(text, ("\0",), once=False).split("\0")
+    search = _Search(regex, text)
     out: list[str] = []
-    at = before = 0
-    for spans in _matches(regex, text, 0, details=False):
-        begin, end = spans[0] or (0, 0)
-        if begin < len(text) and end > before:
-            out.append(text[at:begin])
-            at = end
-        before = end
-    return [*out, text[at:]]
+    empty = False
+    while search.rest and (found := search.next()) is not None:
+        if not found.whole:
+            empty = True
+            if not found.after:
+                return out
+            out.append(found.before + found.after[0])
+            search.rest = found.after[1:]
+            continue
+        if found.before or not empty:
+            out.append(found.before)
+        search.rest = found.after
+    return [*out, search.rest] if search.rest or not empty else out
 
 
 def _regexp_replace(text: str, pattern: str, new: str, *more: int | str) -> str:
     """`more`: flags; or a position, which match, and flags. The first match, or all of them: with `g` or number 0."""
-    flags = more[0] if len(more) == 1 and isinstance(more[0], str) else more[2] if len(more) == 3 else ""
-    assert isinstance(flags, str)
-    if len(more) == 1 and flags[:1].isdigit() and flags.isascii():
-        raise BadPattern(f'invalid regular expression option: "{flags[0]}"')
-    start = _started(more[0]) if more and isinstance(more[0], int) else 0
-    letters, everywhere = _letters(flags, "regexp_replace", everywhere=True)
-    which = more[1] if len(more) > 1 else 0 if everywhere else 1
-    assert isinstance(which, int)
-    if which < 0:
-        raise ValueError(f'invalid value for parameter "n": {which}')
-    return _replaced(compiled(pattern, letters), text, new, start, which)
-
-
-def _replaced(regex: Regex, text: str, new: str, start: int, which: int) -> str:
-    pieces = _pieces(new)
-    details = any(p for p in pieces if isinstance(p, int))
-    reading = regex.reading(text)
-    out: list[str] = []
-    at = count = size = 0
-    while start <= len(text):
-        found = regex.search(reading, start, details)
-        if found is None or found[0] is None:
-            break
-        begin, end = found[0]
-        start = end + (begin == end)
-        count += 1
-        if which and count != which:
-            continue
-        out += [text[at:begin], *(p if isinstance(p, str) else _piece(found, p, text) for p in pieces)]
-        at = end
-        size += sum(len(p.encode()) for p in out[-1 - len(pieces) :])
-        if size > LARGEST:
-            raise ValueError(TOO_LONG)
-        if which:
-            break
-    if size + len(text[at:].encode()) > LARGEST:
+    flags = "".join(m for m in more if isinstance(m, str))
+    start, which = (*(m for m in more if isinstance(m, int)), None, None)[:2]
+    regex = compiled(pattern, flags)
+    at = _begin(text, 1 if start is None else start)
+    if at is None:
+        return text
+    before, rest, template = text[:at], text[at:], _template(new)
+    pieces = _pieces(template, regex)
+    if which == 0 or (which is None and "g" in flags):
+        made = before + (_all(regex, rest, pieces) if regex.groups else regex.replaced(rest, pieces, False))
+    elif which is not None:
+        made = _nth(regex, before, rest, template, which)
+    elif regex.groups:
+        made = before + regex.replaced(rest, pieces, True)
+    else:  # RisingWave leaves out a first character of one byte
+        made = (before if len(before.encode()) > 1 else "") + regex.replaced(rest, pieces, True)
+    if len(made.encode()) > LARGEST:
         raise ValueError(TOO_LONG)
-    return "".join([*out, text[at:]])
+    return made
 
 
-@lru_cache(maxsize=100)
-def _pieces(new: str) -> tuple[str | int, ...]:
-    """`\\1` to `\\9` are groups, `\\&` is the match; any other backslash stands for itself, two for one."""
-    found = re.split(r"\\([1-9&\\])", new)
-    return tuple(p if i % 2 == 0 or p == "\\" else 0 if p == "&" else int(p) for i, p in enumerate(found) if p or i % 2)
+def _all(regex: Regex, text: str, pieces: Pieces) -> str:
+    """Of a pattern with groups. Before an empty match a character is left out."""
+    if regex.plain:
+        return regex.replaced(text, pieces, False)
+
+    def parts() -> Iterator[str]:
+        search = _Search(regex, text)
+        while (found := search.next()) is not None:
+            if found.whole:
+                yield found.before
+                yield from found.put(pieces)
+                search.rest = found.after
+            elif search.rest:
+                search.rest = search.rest[1:]
+            else:
+                raise ValueError(_ENDLESS)
+        yield search.rest
+
+    return joined(parts())
 
 
-def _piece(found: Spans, number: int, text: str) -> str:
-    span = found[number] if number < len(found) else None
-    return "" if span is None else text[slice(*span)]
+def _nth(regex: Regex, before: str, text: str, template: str, which: int) -> str:
+    """The match of this number alone; what takes its place is taken as it is written. Where there is none the text from
+    the position on is left out."""
+    search = _Search(regex, text)
+    passed, count = before, 0
+    while (found := search.next()) is not None:
+        count += 1
+        if regex.groups or (which < 0 and found.after == search.rest):
+            raise ValueError("RisingWave does not come to an end here")
+        if count == which or found.after == search.rest:  # an empty match is found as often as is asked
+            return passed + found.before + template + found.after
+        passed += found.before + found.whole
+        search.rest = found.after
+    return before + text if regex.groups else before if len(before.encode()) > 1 else ""
+
+
+def _template(new: str) -> str:
+    """As Rust has it: `\\1` to `\\9` are groups, `\\&` is the match; any other backslash stays."""
+    return re.sub(r"\\(.)", lambda m: "${0}" if m[1] == "&" else f"${{{m[1]}}}" if m[1] in "123456789" else m[0], new,
+                  flags=re.DOTALL)  # fmt: skip
+
+
+def _pieces(template: str, regex: Regex) -> Pieces:
+    """Texts and the numbers of groups. `$1`, `${name}`: a group; nothing where there is none."""
+    out: list[str | int] = []
+    for i, part in enumerate(re.split(r"\$(\$|\{\w+\}|\w+)", template)):
+        name = part.strip("{}")
+        if i % 2 == 0 or part == "$":
+            out.append(part)
+        elif name in regex.names:
+            out.append(regex.names[name])
+        elif name.isdecimal() and name.isascii() and int(name) <= regex.groups:
+            out.append(int(name))
+    return tuple(p for p in out if p != "")
 
 
 # ----------------------------------------------------------------------- rows
@@ -433,9 +404,9 @@ _I = S.INT
 
 
 def _function(name: str, usage: str, parameters: Sequence[tuple[Type, ...]], result: Type, f: Callable[..., object],
-              check: Callable[..., object]) -> Function:  # fmt: skip
+              ) -> Function:  # fmt: skip
     made = plain(name, usage, [(p, result) for p in parameters], f)
-    return replace(made, resolve=_checked(made.resolve, check))
+    return replace(made, resolve=_checked(made.resolve, lambda *more: f("x", *more)), meaning=MEANING)
 
 
 def _with_escape(name: str, slow: Callable[..., bool], fast: Callable[..., pl.Expr | None],
@@ -454,17 +425,18 @@ REGEX: dict[str, Function] = {
         _operator("!~*", "i", False),
         _with_escape("like", _like, _like_fast, _tokens),
         _with_escape("ilike", _ilike, _ilike_fast, _tokens),
-        _with_escape("similar", _similar, _similar_fast, lambda *more: compiled(similar_pattern(*more))),
+        replace(_with_escape("similar", _similar, _similar_fast, lambda *more: compiled(similar_pattern(*more))),
+                meaning=MEANING),
         _function("REGEXP_MATCH", "a text, a pattern, and maybe flags", [(_TEXT,) * 2, (_TEXT,) * 3], _TEXTS,
-                  _regexp_match, lambda *more: _regexp_match("", *more)),
+                  _regexp_match),
         _function("REGEXP_COUNT", "a text, a pattern, and maybe a position and flags",
                   [(_TEXT,) * 2, (_TEXT, _TEXT, _I), (_TEXT, _TEXT, _I, _TEXT)], S.INT,
-                  _regexp_count, lambda *more: _regexp_count("", *more)),
+                  _regexp_count),
         _function("REGEXP_REPLACE", "a text, a pattern, what to put in its place, and maybe flags, or a position, "
                   "which match and flags", [(_TEXT,) * 3, (_TEXT,) * 4, (*(_TEXT,) * 3, _I), (*(_TEXT,) * 3, _I, _I),
                                       (*(_TEXT,) * 3, _I, _I, _TEXT)], _TEXT,
-                  _regexp_replace, lambda *more: _regexp_replace("", *more)),
+                  _regexp_replace),
         _function("REGEXP_SPLIT_TO_ARRAY", "a text, a pattern, and maybe flags", [(_TEXT,) * 2, (_TEXT,) * 3], _TEXTS,
-                  _regexp_split, lambda *more: _regexp_split("", *more)),
+                  _regexp_split),
     )
 }  # fmt: skip
