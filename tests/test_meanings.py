@@ -58,7 +58,7 @@ def raised(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
             monkeypatch.setitem(FUNCTIONS, name, replace(FUNCTIONS[name], meaning=MEANING))
 
 
-def made(folder: Path, name: str, meaning: int = 1) -> Path:
+def made(folder: Path, name: str, meaning: int = 2) -> Path:
     """A checkpoint as a version wrote it."""
     document = Document(
         name,
@@ -75,10 +75,7 @@ def made(folder: Path, name: str, meaning: int = 1) -> Path:
     open_or_create(folder / name, document)
     x = loaded(folder / name / NAME)
     assert x["meaning"] == MEANING
-    if meaning == 1:  # 0.1.0 did not know of it
-        del x["meaning"]
-    else:
-        x["meaning"] = meaning
+    x["meaning"] = meaning
     (folder / name / NAME).write_bytes(with_sum(x))
     return folder / name
 
@@ -106,7 +103,7 @@ def test_it_is_refused_by_name_and_others_go_on(
         else:
             with pytest.raises(BraidError) as e:
                 check_plan(folder, query, "topic")
-            assert f"the query {name} gives other values than 0.1.0" in e.value.message
+            assert f"the query {name} gives other values than 0.2.0.dev0" in e.value.message
             assert [x.partition(": ")[2] for x in e.value.details] == changed[name]
             assert e.value.hint is not None and f"braid reset {name} lets it begin anew" in e.value.hint
         assert (folder / NAME).read_bytes() == before
@@ -143,15 +140,18 @@ def test_a_query_in_other_words_is_shown_as_such(tmp_path: Path, monkeypatch: py
     raised(monkeypatch, "div")
     with pytest.raises(BraidError, match="was made by another query") as e:
         check_plan(folder, queries(SQL.replace("1 + a / b", "2 + a / b"))["DIVIDED"], "topic")
-    assert "  values are those of: 0.1.0 in the checkpoint, 0.2.0 now" in e.value.details
+    assert "  values are those of: 0.2.0.dev0 in the checkpoint, 0.2.0 now" in e.value.details
     assert any(x.startswith("  +") and "2 + a / b" in x for x in e.value.details)
 
 
-@pytest.mark.parametrize(("condition", "marked"), [("s ~ '^a'", True), ("s SIMILAR TO 'a%'", True), ("s LIKE 'a%'", False),
-                                                 ("regexp_count(s, 'a') = 1", True)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("condition", "marked"),
+    [("s ~ '^a'", True), ("s SIMILAR TO 'a%'", True), ("s LIKE 'a%'", False), ("regexp_count(s, 'a') = 1", True)],
+)
 def test_patterns_of_risingwave_have_the_number_3(condition: str, marked: bool) -> None:
     """They were PostgreSQL's before."""
-    sql = f"CREATE TABLE t (k INT PRIMARY KEY, s VARCHAR); CREATE MATERIALIZED VIEW v AS SELECT k FROM t WHERE {condition};"
+    declared = "CREATE TABLE t (k INT PRIMARY KEY, s VARCHAR);"
+    sql = f"{declared} CREATE MATERIALIZED VIEW v AS SELECT k FROM t WHERE {condition};"
     (query,) = (e.query for e in Program("risingwave").statements(sql) if e.query is not None)
     assert ('"meaning":3' in canonical(query)) is marked
 
@@ -173,7 +173,7 @@ def test_what_takes_the_place_of_an_old_one_is_of_this_version(tmp_path: Path) -
 
 def test_each_number_has_a_version() -> None:
     """And no row is of a number that there is not yet."""
-    assert sorted(VERSIONS) == list(range(1, MEANING + 1))
+    assert sorted(VERSIONS) == list(range(2, MEANING + 1))
     numbers = [f.meaning for f in (*FUNCTIONS.values(), *AGGREGATES.values()) if isinstance(f.meaning, int)]
     assert all(1 <= n <= MEANING for n in (*numbers, *meanings.CASTS.values(), *meanings.CALLS.values()))
     assert meanings.CALLS.keys().isdisjoint(FUNCTIONS)
@@ -186,10 +186,10 @@ def test_all_that_are_refused_are_told_at_once(folder: Path, monkeypatch: pytest
         made(folder / "s" / "checkpoints", name)
     raised(monkeypatch, "div")
     said = braid("run", "q.sql", "--store", "s", "--until-idle")
-    assert said.code == 1 and "2 queries give other values than 0.1.0" in said.err
+    assert said.code == 1 and "2 queries give other values than 0.2.0.dev0" in said.err
     assert "DIVIDED: another value in 0.2.0: 1 + (S.A / S.B)" in said.err
     assert "OF_DECIMALS: another value in 0.2.0: S.P / 3" in said.err
     assert braid("reset", "OF_DECIMALS", "--store", "s").code == 0
     said = braid("run", "q.sql", "--store", "s", "--until-idle")
-    assert said.code == 1 and "the query DIVIDED gives other values than 0.1.0" in said.err
+    assert said.code == 1 and "the query DIVIDED gives other values than 0.2.0.dev0" in said.err
     assert "braid reset DIVIDED lets it begin anew" in said.err

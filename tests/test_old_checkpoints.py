@@ -1,4 +1,4 @@
-"""Checkpoints of older formats: those that can be read go on, the others are refused by name, and stay as they are.
+"""Checkpoints of older formats go on; those of 0.1.0 are refused by name, and stay as they are.
 
 `tests/checkpoints/format-N.tar.gz` are stores as they were written: a LEFT join that has met one of two rows and waits
 with the other. A new format gets one of its own, made by `braid run` on the statements below.
@@ -14,7 +14,7 @@ import pytest
 
 from braid.errors import BraidError
 from braid.stage import checkpoint
-from cli_help import on_shared_spark
+from cli_help import braid, on_shared_spark
 
 MADE = Path(__file__).parent / "checkpoints"
 STATEMENTS = """
@@ -22,7 +22,7 @@ CREATE STREAM l (k INT KEY, v STRING) WITH (kafka_topic='l', value_format='JSON'
 CREATE STREAM r (k INT KEY, w STRING) WITH (kafka_topic='r', value_format='JSON', partitions=1);
 CREATE STREAM o AS SELECT l.k AS k, v, w FROM l LEFT JOIN r WITHIN 5 SECONDS GRACE PERIOD 0 SECONDS ON l.k = r.k;
 """
-READ = ("format-5", "format-6", f"format-{checkpoint.FORMAT}")
+READ = ("format-6", f"format-{checkpoint.FORMAT}")
 
 
 def store(name: str, folder: Path) -> Path:
@@ -35,21 +35,35 @@ def files(folder: Path) -> dict[Path, bytes]:
     return {p: p.read_bytes() for p in folder.rglob("*") if p.is_file() and not p.name.endswith(".lock")}
 
 
-def test_there_is_one_of_each_format() -> None:
-    formats = {int(p.name.split(".")[0].split("-")[1]) for p in MADE.glob("format-*.tar.gz")}
-    assert formats == set(range(1, checkpoint.FORMAT + 1))
+def of_0_1_0(folder: Path) -> Path:
+    """What it wrote had format 5."""
+    root = store("format-6", folder)
+    path = root / "checkpoints" / "O" / "braid.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 5}))
+    return root
 
 
-@pytest.mark.parametrize("name", sorted(p.name.removesuffix(".tar.gz") for p in MADE.glob("format-*.tar.gz")))
-def test_an_older_one_is_refused(name: str, tmp_path: Path) -> None:
+def test_there_is_one_of_each_format_that_is_read() -> None:
+    assert sorted(p.name.removesuffix(".tar.gz") for p in MADE.glob("format-*.tar.gz")) == sorted(READ)
+
+
+@pytest.mark.parametrize("name", READ)
+def test_one_that_is_looked_at_stays_as_it_is(name: str, tmp_path: Path) -> None:
     root = store(name, tmp_path)
     before = files(root)
-    if name in READ:
-        assert checkpoint.load(root / "checkpoints" / "O") is not None
-    else:
-        with pytest.raises(BraidError, match=f"has format {name.split('-')[1]}; this version of braid has format"):
-            checkpoint.load(root / "checkpoints" / "O")
+    assert checkpoint.load(root / "checkpoints" / "O") is not None
     assert files(root) == before
+
+
+def test_one_of_0_1_0_is_refused_until_it_begins_anew(tmp_path: Path) -> None:
+    root = of_0_1_0(tmp_path)
+    before = files(root)
+    with pytest.raises(BraidError, match="has format 5; this version of braid has format") as e:
+        checkpoint.load(root / "checkpoints" / "O")
+    assert e.value.hint is not None and "braid reset O lets it begin anew" in e.value.hint
+    assert files(root) == before
+    said = braid("reset", "O", "--store", root)
+    assert said.code == 0 and not (root / "checkpoints" / "O").exists(), said
 
 
 @pytest.mark.spark
@@ -77,8 +91,8 @@ def test_one_that_can_be_read_goes_on(name: str, tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_a_run_on_an_older_one_says_so(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
-    root = store("format-4", tmp_path)
+    root = of_0_1_0(tmp_path)
     (tmp_path / "q.sql").write_text(STATEMENTS)
     said = on_shared_spark("run", "q.sql", "--store", root, "--until-idle", "--quiet", cwd=tmp_path)
     assert said.code == 1
-    assert "has format 4; this version of braid has format" in said.err and "Traceback" not in said.err
+    assert "has format 5; this version of braid has format" in said.err and "Traceback" not in said.err

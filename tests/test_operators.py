@@ -8,7 +8,9 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import every_operator
 from braid.expr.nodes import Call, Cast, Col, Lit
+from braid.lower.lower import lower
 from braid.operators import lookup
 from braid.operators.aggregate import GroupBy
 from braid.operators.base import Result, State
@@ -312,3 +314,14 @@ def test_failed_expressions_are_told() -> None:
         got, drops, _ = actual(Chain(VALUES, [Wired(op, FilterModel(positive), (0,), ("A.K",))]), history, [])
         assert [row[4] for row in got] == [("1",)]
         assert drops == {"expression": 1}
+
+
+def test_a_query_of_each_operator_is_run_on_a_cluster() -> None:
+    """But for Limit, which only push queries have: whoever adds one adds a query (tests/every_operator.py)."""
+    plans = [lower(q, apart=True) for some in every_operator.ALL for q in every_operator.queries(some)]
+    used = {type(s.operator).__name__ for p in plans for stage in p.stages for s in stage.steps}
+    assert used == {
+        "Answers", "AsOf", "Coalesce", "EmitOnClose", "Filter", "Final", "GroupBy", "InWindows", "Lateral", "LookUp",
+        "OnTime", "Project", "Regular", "Retract", "Sessions", "Sliding", "TableFilter", "TableJoin", "Temporal",
+        "TimeWindows", "Upserts", "WindowedJoin", "Windows",
+    }  # fmt: skip

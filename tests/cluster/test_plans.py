@@ -26,10 +26,9 @@ from crash import processes  # noqa: E402
 from crash.harness import round_of  # noqa: E402
 from crash.places import InStore, OnBroker  # noqa: E402
 from crash.plan import Kill  # noqa: E402
+from every_operator import ALL, Queries, queries, unbroken, written  # noqa: E402
 from kafka.broker import Broker, own_broker  # noqa: E402
 from kafka.conftest import had  # noqa: E402
-from old_queries import OLD, Old  # noqa: E402
-from test_old_queries import queries, unbroken, written  # noqa: E402
 
 LONG = 1000  # s: a busy machine
 BETWEEN = 20.0  # s from a kill to the next
@@ -74,7 +73,7 @@ def test_every_operator_of_every_dialect(three: Cluster, at: Path) -> None:
     """Two dialects at a time, in small batches, while an executor is killed now and then."""
     rng = random.Random(11)
     with ThreadPoolExecutor(2) as pool:
-        running = {old.dialect: pool.submit(carried_out, old, at / old.dialect, three) for old in OLD}
+        running = {x.dialect: pool.submit(carried_out, x, at / x.dialect, three) for x in ALL}
         for _ in range(KILLS):
             time.sleep(BETWEEN)
             processes.kill_one(three.executors(), rng)
@@ -82,16 +81,16 @@ def test_every_operator_of_every_dialect(three: Cluster, at: Path) -> None:
     assert not wrong, "\n".join(f"{name}: {found}" for name, found in wrong.items())
 
 
-def carried_out(old: Old, folder: Path, three: Cluster) -> str | None:
+def carried_out(of: Queries, folder: Path, three: Cluster) -> str | None:
     """Runs a dialect's statements over all of its input; what is not as the oracle has it."""
     folder.mkdir()
-    sql, records = old.early[0] + old.later[0], [*old.early[1], *old.later[1]]
-    old.write(folder, sql, records)
-    words = [*old.command(), "--master", three.url, *CONF, "--batch-rows", "6"]
+    sql, records = of.early[0] + of.later[0], [*of.early[1], *of.later[1]]
+    of.write(folder, sql, records)
+    words = [*of.command(), "--master", three.url, *CONF, "--batch-rows", "6"]
     said = ended(launch(*words, cwd=folder), LONG)
     if said.code:
         return f"exit {said.code}\n{said.err}"
-    want = unbroken(replace(old, early=("", ()), later=(sql, records)), folder)
-    topics = {q.name: q.sink.topic for q in queries(old)}
-    other = [name for name in sorted(want) if written(topics[name], old, folder) != want[name]]
+    want = unbroken(replace(of, early=("", ()), later=(sql, records)), folder)
+    topics = {q.name: q.sink.topic for q in queries(of)}
+    other = [name for name in sorted(want) if written(topics[name], of, folder) != want[name]]
     return f"{', '.join(other)} differ from the oracle's" if other else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +29,7 @@ from braid.stage.batches import last_batch
 from braid.stage.bucket import BucketState
 from braid.stage.checkpoint import FORMAT, Document, load
 from braid.stage.state_file import Tie
-from braid.topics import TopicStore, files, publish, stage
+from braid.topics import TopicStore, publish, stage
 from cli_help import Said, braid
 from crash import world
 from crash.places import InStore
@@ -66,25 +65,6 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     state_file.tell_published(folder, 4)
     batches.plan(folder, 5, reads)
     return tmp_path
-
-
-@pytest.fixture
-def older(store: Path) -> Path:
-    """The same as a version before 0.2 left it: Spark's own checkpoint tells how far it has come."""
-    path, spark = CHECKPOINT / "braid.json", CHECKPOINT / "spark"
-    path.write_text(json.dumps({**loaded(path), "format": 5}))
-    (spark / "offsets").mkdir(parents=True)
-    (spark / "commits").mkdir()
-    for batch in range(6):
-        reads, kept = state_file.reads(str(CHECKPOINT), batch), state_file.load(str(CHECKPOINT), batch)
-        assert reads is not None
-        (spark / "offsets" / str(batch)).write_text("\n".join(["v1", "{}", *reads]))
-        if batch < 5:
-            (spark / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
-        state_file.save(str(CHECKPOINT), batch, kept)
-    (CHECKPOINT / "planned.json").unlink()
-    (CHECKPOINT / "state" / "published").unlink()
-    return store
 
 
 def run(*words: object) -> Said:
@@ -182,53 +162,6 @@ def test_a_batch_of_other_records_is_not_written_over(store: Path) -> None:
     state_file.save(folder, 6, kept, Tie("a" * 64, None))
     with pytest.raises(BraidError, match=r"batch 6 was computed in .* by another run"):
         state_file.save(folder, 6, kept, Tie("b" * 64, None))
-
-
-def test_one_of_an_older_version_is_read_by_sparks_log(older: Path) -> None:
-    known = load(CHECKPOINT)
-    assert known is not None and last_batch(str(CHECKPOINT), known) == 4 and batches.begun(str(CHECKPOINT))
-    for name, text, why in [
-        ("offsets/5", "v1\n{}\n{", "it is not JSON"),
-        ("offsets/5", "", "it is not as Spark writes it"),
-        ("offsets/5", "5\n{}\n{}", "it does not begin as Spark begins it"),
-        ("offsets/5", 'v1\n{}\n{"plan": "another", "next": {}}', "it is of another plan"),
-        ("offsets/4", None, "it is missing"),
-        ("commits/4", None, "it is missing; batch 5 was begun, batch 3 is committed"),
-    ]:
-        path = CHECKPOINT / "spark" / name
-        whole = path.read_bytes()
-        path.unlink() if text is None else path.write_text(text)
-        told = refused(older)
-        assert f"{CHECKPOINT.name}/spark/{name} is damaged: {why}" in told, told
-        path.write_bytes(whole)
-
-
-def test_one_of_an_older_version_is_carried_over(older: Path) -> None:
-    """However far somebody had come with it: then all that it says of its batches stands in our files."""
-    then = [batches.digest(str(CHECKPOINT), n) for n in (4, 5)]
-    known, calls = load(CHECKPOINT), 0
-    assert known is not None and None not in then
-
-    def die(at: str) -> None:
-        nonlocal calls
-        calls -= 1
-        if calls < 0:
-            raise KeyboardInterrupt
-
-    for n in range(20):
-        calls, files.crash_hook = n, die
-        try:
-            batches.carry_over(str(CHECKPOINT), 4)
-        except KeyboardInterrupt:
-            continue
-        finally:
-            files.crash_hook = None
-            assert last_batch(str(CHECKPOINT), known) == 4
-            assert [batches.digest(str(CHECKPOINT), x) for x in (4, 5)] == then
-        break
-    shutil.rmtree(CHECKPOINT / "spark")
-    assert last_batch(str(CHECKPOINT), known) == 4
-    assert [batches.digest(str(CHECKPOINT), n) for n in (4, 5)] == then
 
 
 def test_a_torn_record_of_the_checkpoint(store: Path) -> None:

@@ -28,7 +28,7 @@ from braid.operators.watermarks import ABOVE_ALL, Watermark, ticks_of
 from braid.records import codec
 from braid.records.python import json_value
 from braid.stage.call_order import Placed, raw_frame
-from braid.stage.decode import by_statement, decode, key_of, row_ids
+from braid.stage.decode import by_statement, decode, row_ids
 from braid.types import WHOLE_NUMBERS, Column, polars_type
 
 
@@ -153,25 +153,6 @@ class Snapshots:
             return self._changed(change, tables)
         finally:
             tables.close()
-
-    def inserted(self, change: RowsChanged) -> tuple[list[str], list[str]]:
-        """The rows of an INSERT that reads nothing, as `texts`: all, and those that are not late."""
-        tables = Tables(change.query, {}, () if change.returning is None else change.returning.asked)
-        try:
-            rows = _inserted(change, tables)
-        finally:
-            tables.close()
-        target = change.target
-        some = []
-        for these in (rows, self.judged(target, rows)[0]):
-            pairs = zip(keys_of(target, these), values_of(target, these), strict=True)
-            some.append([Placed(0, 0, 0, 0, n, k or key_of(0, n), v, 0, None) for n, (k, v) in enumerate(pairs)])
-        return self.texts(target, some[0]), self.texts(target, some[1])
-
-    def texts(self, declared: Declared, records: Sequence[Placed]) -> list[str]:
-        """The rows of records as they can be compared: columns that are not hidden."""
-        rows = _decoded(declared, records)[0] if records else pl.DataFrame()
-        return [repr(row) for row in rows.select(c.name for c in declared.visible if records).rows()]
 
     def judged(self, declared: Declared, rows: pl.DataFrame) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
         """The rows of a new epoch that are not late, and those that are."""

@@ -70,11 +70,6 @@ class NewRecords:
     how: Wires
     asks: str | None
 
-    @property
-    def said(self) -> str:
-        """What makes them the same as others."""
-        return self.asks or repr(self.records)
-
 
 @dataclass(frozen=True, slots=True)
 class Effect:

@@ -17,7 +17,7 @@ from braid.expr.nodes import Call, Cast, Code, Expr
 from braid.types import Array, Map, Scalar, Struct, Type
 
 MEANING = 3
-VERSIONS: Mapping[int, str] = {1: "0.1.0", 2: "0.2.0.dev0", 3: "0.2.0"}  # the first that has each number
+VERSIONS: Mapping[int, str] = {2: "0.2.0.dev0", 3: "0.2.0"}  # the first that has each number
 CALLS: Mapping[str, int] = {}  # functions of functions (`expr.lambdas`)
 CASTS: Mapping[tuple[str, str], int] = {}  # by kinds: ("DOUBLE", "DECIMAL"); those inside an ARRAY are its elements'
 

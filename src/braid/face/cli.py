@@ -168,9 +168,6 @@ def _spark_begins(master: str, conf: Mapping[str, str]) -> Iterator[None]:
 @click.option("--metrics-port", metavar="[HOST:]PORT", help="Serve them to Prometheus. [default host: 127.0.0.1]")
 @click.option("--max-drops", metavar="N|N%", help="End with exit code 3 when a query drops more rows than that.")
 @click.option(
-    "--old-statements", type=click.Choice(["done", "do"]), help="What statements are that 0.1.0 may have done."
-)
-@click.option(
     "--every",
     type=click.FloatRange(min=0.5),
     default=10.0,

@@ -21,7 +21,7 @@ from braid.errors import BraidError
 from braid.face.reset import folders_of_checkpoints
 from braid.face.show import open_store
 from braid.face.verify import verify, whole
-from braid.stage import batches, checkpoint, cuts, docs, spark_log, state_file
+from braid.stage import batches, checkpoint, cuts, docs, state_file
 from braid.stage.checkpoint import Document
 from braid.stage.room_runs import packing_of, renamed, runs_at
 from braid.store import is_url, opened
@@ -91,8 +91,6 @@ def _queries(store: TopicStore) -> Iterator[tuple[str, Document, int | None]]:
         if known.files:
             what = f"{known.query} reads files, whose copies lie beside its checkpoint"
             raise BraidError(what, f"it cannot be copied: braid reset {known.query}, and let it begin anew there")
-        if spark_log.tells(folder):
-            raise BraidError(f"the checkpoint of {known.query} is of an older version", "run it once with this one")
         if docs.has(folder, checkpoint.RESCALE):
             raise BraidError(f"{known.query} is to be spread anew", "run it once, then copy")
         yield folder, known, last

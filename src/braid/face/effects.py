@@ -13,7 +13,6 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any, Protocol, assert_never
 
 import polars as pl
@@ -118,25 +117,6 @@ class StoreTables:
             self._drop(change.target.name, epoch, written.late)
         return done, written
 
-    def inserted(self, change: RowsChanged) -> tuple[list[str], list[str]]:
-        """The rows of an INSERT that reads nothing, as texts: all, and those that are not late."""
-        return self._snapshots.inserted(change)
-
-    def epochs(self, declared: Declared, places: Sequence[tuple[int, int, int]]) -> list[list[str]]:
-        """The rows of records at these places (partition, first offset, end), as texts: those of an epoch together."""
-        found = [r for r in self._records(declared, 0) if _within(r, places)]
-        return [
-            self._snapshots.texts(declared, list(some))
-            for _, some in groupby(sorted(found, key=lambda r: r.timestamp), key=lambda r: r.timestamp)
-        ]
-
-    def records(
-        self, declared: Declared, places: Sequence[tuple[int, int, int]]
-    ) -> list[tuple[str | None, str | None, int]]:
-        """Key, value and time of the records at these places."""
-        found = self._records(declared, 0)
-        return [(r.key, r.value, r.timestamp) for r in found if _within(r, places)]
-
     def _drop(self, table: str, epoch: int, late: list[dict[str, Any]]) -> None:
         """Late rows can be read with `braid drops TABLE`."""
         values = [json.dumps(row["value"], default=str, ensure_ascii=False) for row in late]
@@ -203,15 +183,6 @@ class StoreTables:
         if read.at is not None:
             raise BraidError("time travel to a time of day is not supported in a store", "write now() - INTERVAL …")
         return int(time.time() * 1000) - read.back if read.back else None
-
-
-def _within(r: Placed, places: Sequence[tuple[int, int, int]]) -> bool:
-    return any(r.partition == partition and first <= r.offset < end for partition, first, end in places)
-
-
-def nothing() -> pl.DataFrame:
-    """No records, for `Topics.append`: what is left of it is a name."""
-    return pl.DataFrame(schema={"_key": pl.String, "_value": pl.String, "_t": pl.Int64, "_partition": pl.Int64})
 
 
 def _count(n: int) -> str:

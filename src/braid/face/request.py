@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from braid.bind.bound import (
     Again,
@@ -116,7 +115,6 @@ class Request:
     max_drops: MaxDrops | None = None
     functions: Functions = NONE
     folder: str | None = None
-    old_statements: Literal["done", "do"] | None = None  # what those are that 0.1.0 may have done (`once.py`)
     deleted: Mapping[str, str] = field(default_factory=dict)
     every: float = 10.0
     accept_deletes: bool = False

@@ -202,7 +202,7 @@ class _World(EngineWorld):
         self._made = {q.sink.topic for q in prepared.queries}
         self._queries = {q.name for q in prepared.queries}
         words = dialect_named(request.dialect).words
-        self._once = Once(self.store, self.tables, words, prepared.effects, request.old_statements)
+        self._once = Once(self.store, words, prepared.effects)
         self._noted, self._err = _notes(request, err), err
         self._looks = looks
         self.waiting: list[Callable[[], None]] = []

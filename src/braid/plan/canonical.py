@@ -152,7 +152,7 @@ class _Form:
         return [kind, of]
 
     def _field(self, x: Any, name: str, value: Any) -> Any:
-        """In 0.1.0 a residual of which a part failed was not true, though COALESCE took its place."""
+        """Of a residual of which a part may fail there is said since when that part is NULL."""
         joins = isinstance(x, epochs.RegularJoin | epochs.TemporalJoin)
         if joins and name == "residual" and residuals.parted(value)[1] is not None:
             return self._with_meaning(self.of(value))

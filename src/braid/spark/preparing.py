@@ -114,7 +114,7 @@ def _claimed(
         if not whole:
             batches.forget_begun(there.folder, last)
         _adopted(there, last, held)
-        _carried_over(there, last)
+        checkpoint.renew(there.folder, there.known)
         _rescaled(plan, there, made, last, epoch)
     kept = _compared(plan, there, made, watches)
     plan = replace(plan, numbers=dict(kept.numbers))
@@ -248,13 +248,6 @@ def _would_read(job: Job, folder: str, last: int | None) -> str | None:
     at = planner.beginning() if last is None else batches.document_of(folder, last)
     made = at if job.order is not None or job.frames or job.files else planner.latest(at)
     return None if made is at else batches.digest_of([json.dumps(made)])
-
-
-def _carried_over(there: _There, last: int | None) -> None:
-    """A checkpoint of an older version is one of this version afterwards; that one refuses it from then on."""
-    assert there.known is not None
-    checkpoint.renew(there.folder, there.known)
-    batches.carry_over(there.folder, last)
 
 
 def _rescaled(plan: Plan, there: _There, made: _Spread, last: int | None, epoch: Epoch) -> None:

@@ -20,7 +20,7 @@ from uuid import NAMESPACE_URL, uuid5
 from braid.errors import BraidError
 from braid.spark.job import Job
 from braid.spark.private import own_folder
-from braid.stage import batches, spark_log
+from braid.stage import batches
 from braid.topics.lock import Process
 
 
@@ -31,10 +31,9 @@ class Scratch:
         self._folder, self._run, self._tasks = folder, job.run, job.tasks
         self._kept = bool(job.frames)
         if self._kept:
-            self.path = os.path.join(folder, spark_log.SPARK)
+            self.path = os.path.join(folder, batches.SPARK)
             return
-        shutil.rmtree(os.path.join(folder, spark_log.SPARK), ignore_errors=True)  # of an older version
-        root = own_folder(spark_log.SPARK)
+        root = own_folder(batches.SPARK)
         _sweep(root)
         self.path = tempfile.mkdtemp(prefix=f"{job.run}~{os.getpid()}~", dir=root)
         self._clear = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
@@ -89,8 +88,8 @@ class Scratch:
 
 def _check(folder: str, last: int | None) -> None:
     """Spark knows the last batch, too."""
-    if last is not None and spark_log.reads(folder, last) is None:
-        path = spark_log.path_of(folder, last)
+    if last is not None and batches.of_spark(folder, last) is None:
+        path = os.path.join(folder, batches.spark_offsets(last))
         raise BraidError(f"{path} is missing; batch {last} has run", "put it back from a copy")
 
 

@@ -25,11 +25,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from braid.errors import BraidError, anew
-from braid.stage import docs, spark_log, state_file
+from braid.stage import docs, state_file
 from braid.stage.checkpoint import NAME, RESCALE, Document
-from braid.topics.files import is_name, items, members, parsed, reach, text, whole, why
+from braid.store import is_url
+from braid.topics.files import is_name, items, members, parsed, text, whole, why
 
 PLANNED = "planned.json"
+SPARK = "spark"  # Spark's own checkpoint in that of a query over DataFrames
+NOTHING = "-"  # a line of a source that reads nothing
 _PLACE, _NUMBER = re.compile("[0-9]{1,9}/[0-9]{1,9}"), re.compile("[0-9]{1,9}")
 _BEGINNING: Mapping[str, Any] = {"next": {}, "ended": []}
 
@@ -51,8 +54,6 @@ def last_batch(folder: str, known: Document) -> int | None:
 
 
 def _last(folder: str) -> int | None:
-    if spark_log.tells(folder):
-        return spark_log.last_batch(folder)
     states, planned, said = state_file.batches(folder), _planned(folder), state_file.published(folder)
     newest = states[-1] if states else -1
     last = newest if newest == said else newest - 1
@@ -109,8 +110,7 @@ def _reads(folder: str, batch: int) -> Sequence[str]:
     """What a batch reads, a line a source of Spark's."""
     found = _reads_or_none(folder, batch)
     if found is None:
-        what = "it is missing" if spark_log.tells(folder) else "it does not say what the batch reads"
-        raise _damaged(_path(folder, batch), what)
+        raise _damaged(_path(folder, batch), "it does not say what the batch reads")
     return found
 
 
@@ -120,7 +120,26 @@ def _reads_or_none(folder: str, batch: int) -> Sequence[str] | None:
     if planned is not None and planned[0] == batch:
         return planned[1]
     found = state_file.reads(folder, batch)
-    return spark_log.reads(folder, batch) if found is None else found
+    return of_spark(folder, batch) if found is None else found
+
+
+def of_spark(folder: str, batch: int) -> Sequence[str] | None:
+    """What a batch of a query over DataFrames reads, as Spark has written it; None where it was not begun."""
+    if is_url(folder):  # no such query keeps its checkpoint there
+        return None
+    try:
+        version, _, *lines = docs.read(folder, spark_offsets(batch), state_file.MOST).decode().split("\n")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValueError as e:
+        raise _damaged(os.path.join(folder, spark_offsets(batch)), f"it is not as Spark writes it ({why(e)})") from e
+    if not re.fullmatch("v[0-9]+", version) or not lines:
+        raise _damaged(os.path.join(folder, spark_offsets(batch)), "it does not begin as Spark begins it")
+    return lines
+
+
+def spark_offsets(batch: int) -> str:
+    return f"{SPARK}/offsets/{batch}"
 
 
 def keep_begun(folder: str, last: int | None) -> None:
@@ -132,23 +151,8 @@ def keep_begun(folder: str, last: int | None) -> None:
 
 def forget_begun(folder: str, last: int | None) -> None:
     """A batch behind the last, which nobody has seen, was not begun."""
-    docs.remove(folder, PLANNED, spark_log.name_of(_next(last)))
+    docs.remove(folder, PLANNED, spark_offsets(_next(last)))
     state_file.forget_later(folder, -1 if last is None else last)
-
-
-def carry_over(folder: str, last: int | None) -> None:
-    """A checkpoint of which Spark's log told how far it has come tells it itself from now on."""
-    if not spark_log.tells(folder):
-        return
-    keep_begun(folder, last)
-    reach("begun batch kept")
-    if last is not None:
-        reads, tie, buckets = _reads(folder, last), state_file.tie(folder, last), state_file.buckets(folder, last)
-        documents = state_file.load(folder, last)
-        state_file.forget_later(folder, last)
-        state_file.tell_published(folder, last, fsync=True)
-        reach("last batch told")
-        state_file.save(folder, last, documents, tie, reads, buckets, fsync=True)
 
 
 # ------------------------------------------------------------------- what they read
@@ -190,7 +194,7 @@ def document_of(folder: str, batch: int) -> dict[str, Any]:
 
 def document_in(reads: Sequence[str]) -> dict[str, Any]:
     """The document of ours among what a batch reads: others are of DataFrames' sources."""
-    found = (parsed(line.encode()) for line in reads if line != spark_log.NOTHING)
+    found = (parsed(line.encode()) for line in reads if line != NOTHING)
     return next((x for x in found if isinstance(x, dict) and "plan" in x), {**_BEGINNING})
 
 
@@ -236,7 +240,7 @@ def _check(path: str, lines: Sequence[str], fingerprint: str) -> None:
 def _documents(path: str, lines: Sequence[str]) -> Iterator[object]:
     for line in lines:
         try:
-            if line != spark_log.NOTHING:
+            if line != NOTHING:
                 yield parsed(line.encode())
         except ValueError as e:
             raise _damaged(path, f"it is not JSON ({why(e)})") from e
@@ -281,7 +285,7 @@ def _path(folder: str, batch: int) -> str:
     planned = _planned(folder)
     if planned is not None and planned[0] == batch:
         return os.path.join(folder, PLANNED)
-    return spark_log.path_of(folder, batch) if spark_log.tells(folder) else state_file.path_of(folder, batch)
+    return state_file.path_of(folder, batch)
 
 
 def _damaged(path: str, why: str) -> BraidError:

@@ -41,7 +41,7 @@ from braid.topics.files import (
 from braid.topics.sealed import sealed, unsealed
 
 FORMAT = 7
-_READ = (5, 6, FORMAT)  # 6: without a checksum; 5: how far it has come, Spark's own told (`stage/spark_log.py`)
+_READ = (6, FORMAT)  # 6: without a checksum
 NAME = "braid.json"
 READY = "ready.json"  # that all was worked out anew, and this checkpoint takes the place of another
 RESET = "reset.json"  # that the query is to begin anew (`stage/begun.py`)
@@ -182,7 +182,7 @@ def beside(directory: str | Path) -> str:
 
 
 def renew(directory: str | Path, known: Document) -> None:
-    """What is recorded is so in this version's format."""
+    """What is recorded is so in this version's format. An older one refuses it from then on."""
     if whole(members(parsed(unsealed(docs.read(str(directory), NAME))))["format"], "format") != FORMAT:
         _write(str(directory), known)
 
@@ -438,7 +438,7 @@ def _from_json(x: dict[str, Any]) -> Document:
         files=tuple(text(name, "a source") for name in items(x["files"], "files")),
         origin=text(x.get("origin", ""), "origin"),
         numbers=tuple((whole(n, "a step"), whole(m, "a step")) for n, m in items(x.get("numbers", []), "numbers")),
-        meaning=whole(x.get("meaning", 1), "meaning", 1),
+        meaning=whole(x["meaning"], "meaning", 1),
         store=text(x.get("store", ""), "store"),
         rescaled=x.get("rescaled", False) is True,
     )

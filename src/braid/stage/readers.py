@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from braid.errors import BraidError
-from braid.stage import batches, checkpoint, spark_log, state_file
+from braid.stage import batches, checkpoint, state_file
 from braid.stage.begun import Known
 from braid.stage.checkpoint import Document
 from braid.store import is_url
@@ -68,8 +68,6 @@ def _reader(q: Known) -> Reader:
 
 
 def _of(q: Known, document: Document) -> Reader:
-    if spark_log.tells(q.folder):  # of an older version
-        return Reader(q.name, q.reads)
     states, begin = state_file.batches(q.folder), document.settings.get("begin", {})
     newest = states[-1] if states else -1
     done = newest if newest == state_file.published(q.folder) else newest - 1

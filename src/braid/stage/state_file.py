@@ -33,7 +33,8 @@ from braid.store import is_url
 from braid.topics.files import items, members, parsed, text, whole, why
 from braid.topics.view import Written
 
-FORMAT, BEFORE = 2, 1  # BEFORE: each file held all of its batch's
+FORMAT = 2
+_READ = (1, FORMAT)  # 1: each file held all of its batch's
 LINKS = 32  # files that hold a state together, at most
 FOLDER, RUNS, SUFFIX, PUBLISHED = "state", "runs", ".arrow", "published"
 MOST = 1 << 30  # bytes of the file of a batch
@@ -418,7 +419,7 @@ def _read(checkpoint: str, name: str, version: tuple[int, int, int] | str) -> St
         raise _damaged(path, "it is missing") from None
     try:
         x = members(parsed(line))
-        if (found := whole(x["format"], "format")) not in (BEFORE, FORMAT):
+        if (found := whole(x["format"], "format")) not in _READ:
             hint = f"use the version of braid that wrote it; or {anew()}"
             raise BraidError(f"{path} is of format {found}; this version of braid reads {FORMAT}", hint)
         batch, links = whole(x["batch"], "batch"), [whole(n, "a link") for n in items(x.get("links", []), "links")]

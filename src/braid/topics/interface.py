@@ -7,7 +7,7 @@ Rule: who asks cannot tell which of them answers, but for `dense`.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -131,10 +131,6 @@ class Topics(Protocol):
 
     def once(self, name: str) -> set[str]:
         """What names appends of statements to a topic were given."""
-        ...
-
-    def written(self, name: str, by: Container[str]) -> list[tuple[int, int, int]]:
-        """Where records stand that appends of these names may have written: (partition, first offset, end)."""
         ...
 
 

@@ -374,11 +374,6 @@ class KafkaTopics:
         """The names of statements whose markers the broker has."""
         return once(self.broker, name)
 
-    def written(self, name: str, by: object) -> list[tuple[int, int, int]]:
-        """All places: a broker does not tell who has written a record."""
-        places = zip(self.start_offsets(name), self.end_offsets(name), strict=True)
-        return [(p, first, end) for p, (first, end) in enumerate(places)]
-
 
 # --------------------------------------------------------------------- reading
 

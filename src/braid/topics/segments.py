@@ -145,13 +145,6 @@ class Segment:
     def end(self) -> int:
         return self.first + self.extent.count
 
-    @property
-    def writer(self) -> str | None:
-        """Who has written it; None where nobody knows."""
-        if self.staged is None or self.staged.startswith((ROLLED, ROLLS, COMPACTED)):
-            return None
-        return self.staged.partition("~" if self.at is None else "/")[0]
-
     def to_json(self) -> dict[str, Any]:
         named = {"file": self.staged} if self.staged else {}
         beside: dict[str, Any] = {"positions": self.positions} if self.positions else {}

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -282,11 +282,6 @@ class TopicStore:
     def once(self, name: str) -> set[str]:
         """The names of all that was written."""
         return set(self.topic(name).view().queries)
-
-    def written(self, name: str, by: Container[str]) -> list[tuple[int, int, int]]:
-        """Where records stand that appends of these names have written; of files that were rolled up nobody knows."""
-        found = (s for part in self.topic(name).view().parts for s in part if s.staged is not None)
-        return [(s.partition, s.first, s.end) for s in found if s.writer is None or s.writer in by]
 
     def last_of(self, name: str, query: str) -> Written | None:
         """The last batch of a life of a query that the topic, if it is there, holds."""

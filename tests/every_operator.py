@@ -1,12 +1,10 @@
-"""Queries whose checkpoints are kept, as one version of Braid made them: every operator, in every dialect.
+"""Queries with every operator in every dialect, and what they read.
 
-In: nothing. Out: statements, what they had read when they were stopped, what comes later; as a program, their stores.
-Rule: what is here never changes, or the stores in `tests/checkpoints` are of other queries. All times are different and
-rise from topic to topic (but for late rows, which stand behind one of their own topic), so that there is one processing
-order however the records came. Each query stops with rows that wait or stand. Whoever adds an operator adds a version
-here, with queries that use it.
-
-    PYTHONPATH=WORKTREE_OF_THE_VERSION/src python tests/old_queries.py 0.1.0     makes the stores of a version
+In: nothing. Out: statements and records that come early, and later; what the oracle gives of all; what a topic holds.
+Rule: all times are different and rise from topic to topic (but for late rows, which stand behind one of their own
+topic), so that there is one processing order however the records came. Behind what comes early each query has rows that
+wait or stand. A query that uses a new operator is added here: from 0.2.0 on stores of each version are kept, stopped
+there, which later versions must go on from.
 
 LIMIT is not among them: only push queries have it, which have no checkpoint.
 """
@@ -14,34 +12,31 @@ LIMIT is not among them: only push queries have it, which have no checkpoint.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import tarfile
-import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-MADE = Path(__file__).parent / "checkpoints"
+from braid.bind.program import Program
+from braid.expr.loading import of_text
+from braid.plan.logical import Query
+from braid.testing.driver import Driver
+from braid.topics import TopicStore, parse_envelope
+
 # topic, time, key, value and, where it has one, window
 Line = tuple[str, int, Any, Any] | tuple[str, int, Any, Any, tuple[int, int]]
+Row = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Old:
+class Queries:
     """`early`, `later`: statements and records; `functions`: a file that the statements need."""
 
-    version: str
     dialect: str
     sql: str
     early: tuple[str, Sequence[Line]]
     later: tuple[str, Sequence[Line]]
     functions: str = ""
-
-    @property
-    def name(self) -> str:
-        return f"{self.version}-{self.dialect}"
 
     def command(self) -> list[str]:
         """What runs its file `q.sql` on the store `store`."""
@@ -50,8 +45,6 @@ class Old:
 
     def write(self, folder: Path, statements: str, records: Sequence[Line]) -> None:
         """Puts a file of statements, its functions and records in their places."""
-        from braid.topics import TopicStore
-
         (folder / "q.sql").write_text(f"-- dialect: {self.dialect}\n{self.sql}\n{statements}", encoding="utf-8")
         if self.functions:
             (folder / "functions.py").write_text(self.functions, encoding="utf-8")
@@ -63,8 +56,7 @@ class Old:
             store.append_lines(topic, [json.dumps(line)], 0)
 
 
-KSQLDB = Old(
-    "0.1.0",
+KSQLDB = Queries(
     "ksqldb",
     """
 CREATE STREAM l (k INT KEY, v STRING, n INT) WITH (kafka_topic='l', value_format='JSON', partitions=1);
@@ -166,8 +158,7 @@ class extent:
         return self.high - self.low
 """,
 )
-LENSES = Old(
-    "0.1.0",
+LENSES = Queries(
     "lenses",
     """
 SET defaults.topic.autocreate=true;
@@ -226,8 +217,7 @@ INSERT INTO latest SELECT STREAM customer, city, SUM(amount) AS total FROM payme
         ],
     ),
 )
-SQLSTREAM = Old(
-    "0.1.0",
+SQLSTREAM = Queries(
     "sqlstream",
     """
 CREATE STREAM l (k INT, v INT);
@@ -273,8 +263,7 @@ CREATE VIEW filtered AS SELECT STREAM l.v + 1 AS v, shops.shop FROM l JOIN shops
         ],
     ),
 )
-RISINGWAVE = Old(
-    "0.1.0",
+RISINGWAVE = Queries(
     "risingwave",
     """
 CREATE TABLE l (id INT PRIMARY KEY, k INT, t INT, s VARCHAR);
@@ -325,27 +314,49 @@ INSERT INTO s2 VALUES (4, 1, '2024-01-01 10:02:35');
         [],
     ),
 )
-OLD = (KSQLDB, LENSES, SQLSTREAM, RISINGWAVE)
+ALL = (KSQLDB, LENSES, SQLSTREAM, RISINGWAVE)
 
 
-def make(old: Old) -> None:
-    """The store of a query, by the version of Braid that is on the path."""
-    with tempfile.TemporaryDirectory(prefix="braid-old-") as name:
-        folder = Path(name)
-        old.write(folder, *old.early)
-        subprocess.run([sys.executable, "-m", "braid", *old.command(), "--master", "local[2]"], cwd=folder, check=True)
-        with tarfile.open(MADE / f"{old.name}.tar.gz", "w:gz") as packed:
-            packed.add(folder / "store", ".", filter=_plain)
+def queries(of: Queries) -> Iterable[Query]:
+    program = Program(of.dialect)
+    if of.functions:
+        program.catalog = replace(program.catalog, functions=of_text(of.functions, "functions.py"))
+    for effect in program.statements(of.sql):
+        program.apply(effect)
+    return program.queries.values()
 
 
-def _plain(x: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Without whose it was."""
-    x.uid = x.gid = 0
-    x.uname = x.gname = ""
-    return None if x.name.endswith(".lock") else x
+def row(key: str | None, value: str | None, time: int, window: object, of: Queries) -> Row:
+    """What is compared: in tables, whose times are those of statements, all but times and the hidden keys of rows."""
+    if of.dialect != "risingwave":
+        return key, value, time, window
+    told = {} if key is None else json.loads(key)
+    if isinstance(told, dict):
+        told = {n: v for n, v in told.items() if not n.endswith("._row_id")}
+    return told, value
 
 
-if __name__ == "__main__":
-    for found in OLD:
-        if found.version == sys.argv[1]:
-            make(found)
+def unbroken(of: Queries, folder: Path) -> dict[str, list[Row]]:
+    """What the oracle gives of all input, by query."""
+    functions = str(folder / "functions.py") if of.functions else None
+    with Driver(of.dialect, "reference", functions=functions) as driver:
+        driver.execute(of.sql)
+        for statements, records in (of.early, of.later):
+            driver.execute(statements)
+            for topic, time, key, value, *window in records:
+                driver.write(topic, key=key, value=value, timestamp=time, window=window[0] if window else None)
+        driver._backend.pump()
+        found = dict[str, list[Row]]()
+        for q in driver._program.queries.values():
+            placed = sorted(driver._backend.records(q.sink.topic, 0), key=lambda p: (p.partition, p.seq, p.hops, p.n))
+            found[q.name] = [row(p.key, p.value, p.timestamp, p.window, of) for p in placed]
+        return found
+
+
+def written(topic: str, of: Queries, folder: Path) -> list[Row]:
+    """The records of a topic, partition by partition."""
+    topics, found = TopicStore(folder / "store"), list[Row]()
+    for p, end in enumerate(topics.end_offsets(topic)):
+        lines = parse_envelope(topics.read(topic, p, 0, end)["_line"]).select("_key", "_value", "_t", "_window")
+        found += [row(k, v, t, None if w is None else (w["start"], w["end"]), of) for k, v, t, w in lines.rows()]
+    return found
