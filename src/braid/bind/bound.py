@@ -206,12 +206,11 @@ class InsertedRow:
 
 @dataclass(frozen=True, slots=True)
 class Inserted:
-    """INSERT … VALUES: records to write to the topic of `target`. `asks`: the statement, if it asks for the present."""
+    """INSERT … VALUES: records to write to the topic of `target`."""
 
     topic: str
     target: Declared
     rows: tuple[InsertedRow, ...]
-    asks: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

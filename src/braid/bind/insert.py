@@ -17,7 +17,7 @@ from typing import Any, Never
 
 from braid.bind.bound import Declared, DeclaredColumn, Inserted, InsertedRow
 from braid.bind.expressions import Rules, bind_expr, told_at
-from braid.bind.present import Present
+from braid.bind.present import present
 from braid.errors import Span, SqlError
 from braid.expr import compile, typing
 from braid.expr.nodes import Expr, Lit
@@ -35,13 +35,12 @@ _SUCH_AS: Mapping[Type, str] = {
 TIMES = (Scalar.DATE, Scalar.TIME, Scalar.TIMESTAMP)
 
 
-def bind_insert_values(s: ast.InsertValues, target: Declared, sql: str) -> Inserted:
+def bind_insert_values(s: ast.InsertValues, target: Declared) -> Inserted:
     check_insertable(target, s.target.span)
     columns = _columns(s, target)
-    present = Present()
     rules = Rules("VALUES", no_column, whole=present)
     rows = tuple(_row(row, columns, target, s.span, rules) for row in s.rows)
-    return Inserted(target.topic, target, rows, sql if present.asked else None)
+    return Inserted(target.topic, target, rows)
 
 
 def check_insertable(target: Declared, span: Span) -> None:

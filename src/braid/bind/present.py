@@ -1,6 +1,6 @@
 """The present: what UNIX_TIMESTAMP(), UNIX_DATE(), UUID() and RANDOM() are while a statement runs.
 
-In: expressions as written, one by one as they are bound. Out: the value of such a call; whether any was asked for.
+In: expressions as written, one by one as they are bound. Out: the value of such a call.
 Rule: INSERT … VALUES and a pull query run once and may ask. A query that goes on may not: a batch that is run again
 would give other rows.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from dataclasses import dataclass
 
 from braid.expr import typing
 from braid.expr.nodes import Expr
@@ -26,14 +25,6 @@ _PRESENT = {
 }
 
 
-@dataclass(slots=True)
-class Present:
-    """What such calls of one statement mean, for `Rules.whole`."""
-
-    asked: bool = False
-
-    def __call__(self, e: ast.Expr) -> Expr | None:
-        if not isinstance(e, ast.Call) or e.args or e.name not in _PRESENT:
-            return None
-        self.asked = True
-        return _PRESENT[e.name]()
+def present(e: ast.Expr) -> Expr | None:
+    """What such a call means, for `Rules.whole`."""
+    return _PRESENT[e.name]() if isinstance(e, ast.Call) and not e.args and e.name in _PRESENT else None

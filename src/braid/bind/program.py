@@ -63,12 +63,11 @@ class NewRecord:
 
 @dataclass(frozen=True, slots=True)
 class NewRecords:
-    """`how`: as a broker's records of the topic are written. `asks`: the statement, if it asks for the present."""
+    """`how`: as a broker's records of the topic are written."""
 
     topic: str
     records: tuple[NewRecord, ...]
     how: Wires
-    asks: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,7 +407,7 @@ def new_records(bound: Inserted) -> NewRecords:
         key, value = _key_text(row.key, keys, target, doc), _value_text(doc, values, target)
         key, value = inserted(key, keys, of_keys), inserted(value, list(values.values()), of_values)
         made.append(NewRecord(key, value, row.timestamp))
-    return NewRecords(bound.topic, tuple(made), target.wires, bound.asks)
+    return NewRecords(bound.topic, tuple(made), target.wires)
 
 
 def _key_text(

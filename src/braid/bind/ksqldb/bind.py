@@ -28,7 +28,7 @@ def own(s: ast.Statement, env: Env, dialect: str = KSQLDB.name) -> Bound | None:
         case ast.InsertSelect():
             return bind_insert_select(s, env, dialect, sql)
         case ast.InsertValues():
-            return bind_insert_values(s, declared_named(s.target, env), sql)
+            return bind_insert_values(s, declared_named(s.target, env))
         case ast.Ask():
             return bind_pull(s.query, env) if s.query.emit is None else bind_select(s, env, dialect, sql)
         case ast.CreateType():

@@ -17,7 +17,7 @@ from braid.bind.ksqldb.from_ import bind_from
 from braid.bind.ksqldb.items import bind_items
 from braid.bind.ksqldb.query import clause
 from braid.bind.moments import moments
-from braid.bind.present import Present
+from braid.bind.present import present
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Call, Cast, Col, Expr, columns
 from braid.plan.logical import Output, Source
@@ -44,8 +44,8 @@ def bind_pull(q: ast.Select, env: Env) -> Pull:
             raise SqlError(f"a row that stands in a table has no {n.parts[-1]}", n.span, hint)
         return scope.column(n.parts)
 
-    items = bind_items(q.items, scope, None, bounds=True, column=column, whole=Present())
-    predicate = None if q.where is None else bind_predicate(moments(q.where), Rules("WHERE", column, whole=Present()))
+    items = bind_items(q.items, scope, None, bounds=True, column=column, whole=present)
+    predicate = None if q.where is None else bind_predicate(moments(q.where), Rules("WHERE", column, whole=present))
     keys = None if predicate is None else wanted(predicate, entry.source)
     if keys is None and declared.kind == "table" and not env.settings.scans:
         hint = "write WHERE key = …, or SET 'ksql.query.pull.table.scan.enabled'='true'"
