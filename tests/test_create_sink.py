@@ -24,7 +24,8 @@ from braid.bind.program import Program
 from braid.errors import BraidError, SqlError
 from braid.face.catalogue import Catalogue
 from braid.face.effects import StoreTables
-from braid.sinks.named import sink_of
+from braid.plan.logical import Elsewhere
+from braid.sinks.named import sink_at, sink_of
 from braid.sinks.postgres import PostgresSink
 from braid.topics.store import TopicStore
 from cli_help import Said, braid, on_shared_spark, records
@@ -169,6 +170,17 @@ def test_a_table_is_looked_at_before_spark_begins(
 def test_a_folder_is_filled_by_one_sink(no_spark: None, tmp_path: Path) -> None:
     to = "connector = 'deltalake', location = 'd', type = 'upsert'); CREATE SINK y FROM sums WITH ("
     assert "the sinks x and y name one folder" in refused(tmp_path, f"{to}connector = 'deltalake', location = 'd'")
+
+
+def test_a_sink_in_a_plan_is_a_value() -> None:
+    """Whatever is in its names, nothing of it is read again as a word of a command line."""
+    to = "connector = 'postgres', host = 'h', port = '1', user = 'a b', database = 'x''y', table = 'T t'"
+    sql = f"CREATE TABLE t (k INT PRIMARY KEY); CREATE SINK s FROM t WITH ({to}, type = 'upsert');"
+    (query,) = (e.query for e in Program("risingwave").statements(sql) if e.query is not None)
+    assert query.sink.into == Elsewhere("postgres", "public.T t", r"host=h port=1 user='a b' dbname='x\'y'")
+    made = sink_at(query.sink.into)
+    assert made == sink_of(str(query.sink.into)) and isinstance(made, PostgresSink)
+    assert made.settings() == {"host": "h", "port": "1", "user": "a b", "dbname": "x'y"}
 
 
 def test_secrets_of_a_password_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

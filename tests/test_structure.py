@@ -7,6 +7,8 @@ from pathlib import Path
 
 import grimp
 
+from braid.sinks.interface import Sink
+
 SOURCE = Path(__file__).parents[1] / "src" / "braid"
 
 
@@ -75,3 +77,10 @@ def test_only_the_broker_s_own_files_ask_whether_it_is_one() -> None:
     asked = re.compile(r"isinstance\([^)]*KafkaTopics\)|output\.kind|isinstance\([^)]*Sink\)")
     places = (p for p in SOURCE.rglob("*.py") if asked.search(p.read_text(encoding="utf-8")))
     assert sorted(str(p.relative_to(SOURCE)) for p in places) == ["sinks/kafka.py", "topics/access.py"]
+
+
+def test_the_page_about_sinks_names_all_that_a_sink_is_and_does() -> None:
+    page = (SOURCE.parents[1] / "docs/adding-a-sink.md").read_text(encoding="utf-8")
+    cells = re.findall(r"^\| (`[^|]+) \|", page, re.MULTILINE)
+    told = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    assert {"target", "partitions", *told} == {name for name in vars(Sink) if not name.startswith("_")}

@@ -17,6 +17,7 @@ from braid.plan.logical import (
     BOUNDS,
     PSEUDO,
     Begin,
+    Elsewhere,
     Kind,
     Output,
     Place,
@@ -89,7 +90,7 @@ class Relation:
     key: tuple[str, ...] = ()
     inherited: Inherited = field(default_factory=Inherited)
     follows: tuple[Follows, ...] = ()
-    into: str = ""
+    into: Elsewhere | None = None
     alone: tuple[tuple[str, object], ...] = ()
 
 

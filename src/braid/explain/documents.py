@@ -216,7 +216,7 @@ def _sink(plan: Plan, number: int) -> Document:
 
 
 def _place(sink: logical.Sink) -> Document:
-    return {"into": sink.into} if sink.into else {"topic": sink.topic}
+    return {"into": str(sink.into)} if sink.into else {"topic": sink.topic}
 
 
 def _node(

@@ -25,7 +25,7 @@ from braid.face.metrics import warned
 from braid.face.pulls import StorePulls
 from braid.lower.lower import lower
 from braid.plan.logical import Query, sources
-from braid.sinks.named import sink_of
+from braid.sinks.named import sink_at
 from braid.spark.wishes import NOTHING, Wishes
 from braid.stage import checkpoint as checkpoints
 from braid.stage.inputs import Opened
@@ -103,7 +103,7 @@ class Engine:
             return self.running[query.name]
         written = frozenset(r.job.output.target for r in self.running.values() if r.job.output.is_topic)
         begins = replace(self.begins, whole=self.begins.whole | written)
-        output = wishes.output or (sink_of(query.sink.into) if query.sink.into else None)
+        output = wishes.output or (sink_at(query.sink.into) if query.sink.into else None)
         wishes = replace(wishes, broker=self.broker, begins=begins, output=output)
         made = start(self._spark(), lower(query), self.store.root, wishes)
         self._told[query.name] = _Told()

@@ -38,7 +38,7 @@ from braid.lower.lower import lower
 from braid.plan.joins import StreamStreamJoin
 from braid.plan.logical import Node, Query, Source, in_topological_order, sources
 from braid.sinks.interface import Sink, held_in
-from braid.sinks.named import sink_of
+from braid.sinks.named import sink_at, sink_of
 from braid.spark.wishes import Asked
 from braid.stage import batches, checkpoint, ties
 from braid.stage.inputs import Input
@@ -132,10 +132,12 @@ class Request:
     def target(self, query: Query) -> str:
         """Where its results go, in the words of `--sink`; empty: to their topic. `--sink` goes before the statement."""
         name = first_match(query.sink.name, self.sinks)
-        return query.sink.into if name is None else self.sinks[name]
+        return str(query.sink.into or "") if name is None else self.sinks[name]
 
     def sink_for(self, query: Query) -> Sink | None:
-        return sink_of(target) if (target := self.target(query)) else None
+        if (name := first_match(query.sink.name, self.sinks)) is not None:
+            return sink_of(self.sinks[name])
+        return None if query.sink.into is None else sink_at(query.sink.into)
 
 
 @dataclass(frozen=True, slots=True)

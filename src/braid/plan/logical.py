@@ -235,6 +235,20 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A table of another system. `kind`: as `--sink` calls it; `name`: the table's own there, or its path; `at`: what
+    connects to it, without a secret."""
+
+    kind: str
+    name: str
+    at: str | None = None
+
+    def __str__(self) -> str:
+        """In the words of `--sink`."""
+        return f"{self.kind}:{self.name}" if self.at is None else f"{self.kind}:{self.at}#{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Sink:
     """Where the rows go: a topic with key and value columns.
 
@@ -244,7 +258,7 @@ class Sink:
     `whole_key`: a key of several columns is written as an object even where all of them are null. `window`: the bounds
     (ms) of the window that is part of each row's key. `keeps`: the rows that stand are kept by key, to be asked for;
     `retention` (ms): but for those of windows that end so much before the latest one. `into`: the statement wants the
-    rows elsewhere than in the topic, in the words of `--sink`; no secret is in it. `shown_key`: the columns that tell
+    rows there, and not in the topic. `shown_key`: the columns that tell
     rows apart just as a key does of which parts were not selected; `padded`: those that are NULL in rows of an outer
     join.
     """
@@ -264,7 +278,7 @@ class Sink:
     window: tuple[Col, Col] | None = None
     keeps: bool = False
     retention: int | None = None
-    into: str = ""
+    into: Elsewhere | None = None
     shown_key: tuple[str, ...] = ()
     padded: tuple[str, ...] = ()
 

@@ -1,6 +1,6 @@
-"""The sinks that `--sink NAME=…` names, and statements in the same words: the one list.
+"""The sinks that `--sink NAME=…` names, and the tables of statements: the one list.
 
-In: what stands behind the `=`. Out: a `Sink`.
+In: what stands behind the `=`; or the table of a statement. Out: a `Sink`.
 Rule: `console`, or `KIND:WHAT` with a kind of the list; anything else is a folder of files.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from braid.plan.logical import Elsewhere
 from braid.sinks.console import ConsoleSink
 from braid.sinks.delta import DeltaSink
 from braid.sinks.files import FileSink
@@ -21,9 +22,18 @@ NAMED: Mapping[str, Callable[[str], Sink]] = {
     "iceberg:": IcebergSink.of,
     "postgres:": PostgresSink.of,
 }
+OF_TABLES: Mapping[str, Callable[[Elsewhere], Sink]] = {
+    "delta": lambda table: DeltaSink.of(table.name),
+    "iceberg": lambda table: IcebergSink.of(table.name),
+    "postgres": lambda table: PostgresSink.at(table.at or "", table.name),
+}
 
 
 def sink_of(text: str) -> Sink:
     kind, colon, what = text.partition(":")
     made = NAMED.get(kind + colon)
     return FileSink.of(text) if made is None else made(what)
+
+
+def sink_at(table: Elsewhere) -> Sink:
+    return OF_TABLES[table.kind](table)

@@ -73,6 +73,10 @@ class PostgresSink(StagedSink):
     @staticmethod
     def of(text: str) -> PostgresSink:
         where, _, table = text.partition("#")
+        return PostgresSink.at(where, table)
+
+    @staticmethod
+    def at(where: str, table: str) -> PostgresSink:
         made = PostgresSink(table, where=where)
         made.settings()
         return made

@@ -1,6 +1,6 @@
 """CREATE SINK: where rows go that a table elsewhere takes, and by which columns it keeps them.
 
-In: the statement, the rows that it gives. Out: a `Wish`: the table in the words of `--sink`, and what it holds.
+In: the statement, the rows that it gives. Out: a `Wish`: the table, and what it holds.
 Rule: of each connector's parameters one list says which are taken, which change nothing (told), and which stand
 elsewhere (refused). What is not in it is refused. No secret stands in SQL. Rows that change are kept by columns that
 tell them apart at every moment; which do, follows from the plan (`plan/follows.py`). RW-58 to RW-61.
@@ -20,7 +20,7 @@ from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr, columns
 from braid.guess import meant
 from braid.plan.follows import Follows, Rules, follows
-from braid.plan.logical import Node, Source
+from braid.plan.logical import Elsewhere, Node, Source
 from braid.sql import ast
 
 COMMON = ("connector", "type", "primary_key", "force_append_only", "snapshot")
@@ -46,11 +46,11 @@ OF_CATALOGS = {
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """`into`: a table in the words of `--sink`; empty: the topic. `keys`: what rows are kept by, or spread by if only
+    """`into`: a table elsewhere; None: the topic. `keys`: what rows are kept by, or spread by if only
     added (`added`); `forced`: one that changes is added anew, and none is taken back."""
 
     keys: tuple[Expr, ...]
-    into: str = ""
+    into: Elsewhere | None = None
     added: bool = False
     forced: bool = False
     notices: tuple[str, ...] = ()
@@ -92,10 +92,10 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """`table`: in the words of `--sink`; `needs` are among the parameters that it takes. `idle`: those that change
+    """`table`: which one is meant; `needs` are among the parameters that it takes. `idle`: those that change
     nothing here. `elsewhere`: says of others, by what they begin with, what to do instead."""
 
-    table: Callable[[Given], str]
+    table: Callable[[Given], Elsewhere]
     needs: tuple[str, ...]
     takes: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
@@ -223,7 +223,7 @@ def rules_of(node: Node, context: Context) -> Rules:
 # -------------------------------------------------------------------- connectors
 
 
-def _postgres(given: Given) -> str:
+def _postgres(given: Given) -> Elsewhere:
     words = {name: given.part(name) for name in ("host", "port", "user")}
     words |= {"password": _password(given.text("password"), given, "password"), "dbname": given.part("database")}
     if (mode := given.text("ssl_mode")) is not None:
@@ -231,17 +231,17 @@ def _postgres(given: Given) -> str:
             raise SqlError(f"ssl_mode cannot be {mode}", given.span("ssl_mode"), f"there are {', '.join(SSL)}")
         words["sslmode"] = SSL[mode]
     words["sslrootcert"] = given.part("ssl.root.cert")
-    return f"postgres:{_conninfo(words)}#{_place(given, 'schema', 'table')}"
+    return Elsewhere("postgres", _place(given, "schema", "table"), _conninfo(words))
 
 
-def _jdbc(given: Given) -> str:
+def _jdbc(given: Given) -> Elsewhere:
     place, url = _place(given, "schema.name", "table.name"), given.text("jdbc.url") or ""
     if url[:1] in "$@" and "#" not in url:
         for name in ("user", "password"):
             if name in given.said:
                 hint = "leave it out: what jdbc.url refers to is all of the connection"
                 raise SqlError(f"jdbc.url = '{url}' and {name}", given.span(name), hint)
-        return f"postgres:{url}#{place}"
+        return Elsewhere("postgres", place, url)
     hint = "write jdbc.url = 'jdbc:postgresql://HOST:PORT/DATABASE', '$NAME' or '@FILE'"
     try:
         parts = urlsplit(url.removeprefix("jdbc:"))
@@ -263,7 +263,7 @@ def _jdbc(given: Given) -> str:
     words["password"] = _password(given.text("password"), given, "password") or in_url
     if any("#" in (text or "") for text in words.values()):
         raise SqlError("jdbc.url names what has a '#'", given.span("jdbc.url"), hint)
-    return f"postgres:{_conninfo(words)}#{place}"
+    return Elsewhere("postgres", place, _conninfo(words))
 
 
 def _password(text: str | None, given: Given, name: str) -> str | None:
@@ -285,22 +285,22 @@ def _place(given: Given, schema: str, table: str) -> str:
     return f"{given.part(schema, '.#') or 'public'}.{given.part(table, '.#')}"
 
 
-def _deltalake(given: Given) -> str:
+def _deltalake(given: Given) -> Elsewhere:
     location = given.part("location", "") or ""
     path = location.removeprefix("file://")
     if "://" in path or (path != location and not path.startswith("/")):
         hint = "write 'file:///path/of/the/table', or a path"
         raise SqlError(f"location cannot be {location}", given.span("location"), hint)
-    return f"delta:{path}"
+    return Elsewhere("delta", path)
 
 
-def _iceberg(given: Given) -> str:
+def _iceberg(given: Given) -> Elsewhere:
     for name in ("create_table_if_not_exists", "is_exactly_once"):
         if given.flag(name) is False:
             hint = "leave it out: the table is made where there is none, and each row is there once"
             raise SqlError(f"{name} = 'false' is not supported yet", given.span(name), hint)
     names = (given.part("catalog.name", ".#"), given.part("database.name"), given.part("table.name", ".#"))
-    return f"iceberg:{'.'.join(map(str, names))}"
+    return Elsewhere("iceberg", ".".join(map(str, names)))
 
 
 def _of_catalog(given: Given, name: str) -> str:
