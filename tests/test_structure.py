@@ -7,6 +7,7 @@ from pathlib import Path
 
 import grimp
 
+from braid.plan.drop_reasons import Reason
 from braid.sinks.interface import Sink
 
 SOURCE = Path(__file__).parents[1] / "src" / "braid"
@@ -77,6 +78,22 @@ def test_only_the_broker_s_own_files_ask_whether_it_is_one() -> None:
     asked = re.compile(r"isinstance\([^)]*KafkaTopics\)|output\.kind|isinstance\([^)]*Sink\)")
     places = (p for p in SOURCE.rglob("*.py") if asked.search(p.read_text(encoding="utf-8")))
     assert sorted(str(p.relative_to(SOURCE)) for p in places) == ["sinks/kafka.py", "topics/access.py"]
+
+
+def test_the_text_of_a_drop_reason_stands_in_one_file() -> None:
+    """Whoever drops rows takes a reason of the list, and the page about drops has a row for each."""
+    droppers = {"drop", "dropped_rows", "drops_of", "at_source"}
+    calls = (n for p in SOURCE.rglob("*.py") for n in ast.walk(ast.parse(p.read_text(encoding="utf-8"))))
+    said = [
+        ast.unparse(c) for c in calls
+        if isinstance(c, ast.Call) and getattr(c.func, "attr", getattr(c.func, "id", "")) in droppers
+        and any(isinstance(a, ast.Constant) and a.value in {*Reason} - {"value"} for a in c.args)
+    ]  # fmt: skip
+    assert said == []
+    page = (SOURCE.parents[1] / "docs/semantics/drops.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-z ]+)` \| ([^|]+) \|", page, re.MULTILINE)
+    assert [name for name, _ in rows] == [*Reason]
+    assert [name for name, text in rows if not text.startswith(Reason(name).sentence)] == []
 
 
 def test_the_page_about_sinks_names_all_that_a_sink_is_and_does() -> None:

@@ -25,6 +25,7 @@ from braid.operators.changes import DIFF, LOW, NEVER, POS, POS_TYPE, TIME, no_ro
 from braid.operators.clocks import CLOCK, STEPS, Clocks, LeafClock
 from braid.operators.on_time import OnTime
 from braid.operators.watermarks import ABOVE_ALL, Watermark, ticks_of
+from braid.plan.drop_reasons import Reason
 from braid.records import codec
 from braid.records.python import json_value
 from braid.stage.call_order import Placed, raw_frame
@@ -161,7 +162,7 @@ class Snapshots:
             return rows, []
         lost = gate.next(rows)
         late = [
-            {"reason": "late", "operator": "watermark", "topic": declared.topic, "clock": gate.now, "value": row}
+            {"reason": Reason.LATE, "operator": "watermark", "topic": declared.topic, "clock": gate.now, "value": row}
             for row in rows.filter(lost).select(c.name for c in declared.visible).iter_rows(named=True)
         ]
         return rows.filter(~lost), late

@@ -24,6 +24,7 @@ from wsgiref.simple_server import WSGIServer
 
 from braid.errors import BraidError
 from braid.face import tabular, waiting
+from braid.plan.drop_reasons import Reason
 from braid.spark.health import NONE, Health
 from braid.stage.measured import CACHE, Measured, Place, StageSums
 from braid.store.objects import AGAIN
@@ -116,12 +117,13 @@ def warned(name: str, p: Progress) -> Iterator[tuple[str, str]]:
         why = f": {row.message}" if row.message else ""
         place = f"{row.topic} partition {row.partition} offset {row.offset}"
         yield f"first {reason}", f"{name}: first {reason}: {place}{why}"
-    leaps, late = p.totals.leaps, p.totals.first.get("late")
+    leaps, late = p.totals.leaps, p.totals.first.get(Reason.LATE)
     leap = leaps.furthest.get(late.topic) if late is not None and late.topic is not None else None
     if late is not None and leap is not None:
         yield (
-            "late",
-            f"{name}: {p.drops['late']:,} of {p.rows_in:,} records were late; the furthest that one moved the clock:"
+            Reason.LATE,
+            f"{name}: {p.drops[Reason.LATE]:,} of {p.rows_in:,} records were late; the furthest that one moved the"
+            " clock:"
             f" {late.topic} partition {leap.partition} offset {leap.offset}, from {tabular.time_text(leap.before)}"
             f" to {tabular.time_text(leap.time)} ({_span(leap.time - leap.before)})",
         )

@@ -51,6 +51,7 @@ from braid.operators.user_aggregate import accumulation_of
 from braid.operators.watermarks import Passing, by_time
 from braid.operators.watermarks import after as after_batch
 from braid.plan import groups
+from braid.plan.drop_reasons import Reason
 from braid.plan.node import Mode
 from braid.types import Column, Decimal, Scalar, Struct, Type, polars_type
 
@@ -425,7 +426,7 @@ class GroupBy:
         unfit = accumulators.unfit(after)
         if len(unfit) and (lost := tells & unfit.is_not_null().to_numpy()).any():
             few = pl.Series(lost)
-            drops.append(dropped_rows(rows.filter(few), "expression", None, message=unfit.filter(few)))
+            drops.append(dropped_rows(rows.filter(few), Reason.EXPRESSION, None, message=unfit.filter(few)))
         told = _lasts(line, rows, tells) if self.by_epoch else np.flatnonzero(tells)
         names = [POS, SUB, HASH, *keys, *([HEADERS] if HEADERS in rows.columns else [])]
         out, after = rows_at(columns_of(rows, names).hstack([stands]), told), rows_at(after, told)

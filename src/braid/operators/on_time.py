@@ -24,6 +24,7 @@ from braid.operators.clocks import Clocks, LeafClock
 from braid.operators.pairing import dropped_rows
 from braid.operators.ranges import Ints
 from braid.operators.watermarks import ABOVE_ALL, Watermark, ticks_of
+from braid.plan.drop_reasons import Reason
 from braid.types import WHOLE_NUMBERS
 
 
@@ -45,7 +46,7 @@ class OnTime:
         lost, clock = pl.Series(late), before[late]
         if self.value.type not in WHOLE_NUMBERS:
             clock = clock // 1000  # told in ms
-        return Result(rows.filter(~lost), dropped_rows(rows.filter(lost), "late", None, clock))
+        return Result(rows.filter(~lost), dropped_rows(rows.filter(lost), Reason.LATE, None, clock))
 
     def late(self, rows: pl.DataFrame, clocks: Clocks) -> tuple[Flags, Ints]:
         """Which rows are late, and the clock before each."""

@@ -30,6 +30,7 @@ from braid.operators.changes import (
     result_sub,
 )
 from braid.operators.ranges import Flags, Ints, begins, columns_of, order_of, rising, rows_at, values_at
+from braid.plan.drop_reasons import Reason
 
 MISSING = -1
 PIECE_BYTES = 32 << 20  # of results that leave an operator at once
@@ -226,7 +227,7 @@ def release_order(step: Ints, t: Ints, by_left: Flags, text: pl.Series, n: Ints)
 
 
 def dropped_rows(
-    rows: pl.DataFrame, reason: str, side: str | None, clock: Ints | None = None, message: pl.Series | None = None
+    rows: pl.DataFrame, reason: Reason, side: str | None, clock: Ints | None = None, message: pl.Series | None = None
 ) -> pl.DataFrame:
     """Rows in the form of `Result.dropped`."""
     kept = [c for c in rows.columns if c not in (SUB, DIFF, HASH, HEADERS, POS, TIME)]
@@ -255,7 +256,7 @@ def failed_rows(
     message = trace.messages(lost, exprs, names)
     if otherwise is not None:
         message = message.zip_with(message.is_not_null(), otherwise.filter(failed))
-    return dropped_rows(lost, "expression", side, message=message)
+    return dropped_rows(lost, Reason.EXPRESSION, side, message=message)
 
 
 def failing(pairs: pl.DataFrame, first: Expr | None, rest: Expr) -> pl.DataFrame:
@@ -292,7 +293,7 @@ def without_nulls(
         return rows
     lost = rows[HASH].is_null()
     told = lost & (rows[DIFF] == 1) if retracting else lost
-    drops.append(dropped_rows(rows.filter(told), "null key", side))
+    drops.append(dropped_rows(rows.filter(told), Reason.NULL_KEY, side))
     return rows.filter(~lost)
 
 

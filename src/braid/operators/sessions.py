@@ -62,6 +62,7 @@ from braid.operators.ranges import (
     values_at,
 )
 from braid.plan import groups
+from braid.plan.drop_reasons import Reason
 from braid.types import polars_type
 
 START = "_start"
@@ -113,7 +114,7 @@ class Sessions:
             self.gap,
         )
         if made.late.any():
-            drops.append(dropped_rows(rows.filter(made.late), "late", None, now[made.late]))
+            drops.append(dropped_rows(rows.filter(made.late), Reason.LATE, None, now[made.late]))
             rows, made = rows.filter(~made.late), made.timely(kept.height)
             if not rows.height:
                 return Result(self._nothing(rows, keys, accumulators), all_dropped(drops))
@@ -121,7 +122,7 @@ class Sessions:
         after = _accumulated(made, kept, rows[TIME].to_numpy(), accumulators, values, base + np.arange(rows.height))
         drops += accumulators.failed(rows, failed, after, values)
         if len(unfit := (why := accumulators.unfit(after)).drop_nulls()):
-            drops.append(dropped_rows(rows.filter(why.is_not_null()), "expression", None, message=unfit))
+            drops.append(dropped_rows(rows.filter(why.is_not_null()), Reason.EXPRESSION, None, message=unfit))
         held.forget(self.closing.open_from(clocks))
         taken = made.taken_by(kept.height) != MISSING
         stays = np.flatnonzero(~taken[kept.height :] & (made.end >= held.floor))

@@ -33,6 +33,7 @@ from braid.operators.places import order_of_results, places_of, positions_of, sa
 from braid.operators.ranges import Crowded, Ints, rows_at
 from braid.operators.watermarks import ABOVE_ALL
 from braid.plan import residuals, sliding
+from braid.plan.drop_reasons import Reason
 from braid.plan.sliding import Meeting, Operand, RangeFrame, RowsFrame, SlidingJoin, Tree
 from braid.types import polars_type
 
@@ -136,7 +137,7 @@ class Sliding:
         if isinstance(clock, LeafClock) and PART in rows.columns:  # rows of a sub-query were judged at its entry
             late = clocks.late(clock.leaf, rows[PART], rows[POS], rows[TIME].to_numpy())
             if late.any():
-                drops.append(dropped_rows(rows.filter(late).drop(PART), "late", None))
+                drops.append(dropped_rows(rows.filter(late).drop(PART), Reason.LATE, None))
                 rows = rows.filter(~late)
         made = rows.select(
             pl.col(TIME).alias(AT),
@@ -178,7 +179,7 @@ class Sliding:
             lost = lives[i].filter(pl.col(ENTER).is_null())
             if lost.height:
                 lost = lost.with_columns(positions_of(lost[place(i)]), pl.col(AT).alias(TIME))
-                yield dropped_rows(lost.select(POS, TIME, *payload_of(lost)), "unreached", None)
+                yield dropped_rows(lost.select(POS, TIME, *payload_of(lost)), Reason.UNREACHED, None)
 
     def _needed(self, lives: Sequence[pl.DataFrame], now: int) -> list[pl.DataFrame]:
         """The rows that something still open depends on: a row that may be alive later, a row that met it, …"""

@@ -77,6 +77,7 @@ from braid.operators.pairing import (
     with_headers,
 )
 from braid.operators.ranges import Flags, Hashes, Ints, begins, columns_of, hashes_of, rows_at, values_at
+from braid.plan.drop_reasons import Reason
 from braid.plan.joins import StreamStreamJoin
 from braid.plan.logical import How
 from braid.records.key import canonical_key
@@ -185,14 +186,14 @@ class OneClock:
             if side.outer and self.null_key == "pad":
                 side.lone = lone
             else:
-                drops.append(dropped_rows(rows_at(side.frame, lone), "null key", side.name))
+                drops.append(dropped_rows(rows_at(side.frame, lone), Reason.NULL_KEY, side.name))
         late = self._below(side, np.flatnonzero((side.t < side.visible) & joins), side.t, moment.clocks)
         if len(late):
             clock = self._clock_before(side.clock, side, late, moment.clocks)
             is_late = side.t[late] < clock - self.retention + 1
             late, clock = late[is_late], clock[is_late]
         if len(late):
-            drops.append(dropped_rows(rows_at(side.frame, late), "late", side.name, clock))
+            drops.append(dropped_rows(rows_at(side.frame, late), Reason.LATE, side.name, clock))
             if self.late == "discard":
                 joins[late] = False
             else:
@@ -282,13 +283,13 @@ class TwoClocks:
         if side.outer or side.apart is None:
             return
         if side.apart.any():
-            drops.append(dropped_rows(side.frame.filter(pl.Series(side.apart)), "null key", side.name))
+            drops.append(dropped_rows(side.frame.filter(pl.Series(side.apart)), Reason.NULL_KEY, side.name))
         late = side.late[~side.matched[side.late]]
         if len(late):
             clock = moment.clocks.at(side.clock, values_at(side.frame[POS], late), side.prior_of(late))
             behind = side.t[late] < clock
             if behind.any():
-                drops.append(dropped_rows(rows_at(side.frame, late[behind]), "late", side.name, clock[behind]))
+                drops.append(dropped_rows(rows_at(side.frame, late[behind]), Reason.LATE, side.name, clock[behind]))
 
     def ordered(self, due: Due, keys: Sequence[str]) -> tuple[Ints, pl.Series]:
         order = np.lexsort((due.n, due.t, due.step))

@@ -26,6 +26,7 @@ from braid.operators.in_windows import in_windows
 from braid.operators.pairing import all_dropped, dropped_rows, failed_rows, without_nulls
 from braid.operators.ranges import Flags, Ints, rows_at, values_at
 from braid.plan import epochs, groups
+from braid.plan.drop_reasons import Reason
 from braid.plan.windows import Fixed, Hopping
 from braid.types import polars_type
 
@@ -70,7 +71,7 @@ class TimeWindows:
         if lost.any():
             told = rows.filter(lost)
             now = clocks.at(self.clock, told[POS], prior(told))
-            drops.append(dropped_rows(told, "late", None, now))
+            drops.append(dropped_rows(told, Reason.LATE, None, now))
             which, start, end = which[~late], start[~late], end[~late]
         made = rows_at(rows, which).with_columns(result_subs(rows[SUB], which, numbers_within(which)))
         return Result(in_windows(made, start, end, self.bounds), all_dropped(drops))

@@ -25,6 +25,7 @@ import polars as pl
 from braid.errors import BraidError
 from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
 from braid.plan import epochs, groups, logical, sliding
+from braid.plan.drop_reasons import Reason
 from braid.plan.joins import OnKeys
 from braid.reference.epoch_steps import (
     AsOfStep,
@@ -174,18 +175,17 @@ class Reference:
             if failed[i] and not row.gone:
                 exprs = [e for _, e in (*keys, *outputs)]
                 why = reason(exprs, row.values, groups.names(self.query.root))
-                self._run.drop("expression", self._root.number, row, message=why)
+                self._run.drop(Reason.EXPRESSION, self._root.number, row, message=why)
             time = row.time if row.gone or sink.timestamp is None else _milliseconds(values["time"][i])
             if time is None or (time < 0 and not row.gone and sink.timestamp is not None and sink.timestamp.since_1970):
                 what = "no time" if time is None else "a time before 1970"
-                self._run.drop(
-                    "timestamp", self._root.number, row, message=f"the result's timestamp column holds {what}"
-                )
+                why = f"the result's timestamp column holds {what}"
+                self._run.drop(Reason.TIMESTAMP, self._root.number, row, message=why)
                 continue
             key = tuple(None if row.gone and needs[name] else values[name][i] for name, _ in keys)
             written = None if row.gone else {o.name: values[f"value {o.name}"][i] for o in sink.values}
             if not _has_place(sink, key, written):
-                self._run.drop("schema", self._root.number, row)
+                self._run.drop(Reason.SCHEMA, self._root.number, row)
                 continue
             whole = None if key in ((), (None,)) else key
             out.append(OutRecord(whole, written, time, row.headers, place, _window(sink, row)))

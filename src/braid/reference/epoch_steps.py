@@ -16,6 +16,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from braid.expr.nodes import Expr, Lit, columns
 from braid.plan import epochs, residuals
+from braid.plan.drop_reasons import Reason
 from braid.reference.aggregates import in_order
 from braid.reference.rows import Row, Run, Values, reason
 from braid.reference.steps import FOREVER, NEVER, N, SourceStep, Step, ticks
@@ -103,7 +104,7 @@ class ChangesStep(EpochStep[epochs.Changes]):
         for row in rows:
             key = self.run.key(self._key, self.number, row)
             if key is None:
-                self.run.drop("null key", self.inputs[0].number, row)
+                self.run.drop(Reason.NULL_KEY, self.inputs[0].number, row)
                 continue
             if key.text in self._rows:
                 out.append(replace(self._rows.pop(key.text), time=row.time, gone=True))
@@ -214,7 +215,7 @@ class _JoinStep(EpochStep[E]):
             shown[repr(read)] = values
         for values in [shown[repr(read)] for read, count in come for _ in range(count)][:most]:
             assert e is not None
-            self.run.drop("expression", self.number, Row(values, self.epoch, None), message=reason([e], values))
+            self.run.drop(Reason.EXPRESSION, self.number, Row(values, self.epoch, None), message=reason([e], values))
 
 
 class _ResultStep(_JoinStep[E]):

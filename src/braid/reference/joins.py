@@ -14,6 +14,7 @@ from typing import Generic, Literal, TypeVar, assert_never, cast
 
 from braid.expr.nodes import Col, Expr
 from braid.plan import joins
+from braid.plan.drop_reasons import Reason
 from braid.reference.rows import Key, Row, Run, Values, bytes_of
 from braid.reference.steps import Step
 from braid.reference.tables import signed
@@ -199,10 +200,10 @@ class ByOneClock(StreamStreamStep):
         if key is None:
             if self.node.null_key == "pad" and self._is_outer(side):
                 return [self._padded(side, row)]
-            self._run.drop("null key", own.number, row)
+            self._run.drop(Reason.NULL_KEY, own.number, row)
             return []
         if row.time < self._oldest(side):  # too late to be stored
-            self._run.drop("late", own.number, row, key)
+            self._run.drop(Reason.LATE, own.number, row, key)
             if self.node.late == "discard":
                 return []
         stream_time = max(x.clock for x in self.inputs)
@@ -229,12 +230,12 @@ class ByTwoClocks(StreamStreamStep):
         row, own = self._run.placed(row), self._from[side]
         key = self._key(side, row)
         if key is None and not self._is_outer(side):
-            self._run.drop("null key", own.number, row)
+            self._run.drop(Reason.NULL_KEY, own.number, row)
             return []
         is_over = self._is_over(side, row)
         out = self._met(side, row, key, is_over)
         if is_over and not out and row.time < own.clock:
-            self._run.drop("late", own.number, row, key)
+            self._run.drop(Reason.LATE, own.number, row, key)
         return out
 
 
@@ -275,7 +276,7 @@ class StreamTableStep(JoinStep[joins.StreamTableJoin]):
         if found:
             return [Row(self._of("left", row, x), row.time, row.headers, cause=row.cause) for x in found]
         if key is None and not (outer and self.node.null_key == "pad"):
-            self._run.drop("null key", self._from["left"].number, row)
+            self._run.drop(Reason.NULL_KEY, self._from["left"].number, row)
             return []
         if key is not None and self.node.remembers:
             self._waiting.append(_Waiting(row, key))
@@ -286,7 +287,7 @@ class StreamTableStep(JoinStep[joins.StreamTableJoin]):
         key = self._key("right", row)
         if key is None:
             if self.node.by_key or not row.gone:
-                self._run.drop("null key", self._from["right"].number, row)
+                self._run.drop(Reason.NULL_KEY, self._from["right"].number, row)
             return []
         group = self._by_key.setdefault(key.text, {})
         group.pop(own, None)
@@ -316,7 +317,7 @@ class TableTableStep(JoinStep[joins.TableTableJoin]):
     def _arrive(self, side: Side, row: Row) -> list[Row]:
         key = self._key(side, row)
         if key is None:
-            self._run.drop("null key", self._from[side].number, row)
+            self._run.drop(Reason.NULL_KEY, self._from[side].number, row)
             return []
         existed = self._exists(key)
         if row.gone:
@@ -381,7 +382,7 @@ class CombiningStep(JoinStep[joins.TableTableJoin]):
             if self._is_outer(side):
                 return self._replaced(side, change, None)
             if change.new is not None:
-                self._run.drop("null key", self._from[side].number, change.new)
+                self._run.drop(Reason.NULL_KEY, self._from[side].number, change.new)
             return []
         mine = self._by_key[side].setdefault(change.key.text, {})
         others = list(self._by_key[OTHER[side]].get(change.key.text, {}).values())
@@ -433,7 +434,7 @@ class ForeignKeyStep(JoinStep[joins.ForeignKeyJoin]):
         """What a change of a left row says: one thing, or nothing."""
         own, inner = self._run.key(self.node.left.row_key, self.number, row), self.node.how == "inner"
         if own is None:
-            self._run.drop("null key", self._from["left"].number, row)
+            self._run.drop(Reason.NULL_KEY, self._from["left"].number, row)
             return []
         _, known = self._rows.pop(own.text, (own, None))
         before = self._reference(known)
@@ -452,7 +453,7 @@ class ForeignKeyStep(JoinStep[joins.ForeignKeyJoin]):
         """What a change of a right row says: one thing for each row that refers to it."""
         key, inner = self._run.key(self.node.right_keys, self.number, row), self.node.how == "inner"
         if key is None:
-            self._run.drop("null key", self._from["right"].number, row)
+            self._run.drop(Reason.NULL_KEY, self._from["right"].number, row)
             return []
         if row.gone:
             self._found.pop(key.text, None)

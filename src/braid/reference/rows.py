@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 
@@ -17,13 +17,13 @@ from braid.expr import trace
 from braid.expr.compile import evaluate
 from braid.expr.nodes import Col, Expr, children, columns
 from braid.expr.show import NO_NAMES
+from braid.plan.drop_reasons import Reason
 from braid.records.key import canonical_key
 from braid.records.python import python_values
 from braid.types import TIMESTAMPS, Column, Scalar, Type, polars_type
 
 Place = Any  # of the processing order: opaque, ordered, given by the caller
 Values = dict[str, object]
-Reason = Literal["malformed", "null value", "null key", "late", "expression", "timestamp", "schema", "unreached"]
 
 # ---------------------------------------------------------------- in
 
@@ -172,7 +172,7 @@ class Run:
         exprs = list(exprs)
         found = [self.look(e, row) for e in exprs]
         if any(failed for _, failed in found):
-            self.drop("expression", step, row, message=reason(exprs, row.values, names))
+            self.drop(Reason.EXPRESSION, step, row, message=reason(exprs, row.values, names))
         return tuple(value for value, _ in found)
 
     def look(self, e: Expr, row: Row) -> tuple[object, bool]:

@@ -21,6 +21,7 @@ from functools import lru_cache
 
 from braid.expr.nodes import Expr
 from braid.plan import residuals, sliding
+from braid.plan.drop_reasons import Reason
 from braid.plan.sliding import Bound, Meeting, Operand, OrderKey, RangeFrame, RowsFrame, SlidingJoin, Tree
 from braid.reference.rows import Row, Run, Values, reason
 from braid.reference.steps import FOREVER, NEVER, SourceStep, Step
@@ -113,7 +114,9 @@ class SlidingStep:
             if self._is_due(x) and known not in self._told:
                 self._told.add(known)
                 values = self._nothing | x.values
-                self._run.drop("expression", self.number, Row(values, int(x.enter), None), message=reason([e], values))
+                self._run.drop(
+                    Reason.EXPRESSION, self.number, Row(values, int(x.enter), None), message=reason([e], values)
+                )
 
     def _derived_place(self) -> Place:
         number, i = self._derived
@@ -162,7 +165,7 @@ class SlidingStep:
             if p + frame.upper >= len(rows):
                 if self.clock >= FOREVER and self._is_preserved(i) and x.place not in self._unreached:
                     self._unreached.add(x.place)
-                    self._run.drop("unreached", self.number, x.row)
+                    self._run.drop(Reason.UNREACHED, self.number, x.row)
                 continue
             enter, evicted = times[p + frame.upper], p + frame.lower + 1 < len(rows)
             leave = times[p + frame.lower + 1] - 1 if evicted else OPEN

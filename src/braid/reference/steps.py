@@ -15,6 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar, assert_never, cast
 from braid.expr import reasons
 from braid.expr.nodes import Col, Expr, Lit
 from braid.plan import groups, logical
+from braid.plan.drop_reasons import Reason
 from braid.reference.aggregates import Spread, aggregated, folded, is_unfit
 from braid.reference.rows import Bound, End, Event, Idle, Key, Record, Row, Run, Values
 from braid.types import WHOLE_NUMBERS, Scalar
@@ -201,13 +202,13 @@ class SourceStep:
     def _read(self, record: Record) -> None:
         row = Row(self.values(record), record.time, record.headers, record.null)
         if record.error is not None or self._wrong_message_key(record):
-            self._run.drop("malformed", self.number, row, message=record.error)
+            self._run.drop(Reason.MALFORMED, self.number, row, message=record.error)
         elif record.null and (self.node.kind == "stream" or self.node.captured) and not self._bare:
-            self._run.drop("null value", self.number, row)
+            self._run.drop(Reason.NULL_VALUE, self.number, row)
         elif self._is_late:
-            self._run.drop("late", self.number, row)
+            self._run.drop(Reason.LATE, self.number, row)
         elif self._is_keyed and self._run.key(self.node.row_key, self.number, row) is None:
-            self._run.drop("null key", self.number, row)
+            self._run.drop(Reason.NULL_KEY, self.number, row)
         else:
             self._given = [row]
             found = [self._run.look(e, row)[0] for e in self.join_keys]
@@ -299,7 +300,7 @@ class FilterStep(OneInput[logical.Filter]):
     def _upsert(self, row: Row) -> list[Row]:
         key = self._run.key(self._key, self.number, row)
         if key is None:
-            self._run.drop("null key", self._source.number, row)
+            self._run.drop(Reason.NULL_KEY, self._source.number, row)
             return []
         if self._passes(row):
             self._passing.add(key.text)
@@ -389,7 +390,7 @@ class AggregateStep(OneInput[groups.Aggregate]):
             made = [out for row in rows for out in changed(row)]
         for result, cause, why in self._unfit:
             if any(result is x for x in made):
-                self._run.drop("expression", self.number, cause, message=why)
+                self._run.drop(Reason.EXPRESSION, self.number, cause, message=why)
         self._unfit.clear()
         return made
 
@@ -426,7 +427,7 @@ class AggregateStep(OneInput[groups.Aggregate]):
     def _upsert(self, row: Row) -> list[Row]:
         key = self._run.key(self._row_key, self.number, row)
         if key is None:
-            self._run.drop("null key", self._source.number, row)
+            self._run.drop(Reason.NULL_KEY, self._source.number, row)
             return []
         changed: list[Group] = []
         if key.text in self._counted:
@@ -443,7 +444,7 @@ class AggregateStep(OneInput[groups.Aggregate]):
         """The key of the row's group; a row without one is told."""
         key = self._run.key(self._keys, self.number, row)
         if key is None or any(v is None for v in key.values):  # stricter than a record's key
-            self._run.drop("null key", self._source.number, row)
+            self._run.drop(Reason.NULL_KEY, self._source.number, row)
             return None
         return key
 
@@ -474,7 +475,7 @@ class AggregateStep(OneInput[groups.Aggregate]):
                 continue
             values[a.output.name], failed = folded(a, changes)
             if failed:
-                self._run.drop("expression", self.number, cause, message=reasons.raised(a.shown, failed))
+                self._run.drop(Reason.EXPRESSION, self.number, cause, message=reasons.raised(a.shown, failed))
         result = Row(values, int(group.time), cause.headers, cause=cause.cause)
         unfit = (a for i, a in enumerate(self.node.aggregations) if self._is_unfit(i, values, group))
         if (first := next(unfit, None)) is not None:

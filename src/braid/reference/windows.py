@@ -13,6 +13,7 @@ from typing import assert_never
 
 from braid.expr.nodes import Col, Expr
 from braid.plan import groups
+from braid.plan.drop_reasons import Reason
 from braid.plan.windows import Fixed, Hopping
 from braid.reference.aggregates import Spread, is_spread, number
 from braid.reference.rows import Row, Run, bytes_of
@@ -44,12 +45,12 @@ class TimeWindowsStep(OneInput[groups.TimeWindows]):
         node = self.node
         key = self._run.values([e for _, e in self.keys], self.number, row)
         if None in key:
-            self._run.drop("null key", self._source.number, row)
+            self._run.drop(Reason.NULL_KEY, self._source.number, row)
             return []
         held = [(start, end) for start, end in holding(node.windows, row.time) if start >= 0]
         open_ = [(start, end) for start, end in held if end + node.grace > self.clock]
         if len(open_) < len(held) or not held:
-            self._run.drop("late", self._source.number, row)
+            self._run.drop(Reason.LATE, self._source.number, row)
         known = row.values | dict(zip((c.name for c, _ in self.keys), key, strict=True))
         return [replace(row, values=known | {node.start.name: a, node.end.name: b}) for a, b in open_]
 
@@ -134,7 +135,7 @@ class SessionsStep(AggregateStep):
         reached = [s for s in open_ if s.start - self._gap <= row.time <= s.end + self._gap]
         start, end = min([row.time, *(s.start for s in reached)]), max([row.time, *(s.end for s in reached)])
         if end < closed:
-            self._run.drop("late", self._source.number, row)
+            self._run.drop(Reason.LATE, self._source.number, row)
             return []
         entries, history = [e for s in reached for e in s.entries], [e for s in reached for e in s.history]
         entry = self._entry(row)

@@ -16,6 +16,7 @@ import polars as pl
 
 from braid.errors import BraidError
 from braid.plan import logical
+from braid.plan.drop_reasons import Reason
 from braid.records.wire import with_windows
 from braid.sinks.interface import Part, Sink
 from braid.sinks.letters import Letters, letters_of
@@ -28,8 +29,6 @@ from braid.topics.broker import Broker
 from braid.topics.interface import Topics
 from braid.topics.kafka import KafkaTopics
 from braid.topics.transactions import mark, sizes_of, untaken, writing
-
-NO_KEY = "null key"
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,7 @@ class _Outputs:
         if rows.height:
             why = f"{self._topic} is compacted: it takes no record without a key"
             names = {f"v{i}": o.name for i, o in enumerate(self._part.columns.values)}
-            yield drops_of(rows.rename(names), NO_KEY, "write", (), pl.repeat(why, rows.height, eager=True))
+            yield drops_of(rows.rename(names), Reason.NULL_KEY, "write", (), pl.repeat(why, rows.height, eager=True))
 
     def _too_large(self, rows: pl.DataFrame, sizes: pl.Series) -> Iterator[pl.DataFrame]:
         if rows.height:

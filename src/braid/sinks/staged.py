@@ -20,6 +20,7 @@ import polars as pl
 from braid.errors import BraidError, anew, printable
 from braid.operators.changes import DIFF, POS, POS_TYPE, no_rows
 from braid.plan import logical
+from braid.plan.drop_reasons import Reason
 from braid.sinks.files import FileSink
 from braid.sinks.interface import Batch, Outputs, Part, Sink
 from braid.sinks.rows import free, ours
@@ -30,7 +31,6 @@ from braid.topics.interface import Topics
 from braid.topics.view import UNTOLD, Written
 from braid.types import Column, Type
 
-UNSTORABLE = "value"  # the reason of a drop
 TRIES = 20  # commits of others that may come before one of ours
 
 
@@ -142,7 +142,7 @@ class _Outputs:
         if POS not in rows.columns:  # rows of no record
             rows = rows.with_columns(pl.lit(None, POS_TYPE).alias(POS))
         if rows.height:
-            lost.append(drops_of(rows, UNSTORABLE, "write", (), pl.repeat(why, rows.height, eager=True)))
+            lost.append(drops_of(rows, Reason.UNSTORABLE, "write", (), pl.repeat(why, rows.height, eager=True)))
         return frame
 
     def close(self, drops: pl.DataFrame) -> Iterator[str]:

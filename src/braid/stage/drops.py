@@ -19,6 +19,7 @@ from braid.expr.show import duration
 from braid.lower.physical import Leaf, Plan, Step
 from braid.operators.changes import BY, LEAF_BITS, POS, POS_TYPE, TIME, causes, no_rows
 from braid.operators.pairing import BOTH
+from braid.plan.drop_reasons import Reason
 from braid.plan.groups import TimeWindows
 from braid.plan.joins import StreamStreamJoin
 from braid.plan.logical import Source
@@ -53,7 +54,7 @@ def _told(rows: pl.DataFrame, **facts: pl.Expr | pl.Series) -> pl.DataFrame:
 
 
 def at_source(
-    leaf: Leaf, rows: pl.DataFrame, partition: int, reason: str, message: pl.Series | None = None
+    leaf: Leaf, rows: pl.DataFrame, partition: int, reason: Reason, message: pl.Series | None = None
 ) -> pl.DataFrame:
     """Records that are not read on."""
     facts: dict[str, pl.Expr | pl.Series] = {} if message is None else {"message": message}
@@ -89,7 +90,7 @@ def _readable(source: Source, rows: pl.DataFrame, name: str, how: Wire) -> pl.Se
 
 
 def drops_of(
-    rows: pl.DataFrame, reason: str, operator: str, key: Sequence[str] = (), message: pl.Series | None = None
+    rows: pl.DataFrame, reason: Reason, operator: str, key: Sequence[str] = (), message: pl.Series | None = None
 ) -> pl.DataFrame:
     """Rows lost (or failing) after the sources; where they come from follows from the position of the record that
     completed them (`located`). `key`: the columns that the rows are known by."""
@@ -106,7 +107,7 @@ def drops_of(
 
 def too_large(rows: pl.DataFrame, keys: pl.Series, sizes: pl.Series, holds: str) -> pl.DataFrame:
     """Rows whose records a topic does not take, with their keys and without their values. `holds`: what it takes."""
-    lost = drops_of(rows, "too large", "write", (), sizes.cast(pl.String) + f" bytes as a record; {holds}")
+    lost = drops_of(rows, Reason.TOO_LARGE, "write", (), sizes.cast(pl.String) + f" bytes as a record; {holds}")
     return lost.with_columns(keys.alias("key"), pl.lit(None, pl.String).alias("value"))
 
 
@@ -129,7 +130,7 @@ def of_operator(plan: Plan, step: Step, dropped: pl.DataFrame) -> pl.DataFrame:
 
 def _why(step: Step) -> pl.Expr:
     """What an operator's reason leaves open."""
-    late, node = pl.col("reason") == "late", step.node
+    late, node = pl.col("reason") == Reason.LATE, step.node
     if isinstance(node, TimeWindows):
         early = "windows begin at 1970-01-01T00:00:00Z: none holds its time"
         return pl.when(late & (pl.col(TIME) < 0)).then(pl.lit(early))

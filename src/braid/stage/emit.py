@@ -19,6 +19,7 @@ from braid.operators.changes import DIFF, HASH, HEADERS, POS, POS_TYPE, SUB, TIM
 from braid.operators.ranges import columns_of
 from braid.operators.rekey import with_key
 from braid.plan import groups, logical
+from braid.plan.drop_reasons import Reason
 from braid.plan.logical import Sink
 from braid.records.formats.interface import Named
 from braid.records.registry import Registry
@@ -162,12 +163,12 @@ def projected(
     why = _no_time(out[TIME], lacks, untaken)
     if why is not None:
         timed = why.is_null()
-        told = drops_of(frame.filter(~timed), "timestamp", "select", key, why.filter(~timed))
+        told = drops_of(frame.filter(~timed), Reason.TIMESTAMP, "select", key, why.filter(~timed))
         frame, out, dropped = frame.filter(timed), out.filter(timed), pl.concat([dropped, told])
     why = _unwritable(sink, out)
     if why is not None:
         lost = why.is_not_null()
-        told = drops_of(frame.filter(lost), "schema", "select", key, why.filter(lost))
+        told = drops_of(frame.filter(lost), Reason.SCHEMA, "select", key, why.filter(lost))
         out, dropped = out.filter(~lost), pl.concat([dropped, told])
     return out, dropped
 
@@ -186,7 +187,7 @@ def _failed(plan: Plan, rows: pl.DataFrame, rehashed: bool, key: Sequence[str]) 
     """Drops for expressions that failed; those of the key were told before, unless it was `rehashed`."""
     sink = plan.query.sink
     exprs = [*(sink.written_key if rehashed else ()), *(o.expr for o in sink.values)]
-    return drops_of(rows, "expression", "select", key, trace.messages(rows, exprs, groups.names(plan.query.root)))
+    return drops_of(rows, Reason.EXPRESSION, "select", key, trace.messages(rows, exprs, groups.names(plan.query.root)))
 
 
 def _unwritable(sink: Sink, out: pl.DataFrame) -> pl.Series | None:

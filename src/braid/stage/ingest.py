@@ -44,6 +44,7 @@ from braid.operators.pairing import stacked
 from braid.operators.ranges import columns_of, repeated, rows_at
 from braid.operators.rekey import with_key
 from braid.operators.watermarks import ABOVE_ALL, ticks_of
+from braid.plan.drop_reasons import Reason
 from braid.plan.logical import Source
 from braid.stage.decode import Decoded
 from braid.stage.drops import DROPS, at_source
@@ -96,19 +97,19 @@ def ingest(
     dropped = []
     if decoded.error.null_count() < rows.height:
         bad = decoded.error.is_not_null()
-        dropped.append(at_source(leaf, rows.filter(bad), partition, "malformed", decoded.error.filter(bad)))
+        dropped.append(at_source(leaf, rows.filter(bad), partition, Reason.MALFORMED, decoded.error.filter(bad)))
         good = rows.filter(~bad)
     if leaf.drop_null_value and (good[DIFF] == -1).any():
-        dropped.append(at_source(leaf, good.filter(pl.col(DIFF) == -1), partition, "null value"))
+        dropped.append(at_source(leaf, good.filter(pl.col(DIFF) == -1), partition, Reason.NULL_VALUE))
         good = good.filter(pl.col(DIFF) == 1)
     good, failed = with_key(good, leaf.keys, needs_all(leaf.null_key), keys_of_values(leaf))
     if failed.any():
         lost = good.filter(failed)
-        dropped.append(at_source(leaf, lost, partition, "expression", trace.messages(lost, leaf.keys)))
+        dropped.append(at_source(leaf, lost, partition, Reason.EXPRESSION, trace.messages(lost, leaf.keys)))
     good = good.hstack([repeated(SUB, None, pl.Binary, good.height)])
     steps = _steps(leaf, rows, _storable(good), rank, marks) if leaf.clocked else no_rows(STEPS)
     if drops(leaf.null_key) and good[HASH].null_count():
-        dropped.append(at_source(leaf, good.filter(pl.col(HASH).is_null()), partition, "null key"))
+        dropped.append(at_source(leaf, good.filter(pl.col(HASH).is_null()), partition, Reason.NULL_KEY))
         good = good.filter(pl.col(HASH).is_not_null())
     if leaf.awaits:
         good = good.hstack([repeated(PART, rank, pl.Int32, good.height)])

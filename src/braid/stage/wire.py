@@ -36,6 +36,7 @@ from braid.operators.changes import (
 from braid.operators.clocks import STEPS
 from braid.operators.ranges import repeated, rows_at
 from braid.operators.rekey import hash_of_key, with_key
+from braid.plan.drop_reasons import Reason
 from braid.stage.drops import DROPS, drops_of
 from braid.stage.ingest import keys_of_values, leaf_schema
 from braid.timing import spent
@@ -110,11 +111,11 @@ class Exchanging:
             frame, failed = with_key(frame, exchange.keys, whole=needs_all(exchange.null_key))
             if failed.any():
                 lost = frame.filter(failed)
-                told.append(drops_of(lost, "expression", "exchange", message=trace.messages(lost, exchange.keys)))
+                told.append(drops_of(lost, Reason.EXPRESSION, "exchange", message=trace.messages(lost, exchange.keys)))
         frame, self._last = explicit_sub(frame, self._last)
         if drops(exchange.null_key) and frame[HASH].null_count():
             lost = frame.filter(pl.col(HASH).is_null() & (pl.col(DIFF) == 1))  # one that goes was told when it came
-            told.append(drops_of(lost, "null key", "exchange"))
+            told.append(drops_of(lost, Reason.NULL_KEY, "exchange"))
             frame = frame.filter(pl.col(HASH).is_not_null())
         return frame, pl.concat(told) if told else no_rows(DROPS)
 

@@ -16,6 +16,7 @@ from braid.lower.lower import lower
 from braid.operators.changes import DIFF, HEADERS, TIME
 from braid.operators.ranges import Hashes
 from braid.plan import logical
+from braid.plan.drop_reasons import Reason
 from braid.plan.logical import Query, Sink
 from braid.records import codec
 from braid.records.key import canonical_key, key_hash
@@ -106,7 +107,7 @@ class ReferenceBackend(InMemory[Judged]):
             None,
         )
         topic, record = found if found is not None else (None, None)
-        shown_values = reading and drop.reason != "late"
+        shown_values = reading and drop.reason != Reason.LATE
         shown = {
             "reason": drop.reason,
             "operator": _operator(judged, drop),
@@ -167,11 +168,11 @@ def _records(source: logical.Source, leaf: int, partition: int, placed: Sequence
 def _operator(judged: Judged, drop: Drop) -> str:
     """Who dropped a row that a step gave: whoever reads it, if it came too late; else the step, or the SELECT."""
     nodes, mine = judged.reference.nodes.values(), judged.reference.nodes[drop.step]
-    if drop.reason == "late":
+    if drop.reason == Reason.LATE:
         return next((x.called for x in nodes if any(y is mine for y in x.inputs)), "select")
-    if drop.reason in ("schema", "timestamp"):
+    if drop.reason in (Reason.SCHEMA, Reason.TIMESTAMP):
         return "select"
-    decided = drop.reason == "unreached" or mine is not judged.query.root or isinstance(mine, logical.Source)
+    decided = drop.reason == Reason.UNREACHED or mine is not judged.query.root or isinstance(mine, logical.Source)
     return mine.called if decided else "select"
 
 
