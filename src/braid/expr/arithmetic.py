@@ -22,6 +22,7 @@ from braid.expr.casts import as_decimal, fit
 from braid.expr.nodes import Call, Col, Expr, Lit
 from braid.expr.rows import rows
 from braid.expr.signatures import (
+    NO_TIME,
     Builder,
     Function,
     Refused,
@@ -32,6 +33,7 @@ from braid.expr.signatures import (
     constant,
     decimal,
     decimal_failed,
+    divided,
     fits,
     in_sql,
     null_failed,
@@ -562,9 +564,16 @@ OPERATORS: dict[str, Function] = {
         Function("add", _arithmetic("add"), _sum, decimal_failed(_sum)),
         Function("sub", _arithmetic("sub"), _difference, decimal_failed(_difference)),
         Function("mul", _arithmetic("mul"), _product, decimal_failed(_product)),
-        Function("div", _arithmetic("div"), _quotient, _division_failed(_quotient)),
-        Function("mod", _arithmetic("mod"), _remainder, _division_failed(_remainder), names=in_sql(sqlstream="MOD")),
-        Function("shift", _resolve_shift, _shift, null_failed(_shift)),
+        Function("div", _arithmetic("div"), _quotient, _division_failed(_quotient), why=divided),
+        Function(
+            "mod",
+            _arithmetic("mod"),
+            _remainder,
+            _division_failed(_remainder),
+            names=in_sql(sqlstream="MOD"),
+            why=divided,
+        ),
+        Function("shift", _resolve_shift, _shift, null_failed(_shift), why=NO_TIME),
         Function("neg", _resolve_neg, lambda call, args: -args[0]),
         Function("eq", _comparison("eq"), _compare(lambda a, b: a == b, False), duck="({0} = {1})"),
         Function("ne", _comparison("ne"), _compare(lambda a, b: a != b, True), duck="({0} <> {1})"),

@@ -33,6 +33,7 @@ from braid.expr.nodes import Call, Expr, Lit
 from braid.expr.postgres import ROWS
 from braid.expr.rows import LARGEST, rows
 from braid.expr.signatures import (
+    GROWS,
     Function,
     Refused,
     Resolver,
@@ -443,6 +444,7 @@ _SCALARS = (
         _three_texts,
         _replace,
         _replace_failed,
+        why=GROWS,
     ),
     Function(
         "replace_found",
@@ -450,6 +452,7 @@ _SCALARS = (
         _replace_found,
         _replace_found_failed,
         names=in_sql(ksqldb="", lenses="REPLACE", sqlstream="REPLACE"),
+        why=GROWS,
     ),
     Function(
         "SPLIT",
@@ -470,8 +473,8 @@ _SCALARS = (
         ),
         _instr,
     ),
-    Function("LPAD", _pads, _pad(True), _pad_failed, names=in_sql(sqlstream="LPAD")),
-    Function("RPAD", _pads, _pad(False), _pad_failed, names=in_sql(sqlstream="RPAD")),
+    Function("LPAD", _pads, _pad(True), _pad_failed, names=in_sql(sqlstream="LPAD"), why=GROWS),
+    Function("RPAD", _pads, _pad(False), _pad_failed, names=in_sql(sqlstream="RPAD"), why=GROWS),
     Function("ABS", _number, lambda call, args: args[0].abs(), names=in_sql(lenses="ABS")),
     Function("CEIL", _number, _ceiling, decimal_failed(_ceiling), names=in_sql(lenses="CEIL", sqlstream="CEIL")),
     Function("FLOOR", _number, _floor, decimal_failed(_floor), names=in_sql(lenses="FLOOR", sqlstream="FLOOR")),

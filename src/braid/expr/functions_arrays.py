@@ -19,7 +19,7 @@ import polars as pl
 from braid.expr.casts import to_text
 from braid.expr.nodes import Call, Expr
 from braid.expr.rows import LARGEST, lists, rows
-from braid.expr.signatures import Function, Refused, Resolver, Signature, common_type, in_sql
+from braid.expr.signatures import GROWS, Function, Refused, Resolver, Signature, common_type, in_sql
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
 
 S = Scalar
@@ -444,8 +444,14 @@ ARRAY_FUNCTIONS = {
         Function("ARRAY_MAX", _array(lambda t: t.element, "an ARRAY of plain values", plain=True), _extreme(True)),
         Function("ARRAY_MIN", _array(lambda t: t.element, "an ARRAY of plain values", plain=True), _extreme(False)),
         Function("ARRAY_SORT", _resolve_sort, _sort),
-        Function("ARRAY_JOIN", _resolve_join, _join, _join_failed),
-        Function("GENERATE_SERIES", _resolve_series, _series, _series_failed),
+        Function("ARRAY_JOIN", _resolve_join, _join, _join_failed, why=GROWS),
+        Function(
+            "GENERATE_SERIES",
+            _resolve_series,
+            _series,
+            _series_failed,
+            why="the step is 0, or there are too many elements",
+        ),
         Function("AS_MAP", _resolve_as_map, lambda call, args: _on_columns(_as_map, args, polars_type(call.type))),
         Function(
             "MAP_UNION",
@@ -467,6 +473,7 @@ ARRAY_FUNCTIONS = {
             _cube_failed,
             names=in_sql(ksqldb="CUBE_EXPLODE"),
             kind="table",
+            why="there are too many columns",
         ),
     )
 }

@@ -79,6 +79,7 @@ LENSES = {
             _substr,
             _substr_failed,
             names=in_sql(lenses="SUBSTR"),
+            why="the position is negative",
         ),
         Function("concat_all", _resolve_concat, lambda call, args: pl.concat_str(args), names=in_sql(lenses="CONCAT")),
         Function("flatten", _resolve_flatten, _flatten, names=in_sql(lenses="FLATTEN")),

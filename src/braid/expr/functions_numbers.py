@@ -177,7 +177,7 @@ NUMBER_FUNCTIONS = {
         _of_one("TANH", lambda x: x.tanh()),
         _of_one("DEGREES", lambda x: x * (180.0 / math.pi)),
         _of_one("RADIANS", _radians),
-        Function("TRUNC", _resolve_trunc, _trunc, _trunc_failed),
-        Function("GEO_DISTANCE", _resolve_distance, _distance, _distance_failed),
+        Function("TRUNC", _resolve_trunc, _trunc, _trunc_failed, why="the number is not finite"),
+        Function("GEO_DISTANCE", _resolve_distance, _distance, _distance_failed, why="there is no such place or unit"),
     )
 }  # fmt: skip

@@ -17,10 +17,12 @@ import polars as pl
 from braid.expr.arithmetic import OPERATORS, resolve_concat
 from braid.expr.nodes import Call, Expr
 from braid.expr.signatures import (
+    NEGATIVE,
     Builder,
     Function,
     Refused,
     Signature,
+    divided,
     forms,
     in_sql,
     null_failed,
@@ -29,12 +31,17 @@ from braid.expr.signatures import (
 from braid.types import Scalar, is_numeric, polars_type
 
 S = Scalar
+BEYOND = "out of range"
 _TEXT = S.VARCHAR
 _A_NUMBER = Refused("it takes a number")
 _WIDER: dict[object, pl.DataType] = {S.INT: pl.Int64(), S.BIGINT: pl.Int128()}
 _LEAST: dict[object, int] = {S.INT: -(2**31), S.BIGINT: -(2**63)}
 
 # ------------------------------------------------------------------- numbers
+
+
+def _beyond(value: object, divisor: object) -> str:
+    return divided(value, divisor) or BEYOND
 
 
 def _checked(f: Function) -> Function:
@@ -51,7 +58,7 @@ def _checked(f: Function) -> Function:
         finite = pl.all_horizontal([a.is_finite() for a in args])
         return pl.when(~(made.is_infinite() & finite)).then(made)
 
-    return Function(f"sql.{f.name}", f.resolve, build, null_failed(build))
+    return Function(f"sql.{f.name}", f.resolve, build, null_failed(build), why=_beyond if f.why else BEYOND)
 
 
 def _signed(name: str, f: Callable[[pl.Expr], pl.Expr], **names: str) -> Function:
@@ -62,7 +69,7 @@ def _signed(name: str, f: Callable[[pl.Expr], pl.Expr], **names: str) -> Functio
         least = _LEAST.get(call.type)
         return f(x) if least is None else pl.when(x != pl.lit(least, polars_type(call.type))).then(f(x))
 
-    return Function(f"sql.{name}", _resolve_signed, build, null_failed(build), names=in_sql(**names))
+    return Function(f"sql.{name}", _resolve_signed, build, null_failed(build), names=in_sql(**names), why=BEYOND)
 
 
 def _resolve_signed(args: Sequence[Expr]) -> Signature | Refused:
@@ -85,7 +92,7 @@ def _whole(name: str, t: Scalar) -> Function:
             x = x.round(0, mode="half_away_from_zero")
         return x.cast(polars_type(t), strict=False)
 
-    return Function(f"sql.{name}", resolve, build, null_failed(build))
+    return Function(f"sql.{name}", resolve, build, null_failed(build), why=BEYOND)
 
 
 # ---------------------------------------------------------------------- text
@@ -151,11 +158,19 @@ STANDARD = {
             _sqrt,
             null_failed(_sqrt),
             names=in_sql(sqlstream="SQRT"),
+            why=NEGATIVE,
         ),
         _whole("int", S.INT),
         _whole("bigint", S.BIGINT),
         Function("sql.concat", resolve_concat, _concat, names=in_sql(sqlstream="CONCAT")),
-        Function("sql.substring", _substrings, _substring, _substring_failed, names=in_sql(sqlstream="SUBSTRING")),
+        Function(
+            "sql.substring",
+            _substrings,
+            _substring,
+            _substring_failed,
+            names=in_sql(sqlstream="SUBSTRING"),
+            why="the length is negative",
+        ),
         Function(
             "sql.trim",
             forms("a VARCHAR", ((_TEXT,), _TEXT)),

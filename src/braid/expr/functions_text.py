@@ -17,10 +17,22 @@ import polars as pl
 from braid.expr import patterns
 from braid.expr.nodes import Call, Expr
 from braid.expr.rows import distinct
-from braid.expr.signatures import Builder, Function, Once, Refused, Resolver, Signature, constant, forms, tried
+from braid.expr.signatures import (
+    NEGATIVE,
+    Builder,
+    Function,
+    Once,
+    Refused,
+    Resolver,
+    Signature,
+    constant,
+    forms,
+    tried,
+)
 from braid.types import Array, Map, Scalar, Type, polars_type
 
 S = Scalar
+NO_GROUP = "there is no such pattern or group, or the result would be too long"
 _TEXT = S.VARCHAR
 _TEXTS = Array(_TEXT)
 _TEXT_MAP = Map(_TEXT, _TEXT)
@@ -235,31 +247,36 @@ TEXT_FUNCTIONS = {
             forms("an INTEGER, or a VARCHAR such as '\\u004b'", ((S.INT,), _TEXT), ((_TEXT,), _TEXT)),
             _chr,
             _chr_failed,
+            why="there is no such character",
         ),
         Function("MASK", _resolve_mask(False), _mask(None)),
-        Function("MASK_LEFT", _resolve_mask(True), _mask("head"), _mask_failed),
-        Function("MASK_KEEP_LEFT", _resolve_mask(True), _mask("tail"), _mask_failed),
-        Function("MASK_RIGHT", _resolve_mask(True), _mask("last"), _mask_failed),
-        Function("MASK_KEEP_RIGHT", _resolve_mask(True), _mask("before"), _mask_failed),
+        Function("MASK_LEFT", _resolve_mask(True), _mask("head"), _mask_failed, why=NEGATIVE),
+        Function("MASK_KEEP_LEFT", _resolve_mask(True), _mask("tail"), _mask_failed, why=NEGATIVE),
+        Function("MASK_RIGHT", _resolve_mask(True), _mask("last"), _mask_failed, why=NEGATIVE),
+        Function("MASK_KEEP_RIGHT", _resolve_mask(True), _mask("before"), _mask_failed, why=NEGATIVE),
         Function(
             "REGEXP_EXTRACT",
             _resolve_regexp(0, (2, 3), _TEXT, _group),
             *_regexp(patterns.extracted, _TEXT, 0),
+            why=NO_GROUP,
         ),
         Function(
             "REGEXP_EXTRACT_ALL",
             _resolve_regexp(0, (2, 3), _TEXTS, _group),
             *_regexp(patterns.all_extracted, _TEXTS, 0),
+            why=NO_GROUP,
         ),
         Function(
             "REGEXP_REPLACE",
             _resolve_regexp(1, (3,), _TEXT, "a VARCHAR, a pattern, and what to put in its place"),
             *_regexp(lambda text, pattern, new: patterns.replaced(pattern, text, new), _TEXT, 1),
+            why=NO_GROUP,
         ),
         Function(
             "REGEXP_SPLIT_TO_ARRAY",
             _resolve_regexp(1, (2,), _TEXTS, "a VARCHAR and a pattern"),
             *_regexp(lambda text, pattern: patterns.split(pattern, text), _TEXTS, 1),
+            why=NO_GROUP,
         ),
     )
 }

@@ -17,10 +17,21 @@ import polars as pl
 from braid.errors import SqlError
 from braid.expr import dates
 from braid.expr.nodes import Call, Expr
-from braid.expr.signatures import Function, Refused, Resolver, Signature, common_type, constant, forms, null_failed
+from braid.expr.signatures import (
+    NO_TIME,
+    Function,
+    Refused,
+    Resolver,
+    Signature,
+    common_type,
+    constant,
+    forms,
+    null_failed,
+)
 from braid.types import DAY_MS, UNITS, Scalar, Type
 
 S = Scalar
+NO_PATTERN = "there is no such time, pattern or zone"
 OF_UNITS = ("DATEADD", "DATESUB", "TIMEADD", "TIMESUB", "TIMESTAMPADD", "TIMESTAMPSUB")
 
 
@@ -134,11 +145,11 @@ def _format_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
 
 
 def _written(name: str, usage: str, source: Scalar) -> Function:
-    return Function(name, _pattern(usage, source, _TEXT, reads=False), _format, _format_failed)
+    return Function(name, _pattern(usage, source, _TEXT, reads=False), _format, _format_failed, why=NO_PATTERN)
 
 
 def _read(name: str, usage: str, result: Scalar) -> Function:
-    return Function(name, _pattern(usage, _TEXT, result, reads=True), _parse, null_failed(_parse))
+    return Function(name, _pattern(usage, _TEXT, result, reads=True), _parse, null_failed(_parse), why=NO_PATTERN)
 
 
 _TO_MILLISECONDS: dict[Type, str] = {
@@ -188,7 +199,7 @@ def _moved(sign: int, t: Scalar) -> Function:
         return dates.instant(ms)
 
     name = f"{t.value}{'ADD' if sign > 0 else 'SUB'}"
-    return Function(name, _resolve_moved(t), build, null_failed(build))
+    return Function(name, _resolve_moved(t), build, null_failed(build), why=NO_TIME)
 
 
 def _resolve_zones(args: Sequence[Expr]) -> Signature | Refused:
@@ -235,6 +246,7 @@ TIME_FUNCTIONS = {
             forms("a BIGINT of milliseconds", ((S.BIGINT,), S.TIMESTAMP)),
             _from_unixtime,
             null_failed(_from_unixtime),
+            why=NO_TIME,
         ),
         _written("TIMESTAMPTOSTRING", f"a BIGINT of milliseconds, {_ZONED}", S.BIGINT),
         _written("FORMAT_TIMESTAMP", f"a TIMESTAMP, {_ZONED}", S.TIMESTAMP),
@@ -247,8 +259,14 @@ TIME_FUNCTIONS = {
         _read("PARSE_DATE", "a VARCHAR and a pattern", S.DATE),
         _read("PARSE_TIME", "a VARCHAR and a pattern", S.TIME),
         *(_moved(sign, t) for t in (S.DATE, S.TIME, S.TIMESTAMP) for sign in (1, -1)),
-        Function("CONVERT_TZ", _resolve_zones, _convert, null_failed(_convert)),
-        Function("FROM_DAYS", forms("an INTEGER of days", ((S.INT,), S.DATE)), _from_days, null_failed(_from_days)),
+        Function("CONVERT_TZ", _resolve_zones, _convert, null_failed(_convert), why=NO_PATTERN),
+        Function(
+            "FROM_DAYS",
+            forms("an INTEGER of days", ((S.INT,), S.DATE)),
+            _from_days,
+            null_failed(_from_days),
+            why=NO_TIME,
+        ),
         Function("UNIX_DATE", _unix_date, lambda call, args: args[0].cast(pl.Int32)),
     )
 }

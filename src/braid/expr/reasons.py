@@ -1,15 +1,15 @@
 """Why an expression failed, in a few words.
 
 In: a node that failed, and the values of its operands. Out: a text for people.
-Rule: a row of functions says it itself (`Function.why`); here is what the rows say that all dialects share, and casts.
+Rule: a row of functions says it itself (`Function.why`), else the type of what it gives; here are casts and what users
+wrote.
 Values stand in it as in a message about a malformed record, cut where they are long.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import polars as pl
 
@@ -18,6 +18,7 @@ from braid.expr.compile import python_value
 from braid.expr.functions import FUNCTIONS
 from braid.expr.lambdas import LAMBDAS
 from braid.expr.nodes import Call, Cast, Code, Expr
+from braid.expr.signatures import NO_TIME
 from braid.types import Array, Decimal, Map, Scalar, Struct, Type, is_numeric, physical_type
 
 S = Scalar
@@ -27,57 +28,6 @@ _MOMENTS = (S.DATE, S.TIME, S.TIMESTAMP, S.TIMESTAMPTZ)
 _YEARS = {pl.Date: (-719_162, 2_932_896), pl.Datetime: (-62_135_596_800_000_000, 253_402_300_799_999_999)}
 _RAISED = "the function raised an error"
 _NO_RESULT = "it has no result"
-_TIMES = "there is no such time"
-_PATTERN = "there is no such time, pattern or zone"
-_GROWS = "the result would be too long"
-_NO_ENCODING = "it is not in that encoding, or there is none of that name"
-_NO_JSON = "it is not JSON, or not of that kind"
-_RANGE = "out of range"
-_NO_URL = "it is not a URL"
-
-
-def _divided(_: object, divisor: Any) -> str:
-    return "division by zero" if divisor == 0 else ""
-
-
-def _divided_in_range(_: object, divisor: Any) -> str:
-    return _divided(_, divisor) or _RANGE
-
-
-WHY: Mapping[str, Callable[..., str] | str] = {
-    "div": _divided,
-    "mod": _divided,
-    "sql.div": _divided_in_range,
-    **dict.fromkeys(("sql.add", "sql.sub", "sql.mul", "sql.neg", "sql.abs", "sql.int", "sql.bigint"), _RANGE),
-    "sql.sqrt": "the number is negative",
-    "sql.substring": "the length is negative",
-    "shift": _TIMES,
-    "utf16_from": "the position is negative",
-    **dict.fromkeys(("REPLACE", "replace_found", "LPAD", "RPAD", "ARRAY_JOIN"), _GROWS),
-    "GENERATE_SERIES": "the step is 0, or there are too many elements",
-    "cube": "there are too many columns",
-    "CHR": "there is no such character",
-    **dict.fromkeys(("MASK_LEFT", "MASK_KEEP_LEFT", "MASK_RIGHT", "MASK_KEEP_RIGHT"), "the number is negative"),
-    **dict.fromkeys(
-        ("REGEXP_EXTRACT", "REGEXP_EXTRACT_ALL", "REGEXP_REPLACE", "REGEXP_SPLIT_TO_ARRAY"),
-        "there is no such pattern or group, or the result would be too long",
-    ),
-    **dict.fromkeys(("ENCODE", "TO_BYTES", "FROM_BYTES"), _NO_ENCODING),
-    **dict.fromkeys(("INT_FROM_BYTES", "BIGINT_FROM_BYTES", "DOUBLE_FROM_BYTES"), "it has another number of bytes"),
-    "UUID": "it is not the bytes of a UUID",
-    "URL_DECODE_PARAM": "two hex digits stand behind %",
-    "TRUNC": "the number is not finite",
-    "GEO_DISTANCE": "there is no such place or unit",
-    **dict.fromkeys(("DATEADD", "DATESUB", "TIMEADD", "TIMESUB", "TIMESTAMPADD", "TIMESTAMPSUB"), _TIMES),
-    **dict.fromkeys(("FROM_UNIXTIME", "FROM_DAYS"), _TIMES),
-}
-# By the beginnings of names, where a kind of functions fails for one reason.
-KINDS: Mapping[str, str] = {
-    "URL_": _NO_URL,
-    "JSON_": _NO_JSON,
-    "EXTRACTJSON": _NO_JSON,
-    **dict.fromkeys(("FORMAT_", "PARSE_", "STRINGTO", "DATETO", "TIMESTAMPTO", "CONVERT_TZ"), _PATTERN),
-}
 
 
 def of(e: Expr, given: Given) -> str:
@@ -89,8 +39,7 @@ def of(e: Expr, given: Given) -> str:
             return "it has no result for an element (arithmetic with NULL has none)"
         case Call(function=name, type=t):
             row = FUNCTIONS.get(name)
-            told = _told(row.why, given) if row is not None and row.why else _told(WHY.get(name, ""), given)
-            return told or next((x for begin, x in KINDS.items() if name.startswith(begin)), "") or _by_type(t)
+            return (_told(row.why, given) if row is not None else "") or _by_type(t)
         case Cast(type=t):
             (value, source), *_ = given
             return _no_cast(plain(value, source), source, t)
@@ -110,7 +59,7 @@ def unfit(aggregate: str, t: Type) -> str:
 def _by_type(t: Type) -> str:
     if isinstance(t, Decimal):
         return f"too many digits for {t}"
-    return f"it is out of range for {t}" if is_numeric(t) else _TIMES if t in _MOMENTS else _NO_RESULT
+    return f"it is out of range for {t}" if is_numeric(t) else NO_TIME if t in _MOMENTS else _NO_RESULT
 
 
 def _told(why: Callable[..., str] | str, given: Given) -> str:

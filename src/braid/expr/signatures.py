@@ -19,6 +19,10 @@ from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, is_nu
 S = Scalar
 MAX_PRECISION = 38
 _USAGE = "it takes "
+# Why rows of several files fail.
+GROWS = "the result would be too long"
+NEGATIVE = "the number is negative"
+NO_TIME = "there is no such time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +147,11 @@ def refusal(f: Callable[..., object]) -> Callable[..., str]:
         return ""
 
     return told
+
+
+def divided(_: object, divisor: object) -> str:
+    """Why a division failed."""
+    return "division by zero" if divisor == 0 else ""
 
 
 def constant(e: Expr) -> object:
