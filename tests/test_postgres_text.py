@@ -465,6 +465,20 @@ def test_searches_one_behind_the_other_have_a_limit() -> None:
     assert called("regexp_replace", ("a" * 11_000, "(a)", "b", "g"), 4) == ("b" * 11_000, False)
 
 
+def test_many_texts_are_searched_as_each_alone() -> None:
+    """Texts with several patterns, with nulls between them, in one column."""
+    for name in ("regexp_match", "regexp_count", "regexp_replace", "regexp_split_to_array", "~"):
+        cases = [(args, want) for args, want in CASES[name] if len(args) == len(CASES[name][0][0])]
+        types = [type_of(a) for a in cases[0][0]]
+        columns = [pl.Series(str(i), [args[i] for args, _ in cases], polars_type(t)) for i, t in enumerate(types)]
+        given = tuple(Col(str(i), t) for i, t in enumerate(types))
+        bound = FUNCTIONS[f"pg.{name}"].resolve(given)
+        assert not isinstance(bound, Refused)
+        out, marks = evaluate(pl.DataFrame(columns), [("v", Call(f"pg.{name}", given, bound.result))])
+        assert out["v"].to_list() == [None if isinstance(want, Fails) else want for _, want in cases]
+        assert marks.to_list() == [isinstance(want, Fails) for _, want in cases]
+
+
 def test_what_grows_without_end_is_no_pattern() -> None:
     for pattern in ("(?:(?:a{0,200}){0,200}){0,200}b", "(" * 300 + ")" * 300):
         with pytest.raises(ValueError, match=r"size limit|maximum number of nested"):

@@ -13,16 +13,17 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import polars as pl
 
 from braid.expr.nodes import Call, Expr
-from braid.expr.postgres.base import plain, takes
+from braid.expr.postgres.base import parts, plain, takes
 from braid.expr.postgres.rust import HINT, BadPattern, Found, Linear, Pieces, Regex, compiled, joined
 from braid.expr.postgres.text import TOO_LONG, lower_of, lowered
-from braid.expr.rows import LARGEST
+from braid.expr.rows import LARGEST, once
 from braid.expr.signatures import Function, Refused, Resolver, Signature, constant, refusal, tried
-from braid.types import Array, Scalar, Type
+from braid.types import Array, Scalar, Type, polars_type
 
 S = Scalar
 _TEXT = S.VARCHAR
@@ -285,8 +286,6 @@ def _regexp_count(text: str, pattern: str, start: int = 1, flags: str = "") -> i
     at = _begin(text, start)
     if at is None:
         return 0
-    if isinstance(regex, Linear) and regex.plain:
-        return regex.matches(text[at:]).len()
     search, count = _Search(regex, text[at:]), 0
     while (found := search.next()) is not None:
         if found.after == search.rest:
@@ -299,8 +298,6 @@ def _regexp_count(text: str, pattern: str, start: int = 1, flags: str = "") -> i
 def _regexp_split(text: str, pattern: str, flags: str = "") -> list[str]:
     """An empty match divides behind the character that follows it."""
     regex = compiled(pattern, flags)
-    if regex.plain and "\0" not in text:
-        return regex.replaced(text, ("\0",), once=False).split("\0")
     search = _Search(regex, text)
     out: list[str] = []
     empty = False
@@ -320,16 +317,15 @@ def _regexp_split(text: str, pattern: str, flags: str = "") -> list[str]:
 
 def _regexp_replace(text: str, pattern: str, new: str, *more: int | str) -> str:
     """`more`: flags; or a position, which match, and flags. The first match, or all of them: with `g` or number 0."""
-    flags = "".join(m for m in more if isinstance(m, str))
-    start, which = (*(m for m in more if isinstance(m, int)), None, None)[:2]
-    regex = compiled(pattern, flags)
-    at = _begin(text, 1 if start is None else start)
+    start, which, everywhere = _asked(*more)
+    regex = compiled(pattern, "".join(m for m in more if isinstance(m, str)))
+    at = _begin(text, start)
     if at is None:
         return text
     before, rest, template = text[:at], text[at:], _template(new)
     pieces = _pieces(template, regex)
-    if which == 0 or (which is None and "g" in flags):
-        made = before + (_all(regex, rest, pieces) if regex.groups else regex.replaced(rest, pieces, False))
+    if everywhere:
+        made = before + (regex.replaced(rest, pieces, False) if _at_once(regex) else _all(regex, rest, pieces))
     elif which is not None:
         made = _nth(regex, before, rest, template, which)
     elif regex.groups:
@@ -341,10 +337,20 @@ def _regexp_replace(text: str, pattern: str, new: str, *more: int | str) -> str:
     return made
 
 
+def _asked(*more: int | str) -> tuple[int, int | None, bool]:
+    """Where to begin, the number of the match if it is one, and whether all are meant."""
+    start, which = (*(m for m in more if isinstance(m, int)), None, None)[:2]
+    everywhere = which is None and any("g" in m for m in more if isinstance(m, str))
+    return 1 if start is None else start, which or None, everywhere or which == 0
+
+
+def _at_once(regex: Regex) -> bool:
+    """Whether all matches are those that one search finds."""
+    return not regex.groups or regex.plain
+
+
 def _all(regex: Regex, text: str, pieces: Pieces) -> str:
     """Of a pattern with groups. Before an empty match a character is left out."""
-    if regex.plain:
-        return regex.replaced(text, pieces, False)
 
     def parts() -> Iterator[str]:
         search = _Search(regex, text)
@@ -398,15 +404,80 @@ def _pieces(template: str, regex: Regex) -> Pieces:
     return tuple(p for p in out if p != "")
 
 
+# ------------------------------------------------------------ many at a time
+# The same of texts with one pattern, where Polars has it; None: text by text.
+
+
+def _match_many(texts: pl.Series, regex: Regex, *_: object) -> pl.Series | None:
+    if not isinstance(regex, Linear):
+        return None
+    found = regex.apart(texts)
+    groups = found.columns[2:-1] or found.columns[1:2]
+    there = pl.col(found.columns[1]).is_not_null()
+    return found.select(pl.when(there).then(pl.concat_list(groups))).to_series()
+
+
+def _count_many(texts: pl.Series, regex: Regex, start: int = 1, flags: str = "") -> pl.Series | None:
+    if not isinstance(regex, Linear) or not regex.plain or start <= 0 or "g" in flags:
+        return None
+    return texts.str.slice(start - 1).str.count_matches(regex.pattern)
+
+
+def _split_many(texts: pl.Series, regex: Regex, *_: object) -> pl.Series | None:
+    if not isinstance(regex, Linear) or not regex.plain or texts.str.contains("\0", literal=True).any():
+        return None
+    divided = regex.replaced_in(texts, ("\0",), once=False)
+    return None if divided is None else divided.str.split("\0")
+
+
+def _replace_many(texts: pl.Series, regex: Regex, new: str, *more: int | str) -> pl.Series | None:
+    start, which, everywhere = _asked(*more)
+    if not isinstance(regex, Linear) or start <= 0 or which is not None or (everywhere and not _at_once(regex)):
+        return None
+    before, rest = texts.str.head(start - 1), texts.str.slice(start - 1)
+    made = regex.replaced_in(rest, _pieces(_template(new), regex), once=not everywhere)
+    if made is None or (made.str.len_bytes().max() or 0) > LARGEST:  # type: ignore[operator]
+        return None
+    if not everywhere and not regex.groups:
+        before = before.set(before.str.len_bytes() <= 1, "")
+    return (made if start == 1 else before + made).zip_with(rest != "", texts)
+
+
 # ----------------------------------------------------------------------- rows
 
 _I = S.INT
+_One = Callable[..., object]
+_Many = Callable[..., pl.Series | None]
 
 
-def _function(name: str, usage: str, parameters: Sequence[tuple[Type, ...]], result: Type, f: Callable[..., object],
-              ) -> Function:  # fmt: skip
-    made = plain(name, usage, [(p, result) for p in parameters], f)
-    return replace(made, resolve=_checked(made.resolve, lambda *more: f("x", *more)), meaning=MEANING)
+def _function(name: str, usage: str, parameters: Sequence[tuple[Type, ...]], result: Type, one: _One, many: _Many,
+              flags: int) -> Function:  # fmt: skip
+    """`flags`: which argument they are, if they are there and a text."""
+    dtype = polars_type(result)
+
+    def of(texts: pl.Series, given: Sequence[Any]) -> tuple[pl.Series, pl.Series]:
+        said = given[-1] if len(given) >= flags and isinstance(given[-1], str) else ""
+        try:
+            found = many(texts, compiled(given[0], said), *given[1:])
+        except BadPattern:
+            found = None
+        if found is None:
+            return once(lambda text: one(text, *given), texts.to_frame(), dtype)
+        return found.cast(dtype), pl.repeat(False, texts.len(), eager=True)
+
+    def run(call: Call, columns: Sequence[pl.Series]) -> tuple[pl.Series, pl.Series]:
+        frame = pl.DataFrame([c.alias(str(i)) for i, c in enumerate(columns)]).with_row_index("at")
+        found = [pl.DataFrame(schema={"at": pl.UInt32, "value": dtype, "bad": pl.Boolean})]
+        for part in frame.drop_nulls().partition_by(frame.columns[2:]):
+            value, bad = of(part["0"], part.row(0)[2:])
+            found.append(pl.DataFrame({"at": part["at"], "value": value, "bad": bad}))
+        made = frame.select("at").join(pl.concat(found), "at", "left", maintain_order="left")
+        return made["value"], made["bad"].fill_null(False)
+
+    made = plain(name, usage, [(p, result) for p in parameters], one)
+    build, failed, at_once = parts(run)
+    return replace(made, resolve=_checked(made.resolve, lambda *more: one("x", *more)), build=build, failed=failed,
+                   once=at_once, meaning=MEANING)  # fmt: skip
 
 
 def _with_escape(name: str, slow: Callable[..., bool], fast: Callable[..., pl.Expr | None],
@@ -428,15 +499,15 @@ REGEX: dict[str, Function] = {
         replace(_with_escape("similar", _similar, _similar_fast, lambda *more: compiled(similar_pattern(*more))),
                 meaning=MEANING),
         _function("REGEXP_MATCH", "a text, a pattern, and maybe flags", [(_TEXT,) * 2, (_TEXT,) * 3], _TEXTS,
-                  _regexp_match),
+                  _regexp_match, _match_many, 2),
         _function("REGEXP_COUNT", "a text, a pattern, and maybe a position and flags",
                   [(_TEXT,) * 2, (_TEXT, _TEXT, _I), (_TEXT, _TEXT, _I, _TEXT)], S.INT,
-                  _regexp_count),
+                  _regexp_count, _count_many, 3),
         _function("REGEXP_REPLACE", "a text, a pattern, what to put in its place, and maybe flags, or a position, "
                   "which match and flags", [(_TEXT,) * 3, (_TEXT,) * 4, (*(_TEXT,) * 3, _I), (*(_TEXT,) * 3, _I, _I),
                                       (*(_TEXT,) * 3, _I, _I, _TEXT)], _TEXT,
-                  _regexp_replace),
+                  _regexp_replace, _replace_many, 3),
         _function("REGEXP_SPLIT_TO_ARRAY", "a text, a pattern, and maybe flags", [(_TEXT,) * 2, (_TEXT,) * 3], _TEXTS,
-                  _regexp_split),
+                  _regexp_split, _split_many, 2),
     )
 }  # fmt: skip

@@ -178,27 +178,27 @@ class Linear(Regex):
         raise BadPattern("it grows too large")
 
     def search(self, text: str) -> Found | None:
-        found = pl.Series([text]).str.extract_groups(self._parts)[0]
-        if found is None or (parts := tuple(found.values()))[1] is None:
-            return None
-        return Found(parts[0], parts[1:-1], parts[-1])
+        found = self.apart(pl.Series([text])).row(0)
+        return None if found[1] is None else Found(found[0], found[1:-1], found[-1])
 
-    def matches(self, text: str) -> pl.Series:
-        """All matches, of a plain one."""
-        made: pl.Series = pl.Series([text]).str.extract_all(self.pattern)[0]
-        return made
+    def apart(self, texts: pl.Series) -> pl.DataFrame:
+        """What is before a match, the match, its groups, what is behind; nulls where there is none."""
+        return texts.str.extract_groups(self._parts).struct.unnest()
 
     def replaced(self, text: str, new: Pieces, once: bool) -> str:
-        written = "".join(f"${{{p}}}" if isinstance(p, int) else p.replace("$", "$$") for p in new)
-        series = pl.Series([text]).str
-        fixed = sum(len(p) for p in new if isinstance(p, str))
-        most = (1 if once else len(text) + 1) * fixed
-        if most > LARGEST and not once:
-            most = series.count_matches(self.pattern)[0] * fixed
-        if most > LARGEST:
+        made = self.replaced_in(pl.Series([text]), new, once)
+        if made is None:
             raise ValueError(TOO_LONG)
-        made: str = (series.replace(self.pattern, written) if once else series.replace_all(self.pattern, written))[0]
-        return made
+        return str(made[0])
+
+    def replaced_in(self, texts: pl.Series, new: Pieces, once: bool) -> pl.Series | None:
+        """The same of many; None where one of them would be longer than a record holds by far."""
+        fixed, groups = sum(len(p) for p in new if isinstance(p, str)), sum(isinstance(p, int) for p in new)
+        most = texts.str.len_bytes() * groups + (1 if once else texts.str.count_matches(self.pattern)) * fixed
+        if (most.max() or 0) > 9 * LARGEST:  # type: ignore[operator]
+            return None
+        written = "".join(f"${{{p}}}" if isinstance(p, int) else p.replace("$", "$$") for p in new)
+        return texts.str.replace(self.pattern, written) if once else texts.str.replace_all(self.pattern, written)
 
 
 class Backtracking(Regex):
