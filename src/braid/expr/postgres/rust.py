@@ -25,8 +25,9 @@ HINT = "patterns are those of Rust's crate fancy-regex, which RisingWave has"
 
 # A class, an escape, a beginning of a group, anything else.
 _TOKEN = re.compile(
-    r"""\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]|\\(?:[xuUpP]\{[^}]*\}|k<\w+>|.)|\(\?(?:<?[=!]|P?[<=>]|\(|[\w-]*)|."""
-    """|\n""",
+    r"\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]"
+    r"|\\(?:[xuUpP]\{[^}]*\}|x[0-9a-fA-F]{2}|k<\w+>|.)"
+    r"|\(\?(?:<?[=!]|P?[<=>]|\(|[\w-]*)|.",
     re.DOTALL,
 )
 _ONLY_FANCY = re.compile(r"\(\?(?:<?[=!]|P=|>|\()|\\[1-9keHhZ].*", re.DOTALL)
@@ -38,6 +39,7 @@ _TRANSLATED = {
     "$": r"\Z", r"\z": r"\Z", r"\Z": r"(?=\n*\Z)", r"\h": "[0-9A-Fa-f]", r"\H": "[^0-9A-Fa-f]", r"\e": r"\x1b",
     r"\<": r"\m", r"\>": r"\M",
 }  # fmt: skip
+_SAME_GROUPS = re.compile(r"\(\?(?:(?:<?[=!]|P?<|P=|>|\().*|[imsxu-]*[:)])", re.DOTALL)
 _SAME_ESCAPES = re.compile(r"\\(?:[1-9dDwWsSbBAafnrtv]|x[0-9a-fA-F]{2}|[pP]\{\w+\}|[^\w<>])")
 
 
@@ -120,9 +122,11 @@ def _translated(tokens: list[str]) -> str:
     for i, t in enumerate(tokens):
         if t == "$" and lines:
             made = t
-        elif t.startswith("(?") and re.fullmatch(r"\(\?[\w-]+", t) and i and tokens[i + 1 : i + 2] == [")"]:
+        elif t.startswith("(?") and not _SAME_GROUPS.fullmatch(t + "".join(tokens[i + 1 : i + 2])):
+            raise BadPattern(f"{t} is not known")
+        elif re.fullmatch(r"\(\?[\w-]+", t) and i and tokens[i + 1] == ")":
             raise BadPattern(f"beside look-around and back references {t}) can only begin a pattern")
-        elif t[0] == "[" and re.search(r"(?<!^)\[(?!:)|&&|--|~~", t[1:]):
+        elif t[0] == "[" and re.search(r"\[|&&|--|~~", re.sub(r"\\.", "", t[1:])):
             raise BadPattern(f"beside look-around and back references {t} is not possible: it has a class in a class")
         elif t.startswith(r"\k"):
             made = f"(?P={t[3:-1]})"
