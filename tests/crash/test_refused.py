@@ -272,7 +272,7 @@ def test_the_same_query_in_other_words(store: Path) -> None:
     ("field", "value", "told"),
     [
         ("format", FORMAT + 1, f"has format {FORMAT + 1}; this version of braid has format {FORMAT}"),
-        ("format", 4, "use the older braid again; or braid reset WINDOWED"),
+        ("format", 4, "run the file on a new store (--store)"),
         ("spark", "9.9.9", "Spark: 9.9 in the checkpoint"),
         ("hash", "0" * 64, "its plan and its hash do not agree"),
         ("settings", {"dialect": "lenses", "run": "r", "order": False}, "setting dialect: lenses in the checkpoint"),

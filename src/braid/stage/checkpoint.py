@@ -283,7 +283,9 @@ def recorded(directory: str | Path) -> Document | None:
         x = members(parsed(unsealed(data)))
         version = whole(x["format"], "format")
         if version not in _READ:
-            hint = f"use the {'newer' if version > FORMAT else 'older'} braid again; or {anew(str(directory))}"
+            hint = f"use the newer braid again; or {anew(str(directory))}"
+            if version < FORMAT:
+                hint = "braid 0.1.0 wrote it, and none reads it any more: run the file on a new store (--store)"
             raise BraidError(f"{path} has format {version}; this version of braid has format {FORMAT}", hint)
         if version == FORMAT:
             unsealed(data, must=True)
