@@ -246,7 +246,7 @@ def _result(a: Asked) -> Result:
     node, scope = source.node, source.scope
     notices = list(source.notices)
     if q.where is not None:
-        predicate = bind_predicate(moments(q.where), Rules("WHERE", lambda n: scope.column(n.parts)))
+        predicate = bind_predicate(moments(q.where), Rules("WHERE", scope.column))
         notices += _eager_notice(q.where, source)
         node = Filter(node, predicate)
     grouping: Grouping | None = None
@@ -369,7 +369,7 @@ def _partitioned(a: Asked, r: Result, source: From) -> Result:
         if len(q.partition_by) > 1:
             raise SqlError("PARTITION BY NULL stands alone", nulls[0].span, "leave NULL out, or the others")
         return r
-    rules = Rules("PARTITION BY", lambda n: source.scope.column(n.parts))
+    rules = Rules("PARTITION BY", source.scope.column)
     keys: list[Wanted] = []
     for e in q.partition_by:
         bound = bind_expr(e, rules)
@@ -492,7 +492,7 @@ def _eager_notice(where: ast.Expr, source: From) -> list[str]:
     padded = set(_padded_at_once(source.node))
     for test in _null_tests(where):
         for name in names(test):
-            column = source.scope.column(name.parts)
+            column = source.scope.column(name)
             if level_of(column.name) in padded:
                 return [EAGER]
     return []

@@ -17,7 +17,8 @@ import polars as pl
 
 from braid.bind.expressions import Aggregations, aggregates
 from braid.bind.risingwave.expressions import Names, bind, bind_condition, bound, usual_name
-from braid.bind.risingwave.scope import Scope, default_name
+from braid.bind.risingwave.scope import default_name
+from braid.bind.select.scope import Scope
 from braid.errors import Span, SqlError
 from braid.expr import compile, typing
 from braid.expr.aggregates import common
@@ -62,7 +63,7 @@ class _Groups:
     tell groups apart."""
 
     read: Node
-    scope: Scope[Expr]
+    scope: Scope
     alias: str
     made: Aggregations
     shown: dict[Expr, Expr] = field(default_factory=dict)
@@ -136,7 +137,7 @@ def has_aggregates(s: ast.Select) -> bool:
     return any(next(aggregates(i.expr), None) is not None for i in s.items)
 
 
-def bind_grouped(s: ast.Select, node: Node, scope: Scope[Expr], alias: str) -> Grouped:
+def bind_grouped(s: ast.Select, node: Node, scope: Scope, alias: str) -> Grouped:
     groups = _keyed(s, node, scope, alias)
     names = Names("SELECT", groups.column, groups.aggregate, groups.ask)
     items: list[Named] = []
@@ -154,7 +155,7 @@ def bind_grouped(s: ast.Select, node: Node, scope: Scope[Expr], alias: str) -> G
     return Grouped(made, items, {c: usual_name(c.type) for c, _ in groups.keys})
 
 
-def _keyed(s: ast.Select, node: Node, scope: Scope[Expr], alias: str) -> _Groups:
+def _keyed(s: ast.Select, node: Node, scope: Scope, alias: str) -> _Groups:
     """The groups of a SELECT over one reading of its FROM."""
     alias = own(alias)  # items may have any name
     groups = _Groups(node, scope, alias, Aggregations(f"{alias}.aggregate_"))
@@ -193,7 +194,7 @@ def alone(node: Node) -> dict[str, object] | None:
             return None
 
 
-def _without_stars(items: Sequence[ast.SelectItem], scope: Scope[Expr]) -> list[ast.SelectItem]:
+def _without_stars(items: Sequence[ast.SelectItem], scope: Scope) -> list[ast.SelectItem]:
     """`*` as the columns it stands for."""
     made: list[ast.SelectItem] = []
     for item in items:
@@ -206,7 +207,7 @@ def _without_stars(items: Sequence[ast.SelectItem], scope: Scope[Expr]) -> list[
     return made
 
 
-def _group_expr(e: ast.Expr, items: tuple[ast.SelectItem, ...], scope: Scope[Expr]) -> Expr:
+def _group_expr(e: ast.Expr, items: tuple[ast.SelectItem, ...], scope: Scope) -> Expr:
     """A grouping expression: also the number or the alias of an item."""
     if isinstance(e, ast.Literal) and isinstance(e.value, int):
         if not 1 <= e.value <= len(items):

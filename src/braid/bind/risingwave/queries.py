@@ -17,18 +17,8 @@ from braid.bind.names import free_name
 from braid.bind.risingwave import grouping
 from braid.bind.risingwave.expressions import bound, condition, either, usual_name
 from braid.bind.risingwave.placing import Joined, Kind, Leaf, Tree, place
-from braid.bind.risingwave.scope import (
-    Column,
-    Context,
-    Scope,
-    Table,
-    both,
-    check_not_sink,
-    default_name,
-    merged,
-    of_table,
-    renamed,
-)
+from braid.bind.risingwave.scope import QUOTE, Context, check_not_sink, default_name
+from braid.bind.select.scope import Column, Scope, Table, both, merged, of_table, renamed
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Call, Col, Expr, substituted
 from braid.expr.postgres import typing
@@ -131,7 +121,7 @@ def _select(s: ast.Select, env: Env, alias: str) -> Result:
     return projected(node, made, alias, key_types(scope))
 
 
-def _rows(source: ast.Relation, where: ast.Expr | None, env: Env) -> tuple[Node, Scope[Expr]]:
+def _rows(source: ast.Relation, where: ast.Expr | None, env: Env) -> tuple[Node, Scope]:
     """The rows of FROM that pass WHERE, and what names mean over them."""
     tree = bind_from(source, env)
     scope = tree.scope
@@ -162,7 +152,7 @@ def projected(node: Node, made: list[tuple[str, Expr, str, Span]], alias: str, t
     return Result(Project(node, tuple(outputs)), tuple(items), found)
 
 
-def key_types(scope: Scope[Expr]) -> dict[Expr, str]:
+def key_types(scope: Scope) -> dict[Expr, str]:
     """The SQL types of plan columns as far as the scope shows them."""
     return {c.expr: c.type for t in scope.tables for c in t.columns}
 
@@ -240,10 +230,10 @@ def _join(join: ast.Join, env: Env) -> Joined:
             hint = "write ON a.x = b.x AND a.t >= b.t"
             word = "NATURAL" if join.natural else "USING"
             raise SqlError(f"an ASOF JOIN takes no {word}", join.how_span, hint)
-        made = merged(join, left.scope, right.scope, context, either)
+        made = merged(join, left.scope, right.scope, either, context.merged_order)
         equal = tuple(typing.compare("=", a, b) for a, b in made.equal)
         return Joined(left, right, join.how, kind, equal, made.scope, join)
-    scope = both(left.scope, right.scope, join.span)
+    scope = both(left.scope, right.scope, join.right.span)
     if join.on is None:
         return Joined(left, right, join.how, kind, (), scope, join)
     on = condition(join.on, "ON", scope.expr)
@@ -279,7 +269,7 @@ def _table(t: ast.Table, env: Env) -> Leaf:
             table = env.context.catalog.sources[found.table]
             leaf = _read(table, alias, t, env.context)
             columns = tuple(c for n in found.all_columns for c in leaf.scope.columns if c.name == n)
-            return _renamed(replace(leaf, scope=of_table(Table(alias, columns)), index=found), alias, t)
+            return _renamed(replace(leaf, scope=of_table(Table(alias, columns), QUOTE), index=found), alias, t)
         case Declared():
             return _renamed(_read(found, alias, t, env.context), alias, t)
 
@@ -292,7 +282,7 @@ def _no_as_of(t: ast.Table, what: str) -> None:
 
 def _renamed(leaf: Leaf, alias: str, t: ast.Table) -> Leaf:
     columns = renamed(leaf.scope.columns, t.columns, t.span)
-    return replace(leaf, scope=of_table(Table(alias, columns)))
+    return replace(leaf, scope=of_table(Table(alias, columns), QUOTE))
 
 
 def _read(declared: Declared, alias: str, t: ast.Table, context: Context) -> Leaf:
@@ -314,12 +304,10 @@ def _read(declared: Declared, alias: str, t: ast.Table, context: Context) -> Lea
     source = Source(name, declared.name, declared.topic, declared.kind, columns, declared.encoding, None, None,
                     declared.partitions, "lift", watermark, begin=declared.begin)  # fmt: skip
     types = dict(relation.types)
-    seen: tuple[Column[Expr], ...] = tuple(
-        Column(c.name, Col(f"{name}.{c.name}", c.type), types[c.name]) for c in declared.visible
-    )
+    seen = tuple(Column(c.name, Col(f"{name}.{c.name}", c.type), types[c.name]) for c in declared.visible)
     node: Node = _on_time(source, relation.watermark) if declared.kind == "stream" else Changes(source)
     node = clocked(node, name, relation.inherited)
-    return Leaf(node, of_table(Table(alias, seen)), t.span, declared, None, t.as_of)
+    return Leaf(node, of_table(Table(alias, seen), QUOTE), t.span, declared, None, t.as_of)
 
 
 def _on_time(source: Source, watermark: Bounded | None) -> Node:
@@ -333,9 +321,9 @@ def _on_time(source: Source, watermark: Bounded | None) -> Node:
 
 def _query(query: ast.Query, alias: str, names: tuple[str, ...], span: Span, env: Env) -> Leaf:
     result = bind_inner(query, env, env.context.level(alias))
-    seen: tuple[Column[Expr], ...] = tuple(Column(i.name, i.col, i.type) for i in result.items)
+    seen = tuple(Column(i.name, i.col, i.type) for i in result.items)
     columns = renamed(seen, names, span)
-    return Leaf(result.node, of_table(Table(alias, columns)), span)
+    return Leaf(result.node, of_table(Table(alias, columns), QUOTE), span)
 
 
 # -------------------------------------------------------------------- windows
@@ -384,7 +372,7 @@ def _window(f: ast.TableFunction, env: Env) -> Leaf:
     assert isinstance(windows, FixedKind)
     node = Windows(leaf.node, time, windows, start, end, "keep" if made.keeps_null else "drop")
     shown = usual_name(type_)
-    bounds: tuple[Column[Expr], ...] = (Column("window_start", start, shown), Column("window_end", end, shown))
+    bounds = (Column("window_start", start, shown), Column("window_end", end, shown))
     columns = renamed((*leaf.scope.columns, *bounds), f.columns, f.span)
-    scope = of_table(Table(alias, columns))
+    scope = of_table(Table(alias, columns), QUOTE)
     return replace(leaf, node=node, scope=scope, span=f.span, window=f"{what} {windows}", declared=None)
