@@ -13,6 +13,7 @@ from braid.bind.expressions import Aggregations, Rules, Whole, aggregates, bind_
 from braid.bind.ksqldb.scope import Namer, Sources
 from braid.bind.ksqldb.windows import Windowed
 from braid.bind.names import repeated
+from braid.bind.select.items import Item
 from braid.bind.settings import Settings
 from braid.bind.sources import check_key_type
 from braid.errors import Span, SqlError
@@ -21,26 +22,6 @@ from braid.expr.aggregates import is_flat, is_of_times, shaped
 from braid.expr.nodes import Col, Expr
 from braid.sql import ast
 from braid.types import Array, Map, Struct
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A column of the result. `written`: what the user wrote; None where a wildcard brought it in."""
-
-    name: str
-    expr: Expr
-    span: Span
-    written: ast.Expr | None
-
-    @property
-    def is_column(self) -> bool:
-        """Is it a column, and not an expression that happens to have its value?"""
-        return self.written is None or isinstance(self.written, ast.Name)
-
-    @property
-    def is_copy(self) -> bool:
-        """AS_VALUE(…): never the key."""
-        return is_copy(self.written)
 
 
 def is_copy(e: ast.Expr | None) -> bool:

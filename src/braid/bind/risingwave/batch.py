@@ -23,6 +23,7 @@ from braid.bind.names import repeated
 from braid.bind.risingwave.batch_values import BatchColumn, Env, Made, Rows, Values, column_token, ordered
 from braid.bind.risingwave.expressions import ROW_SETS, constant, either
 from braid.bind.risingwave.scope import QUOTE, Context, default_name
+from braid.bind.select.items import Item, listed
 from braid.bind.select.scope import Column, Scope, Table, both, merged, of_table, renamed
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr, Lit
@@ -191,29 +192,14 @@ def _listed(v: ast.Values, rows: list[list[Expr]], env: Env) -> Rows:
 # --------------------------------------------------------------------- SELECT
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """A column that an item gives: its name, its name in the text, what it is."""
+def outputs(items: tuple[ast.SelectItem, ...], values: Values) -> list[tuple[str, Item]]:
+    """The columns that items give, by their names in the text."""
 
-    name: str
-    token: str
-    expr: Expr
-    span: Span
+    def value(item: ast.SelectItem) -> Item:
+        made = typing.finished(values.expr(item.expr, of_rows=True))
+        return Item(item.alias or default_name(item.expr), made, item.expr.span, item.expr)
 
-
-def outputs(items: tuple[ast.SelectItem, ...], values: Values) -> list[Output]:
-    found: list[Output] = []
-    for item in items:
-        if isinstance(item.expr, ast.Star):
-            if item.expr.qualifier is None and not values.scope.tables:
-                raise SqlError("* needs FROM", item.span, "name what to select")
-            columns = values.scope.star(item.expr.qualifier, item.span)
-            found += [Output(c.name, values.env.made.token("c", c.name), c.expr, item.span) for c in columns]
-        else:
-            called = item.alias or default_name(item.expr)
-            made = typing.finished(values.expr(item.expr, of_rows=True))
-            found.append(Output(called, values.env.made.token("c", called), made, item.expr.span))
-    return found
+    return [(values.env.made.token("c", i.name), i) for i in listed(items, values.scope, value)]
 
 
 def _select(s: ast.Select, order_by: tuple[ast.OrderItem, ...], env: Env) -> tuple[Rows, list[str]]:
@@ -229,8 +215,8 @@ def _select(s: ast.Select, order_by: tuple[ast.OrderItem, ...], env: Env) -> tup
     grouped = _groups(s, plain)
     select = replace(plain, groups=grouped)
     items = outputs(s.items, select)
-    columns = tuple((o.name, o.token, o.expr.type) for o in items)
-    written = {o.token: select.text(o.expr, o.span) for o in items}
+    columns = tuple((i.name, token, i.expr.type) for token, i in items)
+    written = {token: select.text(i.expr, i.span) for token, i in items}
     distinct = ""
     if s.distinct is not None:
         on = [written.get(_output(e, columns) or "") or select.sql(e) for e in s.distinct]
@@ -455,12 +441,12 @@ def returning(items: tuple[ast.SelectItem, ...], target: Declared, context: Cont
     written = Read(token("w", target.name), target)
     values = Values(Env(made), _scope(target, alias), "RETURNING")
     found = outputs(items, values)
-    shown = ", ".join(f"{values.text(o.expr, o.span)} AS {o.token}" for o in found)
+    shown = ", ".join(f"{values.text(i.expr, i.span)} AS {token}" for token, i in found)
     if made.reads:
         hint = "leave the query out, and read the table afterwards"
         raise SqlError("RETURNING reads the rows that were written, no others", items[0].span, hint)
     sql = f"SELECT {shown} FROM {name(written.name)} AS {alias}"
-    return Returning(sql, tuple(o.name for o in found), written, tuple(made.asked.values()))
+    return Returning(sql, tuple(i.name for _, i in found), written, tuple(made.asked.values()))
 
 
 def _scope(target: Declared, alias: str) -> Scope:

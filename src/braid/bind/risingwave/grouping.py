@@ -18,8 +18,9 @@ import polars as pl
 from braid.bind.expressions import Aggregations, aggregates
 from braid.bind.risingwave.expressions import Names, bind, bind_condition, bound, usual_name
 from braid.bind.risingwave.scope import default_name
+from braid.bind.select.items import Item
 from braid.bind.select.scope import Scope
-from braid.errors import Span, SqlError
+from braid.errors import SqlError
 from braid.expr import compile, typing
 from braid.expr.aggregates import common
 from braid.expr.nodes import Col, Expr, Lit
@@ -45,15 +46,14 @@ _ZEROS: dict[Type, object] = {
     **dict.fromkeys(TIMESTAMPS, datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)),
 }
 DIGITS, MEAN_SCALE = 38, 16
-Named = tuple[str, Expr, str, Span]
 
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """`items`: name, value, SQL type and place of each; `types`: those of the key's columns."""
+    """`types`: of the key's columns."""
 
     node: Node
-    items: list[Named]
+    items: list[Item]
     types: dict[Expr, str]
 
 
@@ -140,10 +140,12 @@ def has_aggregates(s: ast.Select) -> bool:
 def bind_grouped(s: ast.Select, node: Node, scope: Scope, alias: str) -> Grouped:
     groups = _keyed(s, node, scope, alias)
     names = Names("SELECT", groups.column, groups.aggregate, groups.ask)
-    items: list[Named] = []
-    for item in _without_stars(s.items, scope):
+
+    def value(item: ast.SelectItem) -> Item:
         e = finished(bind(item.expr, names))
-        items.append((item.alias or default_name(item.expr), e, usual_name(e.type), item.span))
+        return Item(item.alias or default_name(item.expr), e, item.span, item.expr, usual_name(e.type))
+
+    items = [value(item) for item in _without_stars(s.items, scope)]
     having = bind_condition(s.having, replace(names, clause="HAVING")) if s.having is not None else None
     rows = groups.made.column("COUNT", None, Scalar.BIGINT) if groups.shown and groups.over_table else None
     made: Node = Aggregate(node, tuple(groups.keys), tuple(groups.made.made))

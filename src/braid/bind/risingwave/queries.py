@@ -18,6 +18,7 @@ from braid.bind.risingwave import grouping
 from braid.bind.risingwave.expressions import bound, condition, either, usual_name
 from braid.bind.risingwave.placing import Joined, Kind, Leaf, Tree, place
 from braid.bind.risingwave.scope import QUOTE, Context, check_not_sink, default_name
+from braid.bind.select.items import Item, Result, listed
 from braid.bind.select.scope import Column, Scope, Table, both, merged, of_table, renamed
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Call, Col, Expr, substituted
@@ -42,36 +43,14 @@ class Env:
     ctes: Mapping[str, tuple[ast.With, Env]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A column of a result: its name, its plan column, the SQL name of its type."""
-
-    name: str
-    col: Col
-    type: str
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """`types`: the SQL types of all columns, hidden ones too."""
-
-    node: Node
-    items: tuple[Item, ...]
-    types: dict[Expr, str]
-
-
 def bind_query(query: ast.Query, context: Context, names: tuple[str, ...] = ()) -> Result:
     """The query of a view. `names`: of its columns, where they are listed."""
     result = bind_inner(query, Env(context), context.alias("result"))
     if names and len(names) != len(result.items):
         message = f"{len(names)} names for {len(result.items)} columns"
         raise SqlError(message, query.span, f"name each column, or none: {', '.join(i.name for i in result.items)}")
-    items = tuple(
-        Item(names[i] if i < len(names) else item.name, item.col, item.type, item.span)
-        for i, item in enumerate(result.items)
-    )
-    return Result(result.node, items, result.types)
+    items = zip(names, result.items, strict=True) if names else ()
+    return replace(result, items=tuple(replace(item, name=name) for name, item in items) or result.items)
 
 
 def bind_inner(query: ast.Query, env: Env, alias: str) -> Result:
@@ -93,7 +72,7 @@ def bind_inner(query: ast.Query, env: Env, alias: str) -> Result:
         return bind_inner(body, env, alias)
     result = _select(body, env, alias)
     if query.emit is not None:
-        return Result(emit_on_close(result.node, [i.col for i in result.items], query.emit), result.items, result.types)
+        return replace(result, node=emit_on_close(result.node, [i.col for i in result.items], query.emit))
     return result
 
 
@@ -110,15 +89,12 @@ def _select(s: ast.Select, env: Env, alias: str) -> Result:
     if s.group_by or s.having is not None or grouping.has_aggregates(s) or s.distinct is not None:
         grouped = grouping.bind_grouped(s, node, scope, alias)
         return projected(grouped.node, grouped.items, alias, grouped.types)
-    made: list[tuple[str, Expr, str, Span]] = []
-    for item in s.items:
-        if isinstance(item.expr, ast.Star):
-            columns = scope.star(item.expr.qualifier, item.span)
-            made += [(c.name, c.expr, c.type, item.span) for c in columns]
-        else:
-            e = bound(item.expr, "SELECT", scope.expr)
-            made.append((item.alias or default_name(item.expr), e, usual_name(e.type), item.span))
-    return projected(node, made, alias, key_types(scope))
+
+    def value(item: ast.SelectItem) -> Item:
+        e = bound(item.expr, "SELECT", scope.expr)
+        return Item(item.alias or default_name(item.expr), e, item.span, item.expr, usual_name(e.type))
+
+    return projected(node, listed(s.items, scope, value), alias, key_types(scope))
 
 
 def _rows(source: ast.Relation, where: ast.Expr | None, env: Env) -> tuple[Node, Scope]:
@@ -131,17 +107,15 @@ def _rows(source: ast.Relation, where: ast.Expr | None, env: Env) -> tuple[Node,
     return (node if rest is None else Filter(node, rest)), scope
 
 
-def projected(node: Node, made: list[tuple[str, Expr, str, Span]], alias: str, types: dict[Expr, str]) -> Result:
+def projected(node: Node, made: Sequence[Item], alias: str, types: Mapping[Expr, str]) -> Result:
     """The projection of named expressions, with the key of the rows behind them."""
     taken: set[str] = set()
     items: list[Item] = []
-    outputs: list[tuple[Col, Expr]] = []
-    for name, e, type_, span in made:
-        unique = free_name(f"{alias}.{name}", taken, 2)
+    for item in made:
+        unique = free_name(f"{alias}.{item.name}", taken, 2)
         taken.add(unique)
-        col = Col(unique, e.type)
-        outputs.append((col, e))
-        items.append(Item(name, col, type_, span))
+        items.append(replace(item, expr=Col(unique, item.expr.type)))
+    outputs = [(i.col, m.expr) for i, m in zip(items, made, strict=True)]
     shown = {e for _, e in outputs}
     found: dict[Expr, str] = {i.col: i.type for i in items}
     for key in node.row_key:
@@ -149,7 +123,7 @@ def projected(node: Node, made: list[tuple[str, Expr, str, Span]], alias: str, t
             assert isinstance(key, Col)
             outputs.append((key, key))
             found[key] = types.get(key) or usual_name(key.type)
-    return Result(Project(node, tuple(outputs)), tuple(items), found)
+    return Result(Project(node, tuple(outputs)), tuple(items), types=found)
 
 
 def key_types(scope: Scope) -> dict[Expr, str]:

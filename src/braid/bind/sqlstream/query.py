@@ -13,10 +13,11 @@ from braid.bind.bound import Declared, DeclaredColumn, QueryBound, SourceDeclare
 from braid.bind.env import PUSH, Env, check_cycle
 from braid.bind.expressions import bind_expr, bind_predicate, conjuncts
 from braid.bind.insert import fits
+from braid.bind.select.items import Item, Result, listed, unique_names
 from braid.bind.select.scope import Scope
 from braid.bind.sources import check_topic_name, miswritten, refuse
-from braid.bind.sqlstream.relation import Context, Item, Operand, Result, Tree, bind_relation, built, check, with_where
-from braid.bind.sqlstream.scope import ROWTIME, column, rules, timed, unique_names
+from braid.bind.sqlstream.relation import Context, Operand, Tree, bind_relation, built, check, with_where
+from braid.bind.sqlstream.scope import ROWTIME, column, rules, timed
 from braid.bind.sqlstream.sources import JSON, check_column, check_free, declared, full_name, insert_columns
 from braid.errors import Span, SqlError
 from braid.expr import typing
@@ -173,7 +174,7 @@ def _result(q: ast.Select, env: Env, prefix: str) -> Result:
     node = built(tree, env.settings.sqlstream, rowtime)
     for condition in where:
         node = Filter(node, condition)
-    return Result(node, tree.kind, _items(q, scope), rowtime, frozenset(context.over))
+    return Result(node, _items(q, scope), tree.kind, rowtime, frozenset(context.over))
 
 
 def _check_stream(q: ast.Select, tree: Tree, nested: bool) -> None:
@@ -195,19 +196,20 @@ def _view(name: str, env: Env, prefix: str) -> Result:
 
 def _items(q: ast.Select, scope: Scope) -> tuple[Item, ...]:
     said = rules("SELECT", column(scope))
-    found: list[Item] = []
-    for n, item in enumerate(q.items):
-        if isinstance(item.expr, ast.Star):
-            found += [Item(c.name, c.expr, item.span) for c in scope.star(item.expr.qualifier, item.span)]
-            continue
+    places = {id(item): n for n, item in enumerate(q.items)}
+
+    def value(item: ast.SelectItem) -> Item:
         bound = bind_expr(item.expr, said)
         if bound.type is Scalar.NULL:
             raise SqlError("the type of this column is not known", item.span, "write CAST(NULL AS …)")
-        name = item.alias or (item.expr.parts[-1] if isinstance(item.expr, ast.Name) else f"EXPR${n}")
+        unnamed = item.expr.parts[-1] if isinstance(item.expr, ast.Name) else f"EXPR${places[id(item)]}"
+        name = item.alias or unnamed
         time = name == ROWTIME and bound in (c.expr for c in scope.pseudo)
         if name == ROWTIME and not time:
             hint = "ROWTIME alone is the time of the result; write … AS another name"
             raise SqlError("a column of the result cannot be called ROWTIME", item.span, hint)
-        found.append(Item(name, bound, item.span, time))
+        return Item(name, bound, item.span, item.expr, is_time=time)
+
+    found = listed(q.items, scope, value)
     names = unique_names([i.name for i in found])
     return tuple(replace(i, name=name) for i, name in zip(found, names, strict=True))

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from braid.bind.env import Env
 from braid.bind.expressions import bind_predicate, conjuncts, sides
+from braid.bind.select.items import Result
 from braid.bind.select.scope import Scope, both, merged, of_table
 from braid.bind.settings import SqlstreamSettings
 from braid.bind.sqlstream.scope import QUOTE, ROWTIME, column, rules, table_of
@@ -73,32 +74,6 @@ class Pair:
 
 
 Tree = Operand | Pair
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A column of a result. `is_time`: it is the result's rowtime."""
-
-    name: str
-    expr: Expr
-    span: Span
-    is_time: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A bound query before its sink. `over`: the views that it puts in their places."""
-
-    node: Node
-    kind: Kind
-    items: tuple[Item, ...]
-    rowtime: Col | None
-    over: frozenset[str] = frozenset()
-
-    @property
-    def columns(self) -> tuple[Item, ...]:
-        """Without the rowtime: what a stream of these rows has."""
-        return tuple(i for i in self.items if not i.is_time)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,24 +61,6 @@ def as_timestamp(rowtime: Col) -> Expr:
     return typing.call("FROM_UNIXTIME", [rowtime])
 
 
-def unique_names(names: list[str]) -> list[str]:
-    """The second and later column of a name get 0, 1, … behind it."""
-    given = set(names)
-    found: list[str] = []
-    seen: dict[str, int] = {}
-    for name in names:
-        if name not in seen:
-            seen[name] = 0
-            found.append(name)
-            continue
-        while f"{name}{seen[name]}" in given:
-            seen[name] += 1
-        made = f"{name}{seen[name]}"
-        given.add(made)
-        found.append(made)
-    return found
-
-
 # ------------------------------------------------------------------ expressions
 
 
