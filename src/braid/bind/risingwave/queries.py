@@ -86,7 +86,10 @@ def _select(s: ast.Select, env: Env, alias: str) -> Result:
         hint = "leave WINDOW out; a batch query may have it"
         raise SqlError("windows over rows in a view are not supported yet", s.windows[0][1].span, hint)
     node, scope = _rows(s.source, s.where, env)
-    if s.group_by or s.having is not None or grouping.has_aggregates(s) or s.distinct is not None:
+    groups = bool(s.group_by) or s.having is not None or grouping.has_aggregates(s)
+    if groups and s.distinct is not None:
+        return _different(s, env, alias)
+    if groups or s.distinct is not None:
         grouped = grouping.bind_grouped(s, node, scope, alias)
         return projected(grouped.node, grouped.items, alias, grouped.types)
 
@@ -95,6 +98,16 @@ def _select(s: ast.Select, env: Env, alias: str) -> Result:
         return Item(item.alias or default_name(item.expr), e, item.span, item.expr, usual_name(e.type))
 
     return projected(node, listed(s.items, scope, value), alias, key_types(scope))
+
+
+def _different(s: ast.Select, env: Env, alias: str) -> Result:
+    """DISTINCT over groups: the different rows of what is without it."""
+    made = _select(replace(s, distinct=None), env, env.context.level("distinct"))
+    columns = tuple(Column(i.name, i.col, i.type) for i in made.items)
+    scope = of_table(Table("", columns), QUOTE)
+    every = (ast.SelectItem(ast.Star((), s.span), None, s.span),)
+    grouped = grouping.bind_grouped(replace(s, items=every, group_by=(), having=None), made.node, scope, alias)
+    return projected(grouped.node, grouped.items, alias, grouped.types)
 
 
 def _rows(source: ast.Relation, where: ast.Expr | None, env: Env) -> tuple[Node, Scope]:

@@ -33,8 +33,8 @@ from braid.bind.risingwave.batch import batch_query
 from braid.bind.risingwave.expressions import bound, usual_name
 from braid.bind.risingwave.queries import bind_query
 from braid.bind.risingwave.scope import Context
-from braid.bind.select.items import Result
 from braid.bind.schemas import check_sink
+from braid.bind.select.items import Result
 from braid.errors import SqlError
 from braid.expr.nodes import Col, Expr
 from braid.plan.epochs import Coalesce
