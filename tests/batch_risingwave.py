@@ -243,8 +243,31 @@ def views(rng: random.Random) -> Question:
     return question(rng, tables, said, asked, [*shown], changes(rng, tables), f"CREATE {word} i AS {sql};\n")
 
 
-def group(rng: random.Random, joined: bool = False, whole: bool = False) -> Question:
-    """`whole`: without GROUP BY, over rows of which one has come (past conditions, too)."""
+SPREADS = ("stddev", "stddev_pop", "stddev_samp", "var_pop", "var_samp", "variance")
+BITS = ("bit_and", "bit_or", "bit_xor")
+LOGICAL = ("bool_and", "bool_or")
+
+
+def aggregate(rng: random.Random, columns: Sequence[E], more: bool = False) -> E:
+    """A call; `more`: perhaps of different values, of those that pass a condition, or a rarer one."""
+    f = rng.choice(
+        ["count", "sum", "avg", "min", "max", *((*SPREADS, *BITS, *LOGICAL, "count", "sum") if more else ())]
+    )
+    wider = ["text", "double"] if f in ("count", "min", "max") else []
+    n = predicate(rng, columns, "risingwave") if f in LOGICAL else rng.choice(of_type(columns, "int", "long", *wider))
+    word = "DISTINCT " if more and rng.random() < 0.5 else ""
+    behind = predicate(rng, columns, "risingwave") if more and rng.random() < 0.3 else None
+    made = [f"{f}({word}{n[i]})" + ("" if behind is None else f" FILTER (WHERE {behind[i]})") for i in (0, 1)]
+    if f in SPREADS:
+        made = [f"round(CAST({x} AS NUMERIC(38, 9)), 4)" for x in made]
+    return E(*made, "long")
+
+
+def group(
+    rng: random.Random, joined: bool = False, whole: bool = False, more: bool = False, sets: bool = False
+) -> Question:
+    """`whole`: without GROUP BY, over rows of which one has come (past conditions, too); `more`: DISTINCT, FILTER and
+    rarer functions; `sets`: GROUPING SETS."""
     tables = [table(rng, name) for name in ("tu" if joined else "t")]
     rel = leaf(rng, tables[0], "a")
     while whole and "WHERE" in rel.sql:
@@ -252,15 +275,16 @@ def group(rng: random.Random, joined: bool = False, whole: bool = False) -> Ques
     if joined:
         rel = join(rng, rel, leaf(rng, tables[1], "b"), rng.choice(KINDS))
     columns = of_type(rel.columns, "int", "long", "text")
-    by = [] if whole else rng.sample(columns, rng.choice([1, 1, 2]))
+    by = [] if whole else rng.sample(columns, 2 if sets else rng.choice([1, 1, 2]))
     names = [f"g{i}" for i in range(len(by))]
     chosen = {"c": same("count(*)", "long")}
-    for i in range(rng.choice([1, 2])):
-        f = rng.choice(["count", "sum", "avg", "min", "max"])
-        more = ["text", "double"] if f in ("count", "min", "max") else []
-        n = rng.choice(of_type(rel.columns, "int", "long", *more))
-        chosen[f"a{i}"] = E(f"{f}({n.sql})", f"{f}({n.duck})", "long")
+    for i in range(rng.choice([1, 2, 3] if more else [1, 2])):
+        chosen[f"a{i}"] = aggregate(rng, rel.columns, more)
     having = rng.choice(["", "", " HAVING count(*) > 1"])
+    words = rng.choice(["ROLLUP ({})", "CUBE ({})", "GROUPING SETS (({0}), ({1}), ({0}, {1}))"]) if sets else ""
+    if sets and "GROUPING" not in words:
+        having = " HAVING count(*) > 0"  # the set of no column has its row with the first one
+    different = "DISTINCT " if more and rng.random() < 0.2 else ""
     parts = []
     for which in (0, 1):
         shown = ", ".join(
@@ -269,8 +293,10 @@ def group(rng: random.Random, joined: bool = False, whole: bool = False) -> Ques
                 *(f"{e[which]} AS {n}" for n, e in chosen.items()),
             ]
         )
-        tail = "" if whole else f" GROUP BY {', '.join(e[which] for e in by)}{having}"
-        parts.append(f"SELECT {shown} FROM {(rel.sql, rel.duck)[which]}{tail}")
+        listed = [e[which] for e in by]
+        keys = words.format(*listed) if "{0}" in words else (words or "{}").format(", ".join(listed))
+        tail = "" if whole else f" GROUP BY {keys}{having}"
+        parts.append(f"SELECT {different}{shown} FROM {(rel.sql, rel.duck)[which]}{tail}")
     calls = changes(rng, tables)
     if whole:
         calls = [insert(rng, tables[0], 999), *calls]
@@ -419,6 +445,9 @@ SHAPES: dict[str, Shape] = {
     "risingwave group": group,
     "risingwave aggregates": partial(group, whole=True),
     "risingwave joined group": partial(group, joined=True),
+    "risingwave more aggregates": partial(group, more=True),
+    "risingwave more without groups": partial(group, more=True, whole=True),
+    "risingwave sets": partial(group, more=True, sets=True),
     **{f"risingwave asof {kind}": partial(nearest, kind=kind) for kind in KINDS[:2]},
     **{f"risingwave temporal {kind}": partial(temporal, kind=kind) for kind in KINDS[:2]},
     "risingwave window": windowed,

@@ -164,7 +164,7 @@ class UnknownColumn(SqlError):
         if self.span is not None and text[self.span.start : self.span.start + 1] == '"':
             meant = text[self.span.start + 1 : self.span.end - 1].replace("'", "''")
             said, hint = f"a text stands in single quotes: '{meant}'", self.hint or ""
-            if not hint.upper().endswith(f"{meant.upper()}?"):  # only its case is another
+            if not hint.upper().rstrip('?"`').endswith(meant.upper()):  # only its case is another
                 self.hint = f"{hint} {said}" if hint.endswith("?") else said
         return self
 

@@ -32,7 +32,13 @@ def progress(node: Node) -> Progress:
     match node:
         case Source():
             return _of_source(node)
-        case Filter(input=x) | epochs.OnTime(input=x) | epochs.EmitOnClose(input=x) | epochs.Coalesce(input=x):
+        case (
+            Filter(input=x)
+            | Lateral(input=x)
+            | epochs.OnTime(input=x)
+            | epochs.EmitOnClose(input=x)
+            | epochs.Coalesce(input=x)
+        ):
             return progress(x)
         case Project(input=x, outputs=outputs):
             below = progress(x)
@@ -53,7 +59,7 @@ def progress(node: Node) -> Progress:
             return progress(groups)  # rows that come or go are not below it
         case epochs.Changes() | epochs.AsOfJoin() | SlidingJoin():
             return {}
-        case OnKeys() | Lateral() | Materialize() | TimeWindows() | Final():
+        case OnKeys() | Materialize() | TimeWindows() | Final():
             return {}
     assert_never(node)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from braid.bind.expressions import Rules, Whole, bind_expr, calls, told_at
-from braid.bind.ksqldb.scope import Scope
+from braid.bind.ksqldb.scope import Sources
 from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Col, Expr
@@ -20,7 +20,7 @@ from braid.types import Array
 
 
 def exploded(
-    items: Sequence[ast.SelectItem], scope: Scope, node: Node, *, over_table: bool, grouped: bool
+    items: Sequence[ast.SelectItem], scope: Sources, node: Node, *, over_table: bool, grouped: bool
 ) -> tuple[Node, Whole | None]:
     """The node with the elements of what the items call, and each call's column."""
     made = [call for i in items for call in calls(i.expr, typing.is_table_function)]
@@ -32,7 +32,7 @@ def exploded(
     if over_table:
         hint = "declare a stream over the topic, and explode that"
         raise SqlError(f"{made[0].name} over a table is not possible: a row would become several", made[0].span, hint)
-    rules = Rules(made[0].name, lambda n: scope.column(n.parts))
+    rules = Rules(made[0].name, scope.column)
     arrays = [_rows(call, rules) for call in made]
     array = arrays[0] if len(arrays) == 1 else typing.call("zip", arrays)
     assert isinstance(array.type, Array)

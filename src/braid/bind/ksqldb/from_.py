@@ -15,7 +15,7 @@ from typing import Literal, TypeGuard
 from braid.bind.env import Env
 from braid.bind.expressions import Rules, aggregates, bind_expr, bind_predicate, conjuncts, names, told_at
 from braid.bind.ksqldb.joined_windows import check_keeps_key, check_windows, same_window
-from braid.bind.ksqldb.scope import Entry, Scope, synthetic_key_name
+from braid.bind.ksqldb.scope import Entry, Sources, synthetic_key_name
 from braid.bind.sources import check_key_type
 from braid.errors import SqlError
 from braid.expr import casts, typing
@@ -50,7 +50,7 @@ class From:
     `bounds`: of the window that is part of the key of a join's rows."""
 
     node: Node
-    scope: Scope
+    scope: Sources
     kind: Kind
     steps: int = 0
     key: Col | None = None
@@ -93,8 +93,8 @@ class Step:
         return self.right.scope.entries[0]
 
     @property
-    def scope(self) -> Scope:
-        return Scope((*self.left.scope.entries, *self.right.scope.entries))
+    def scope(self) -> Sources:
+        return Sources.of((*self.left.scope.entries, *self.right.scope.entries))
 
 
 def bind_from(relation: ast.Relation, env: Env, last: bool = True) -> From:
@@ -118,7 +118,7 @@ def _source(ref: ast.Relation, env: Env) -> From:
         raise env.catalog.unknown(name, ref.span, meant(name, known, listed))
     alias = ref.alias or name
     entry = Entry(alias, declared, replace(declared.read_as(level(alias)), begin=env.settings.begin))
-    return From(entry.source, Scope((entry,)), declared.kind)
+    return From(entry.source, Sources.of((entry,)), declared.kind)
 
 
 def _join(s: Step, last: bool) -> From:
@@ -240,7 +240,7 @@ def _equality(e: ast.Expr, s: Step) -> On:
     return On(bind_expr(first, rules), bind_expr(second, rules), first, second, e)
 
 
-def _side(e: ast.Expr, scope: Scope) -> str:
+def _side(e: ast.Expr, scope: Sources) -> str:
     """The alias of the one source that a side of ON reads."""
     for call in aggregates(e):
         raise SqlError(
@@ -248,9 +248,8 @@ def _side(e: ast.Expr, scope: Scope) -> str:
         )
     read: dict[str, None] = {}
     for name in names(e):
-        with told_at(name.span):
-            column = scope.column(name.parts)
-        read[next(x.alias for x in scope.entries if x.column(name.parts[-1]) == column)] = None
+        column = scope.column(name)
+        read[next(x.alias for x, c in scope.owners(name.parts[-1]) if c == column)] = None
     if len(read) == 1:
         return next(iter(read))
     if not read:
@@ -260,8 +259,8 @@ def _side(e: ast.Expr, scope: Scope) -> str:
     raise SqlError(f"this side of ON mixes {' and '.join(read)}", e.span, hint)
 
 
-def _rules(scope: Scope) -> Rules:
-    return Rules("ON", lambda n: scope.column(n.parts))
+def _rules(scope: Sources) -> Rules:
+    return Rules("ON", scope.column)
 
 
 def _check_keys(on: On, s: Step) -> None:
@@ -360,7 +359,7 @@ def _joined(on: On, s: Step) -> From:
     synonyms = () if full else (*(left.synonyms if same_key else ()), on.left, on.right)
     plain = tuple(_plain(on))
     named = plain if full and len(plain) == 2 else ()
-    scope = s.scope if viable else Scope(s.scope.entries, (synthetic_key_name(s.scope.entries), key))
+    scope = s.scope if viable else Sources.of(s.scope.entries, (synthetic_key_name(s.scope.entries), key))
     bounds = same_window(left.scope.entries[0], s.new, step, left.bounds)
     node: Node = _node([(left_key, on.right, key), *bounds], s)
     for other in on.others:

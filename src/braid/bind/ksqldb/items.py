@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from braid.bind.expressions import Aggregations, Rules, Whole, aggregates, bind_expr, told_at
-from braid.bind.ksqldb.scope import Namer, Scope
+from braid.bind.ksqldb.scope import Namer, Sources
 from braid.bind.ksqldb.windows import Windowed
 from braid.bind.names import repeated
+from braid.bind.select.items import Item
 from braid.bind.settings import Settings
 from braid.bind.sources import check_key_type
 from braid.errors import Span, SqlError
@@ -21,26 +22,6 @@ from braid.expr.aggregates import is_flat, is_of_times, shaped
 from braid.expr.nodes import Col, Expr
 from braid.sql import ast
 from braid.types import Array, Map, Struct
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A column of the result. `written`: what the user wrote; None where a wildcard brought it in."""
-
-    name: str
-    expr: Expr
-    span: Span
-    written: ast.Expr | None
-
-    @property
-    def is_column(self) -> bool:
-        """Is it a column, and not an expression that happens to have its value?"""
-        return self.written is None or isinstance(self.written, ast.Name)
-
-    @property
-    def is_copy(self) -> bool:
-        """AS_VALUE(…): never the key."""
-        return is_copy(self.written)
 
 
 def is_copy(e: ast.Expr | None) -> bool:
@@ -53,7 +34,7 @@ class Grouping:
     """GROUP BY: its keys, and the aggregations that SELECT and HAVING ask for, collected as they are bound. `limits`:
     how many values some of them keep at most."""
 
-    scope: Scope
+    scope: Sources
     over_table: bool
     keys: tuple[tuple[Col, Expr], ...]
     limits: Mapping[str, int]
@@ -74,7 +55,7 @@ class Grouping:
     def _column(self, n: ast.Name) -> Expr:
         if self.window is not None and n.parts[-1] in self.window.names and self._is_bound(n):
             return self.window.names[n.parts[-1]]
-        return self.grouped(self.scope.column(n.parts), str(n))
+        return self.grouped(self.scope.column(n), str(n))
 
     def _is_bound(self, n: ast.Name) -> bool:
         """Is it the bound of the groups? The name of a source may stand before it, where that has none itself."""
@@ -88,14 +69,14 @@ class Grouping:
         if isinstance(e, ast.Name | ast.Star) or next(aggregates(e), None) is not None:
             return None
         try:
-            bound = bind_expr(e, Rules("SELECT", lambda n: self.scope.column(n.parts)))
+            bound = bind_expr(e, Rules("SELECT", self.scope.column))
         except SqlError:
             return None  # the same error comes again, with its place, when `e` is bound part by part
         return next((key for key, x in self.keys if x == bound), None)
 
     def _aggregate(self, call: ast.Call) -> Expr:
         star = len(call.args) == 1 and isinstance(call.args[0], ast.Star)
-        inner = Rules(f"the aggregate {call.name}", lambda n: self.scope.column(n.parts))
+        inner = Rules(f"the aggregate {call.name}", self.scope.column)
         args = [] if star else [bind_expr(x, inner) for x in call.args]
         if (star or not args) and is_of_times(call.name):
             star, args = False, [self.scope.entries[0].time]
@@ -122,14 +103,14 @@ class Grouping:
 
 def bind_grouping(
     group_by: tuple[ast.Expr, ...],
-    scope: Scope,
+    scope: Sources,
     steps: int,
     over_table: bool,
     settings: Settings,
     window: Windowed | None = None,
 ) -> Grouping:
     keys: list[tuple[Col, Expr]] = []
-    rules = Rules("GROUP BY", lambda n: scope.column(n.parts))
+    rules = Rules("GROUP BY", scope.column)
     for e in group_by:
         bound = bind_expr(e, rules)
         with told_at(e.span):
@@ -143,7 +124,7 @@ def bind_grouping(
 
 def bind_items(
     items: tuple[ast.SelectItem, ...],
-    scope: Scope,
+    scope: Sources,
     grouping: Grouping | None,
     keys_last: bool = False,
     bounds: bool = False,
@@ -153,7 +134,7 @@ def bind_items(
     """All columns of the result, in order. `keys_last`: wildcards give a source's keys behind its values. `bounds`:
     wildcards give those of windows, too, as they do in joins. `column`: what names mean, if not what they mean in the
     scope. `whole`: asked first about each expression, where nothing is grouped."""
-    plain = Rules("SELECT", column or (lambda n: scope.column(n.parts)), whole=whole)
+    plain = Rules("SELECT", column or (scope.column), whole=whole)
     rules = plain if grouping is None else grouping.rules("SELECT")
     namer = Namer(scope.taken())
     found: list[Item] = []
@@ -172,14 +153,14 @@ def bind_items(
 
 
 def _star(
-    qualifier: str | None, span: Span, scope: Scope, grouping: Grouping | None, keys_last: bool, bounds: bool
+    qualifier: str | None, span: Span, scope: Sources, grouping: Grouping | None, keys_last: bool, bounds: bool
 ) -> list[Item]:
     found: list[Item] = []
     if qualifier is None and scope.synthetic is not None:
         name, key = scope.synthetic
         found.append(Item(name, key if grouping is None else grouping.grouped(key, name), span, None))
     if qualifier is not None:
-        scope.entry(qualifier)
+        scope.check_alias(qualifier)
     columns = list(scope.visible(qualifier, bounds and grouping is None))
     if keys_last:
         order = [e.alias for e in scope.entries]
@@ -202,14 +183,14 @@ def _fields(base: ast.Expr, item: ast.SelectItem, rules: Rules, namer: Namer) ->
     ]
 
 
-def _name(e: ast.Expr, scope: Scope, namer: Namer) -> str:
+def _name(e: ast.Expr, scope: Sources, namer: Namer) -> str:
     match e:
         case ast.Name(parts=parts):
-            name = parts[-1]
-            if not scope.clashes(name):
+            name, owners = parts[-1], scope.owners(parts[-1])
+            if len(owners) < 2:
                 return name
-            column = scope.column(parts)
-            return next(f"{x.alias}_{name}" for x in scope.entries if x.column(name) == column)
+            column = scope.column(e)
+            return next(f"{x.alias}_{name}" for x, c in owners if c == column)
         case ast.Arrow(field=name):
             return namer.field(name)
         case _:

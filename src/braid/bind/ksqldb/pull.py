@@ -42,7 +42,7 @@ def bind_pull(q: ast.Select, env: Env) -> Pull:
         if declared.kind == "table" and n.parts[-1] in NO_PLACE:
             hint = f"leave it out; SELECT … FROM {declared.name} EMIT CHANGES has it"
             raise SqlError(f"a row that stands in a table has no {n.parts[-1]}", n.span, hint)
-        return scope.column(n.parts)
+        return scope.column(n)
 
     items = bind_items(q.items, scope, None, bounds=True, column=column, whole=present)
     predicate = None if q.where is None else bind_predicate(moments(q.where), Rules("WHERE", column, whole=present))

@@ -16,11 +16,12 @@ from braid.bind.expressions import Rules, bind_expr, bind_predicate, children, n
 from braid.bind.insert import check_insertable, matched
 from braid.bind.ksqldb.exploding import exploded
 from braid.bind.ksqldb.from_ import From, bind_from
-from braid.bind.ksqldb.items import Grouping, Item, bind_grouping, bind_items, is_copy
+from braid.bind.ksqldb.items import Grouping, bind_grouping, bind_items, is_copy
 from braid.bind.ksqldb.scope import Entry, Namer
 from braid.bind.ksqldb.windows import OF_GROUPS, bind_window
 from braid.bind.moments import moments
 from braid.bind.names import RESERVED, free_name
+from braid.bind.select.items import Item, Result
 from braid.bind.sources import KIND, check_key_type, check_topic_name, existing, miswritten
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr
@@ -40,23 +41,19 @@ EAGER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A bound query before its sink: rows of `node`, the columns `items`, and which of them are the key.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keyed(Result):
+    """A result, and which of its columns are the key.
 
     `windowed`, `bounds`: of the window that is part of each row's key; `retention` (ms): of those grouped here.
     `key` empty: `record_key` (which may be empty too) is written without being a column; `message_key` names the value
     column that always equals it, if there is one.
     """
 
-    node: Node
-    kind: Kind
     first: Declared
-    items: tuple[Item, ...]
     key: tuple[Output, ...] = ()
     record_key: tuple[Expr, ...] = ()
     message_key: str | None = None
-    notices: tuple[str, ...] = ()
     windowed: Windowing | None = None
     bounds: tuple[Col, Col] | None = None
     retention: int | None = None
@@ -71,7 +68,7 @@ class Result:
         keys = {o.name for o in self.key}
         return tuple(Output(i.name, i.expr) for i in self.items if i.name not in keys)
 
-    def columns(self) -> tuple[DeclaredColumn, ...]:
+    def declared(self) -> tuple[DeclaredColumn, ...]:
         """The columns of what this result is written to, a hidden key too."""
         found = [DeclaredColumn(o.name, o.expr.type, "key") for o in self.key]
         if not self.key and self.message_key is None:
@@ -107,7 +104,7 @@ def bind_create_as(s: ast.CreateAs, env: Env, dialect: str, sql: str) -> QueryBo
     result = _result(Asked(s.query, env, s.name))
     if result.kind != KIND[s.kind]:
         raise _wrong_kind(s, result)
-    columns = result.columns()
+    columns = result.declared()
     keys = [c for c in columns if c.place == "key"]
     values = [c for c in columns if c.place == "value"]
     topic = p.topic(s.name)
@@ -226,7 +223,7 @@ def _persistent(q: ast.Select) -> None:
         raise SqlError("a query that writes a topic has no LIMIT", clause(q, "LIMIT"), hint)
 
 
-def _wrong_kind(s: ast.CreateAs, result: Result) -> SqlError:
+def _wrong_kind(s: ast.CreateAs, result: Keyed) -> SqlError:
     if s.kind == "TABLE":
         hint = f"write CREATE STREAM {s.name} AS SELECT …, or add GROUP BY"
         return SqlError("the SELECT gives a stream; a table needs GROUP BY", s.name_span, hint)
@@ -237,7 +234,7 @@ def _wrong_kind(s: ast.CreateAs, result: Result) -> SqlError:
 # --------------------------------------------------------------------- result
 
 
-def _result(a: Asked) -> Result:
+def _result(a: Asked) -> Keyed:
     """The bound query, before its sink."""
     q = a.query
     assert q.source is not None
@@ -246,7 +243,7 @@ def _result(a: Asked) -> Result:
     node, scope = source.node, source.scope
     notices = list(source.notices)
     if q.where is not None:
-        predicate = bind_predicate(moments(q.where), Rules("WHERE", lambda n: scope.column(n.parts)))
+        predicate = bind_predicate(moments(q.where), Rules("WHERE", scope.column))
         notices += _eager_notice(q.where, source)
         node = Filter(node, predicate)
     grouping: Grouping | None = None
@@ -265,7 +262,7 @@ def _result(a: Asked) -> Result:
     if grouping is not None:
         node = _grouped(q, node, grouping)
     kind: Kind = "table" if grouping is not None else source.kind
-    bare = Result(node, kind, scope.entries[0].declared, items, notices=tuple(notices))
+    bare = Keyed(node, items, kind, notices=tuple(notices), first=scope.entries[0].declared)
     result = _with_key(a, bare, source, grouping)
     _check_outputs(result, a)
     return result
@@ -304,7 +301,7 @@ def _grouped(q: ast.Select, node: Node, grouping: Grouping) -> Node:
     return passing if window is None else window.told(groups, passing)
 
 
-def _with_key(a: Asked, r: Result, source: From, grouping: Grouping | None) -> Result:
+def _with_key(a: Asked, r: Keyed, source: From, grouping: Grouping | None) -> Keyed:
     if grouping is not None:
         if grouping.window is not None:
             window = grouping.window
@@ -331,13 +328,13 @@ class Wanted:
     copy: bool = False
 
 
-def _keyed(a: Asked, r: Result, keys: list[Wanted]) -> Result:
+def _keyed(a: Asked, r: Keyed, keys: list[Wanted]) -> Keyed:
     """The key columns are the items that hold `keys`, in the order of `keys`."""
     found: list[Output] = []
     for key in keys:
         holds = [
             i for i in r.items
-            if i.expr == key.expr and i.is_copy == key.copy and (i.is_column or not key.column_only)
+            if i.expr == key.expr and is_copy(i.written) == key.copy and (i.is_column or not key.column_only)
         ]  # fmt: skip
         if not holds:
             if a.sink is None:
@@ -355,7 +352,7 @@ def _twice(what: str, holds: list[Item]) -> SqlError:
     return SqlError(f"{what} is selected twice, as {both}", holds[1].span, "write AS_VALUE(column) AS name for a copy")
 
 
-def _partitioned(a: Asked, r: Result, source: From) -> Result:
+def _partitioned(a: Asked, r: Keyed, source: From) -> Keyed:
     """PARTITION BY: its expressions are the new key; PARTITION BY NULL: no key."""
     q = a.query
     if source.scope.entries[0].declared.windowed is not None:
@@ -369,7 +366,7 @@ def _partitioned(a: Asked, r: Result, source: From) -> Result:
         if len(q.partition_by) > 1:
             raise SqlError("PARTITION BY NULL stands alone", nulls[0].span, "leave NULL out, or the others")
         return r
-    rules = Rules("PARTITION BY", lambda n: source.scope.column(n.parts))
+    rules = Rules("PARTITION BY", source.scope.column)
     keys: list[Wanted] = []
     for e in q.partition_by:
         bound = bind_expr(e, rules)
@@ -381,7 +378,7 @@ def _partitioned(a: Asked, r: Result, source: From) -> Result:
     return _keyed(a, _with_computed_keys(q, r, source, keys), keys)
 
 
-def _with_computed_keys(q: ast.Select, r: Result, source: From, keys: list[Wanted]) -> Result:
+def _with_computed_keys(q: ast.Select, r: Keyed, source: From, keys: list[Wanted]) -> Keyed:
     """`*` brings a computed partitioning key too, in front."""
     stars = [i for i in q.items if isinstance(i.expr, ast.Star) and i.expr.qualifier is None]
     if not stars:
@@ -390,7 +387,7 @@ def _with_computed_keys(q: ast.Select, r: Result, source: From, keys: list[Wante
     added = [
         Item(_key_name(e, namer), key.expr, stars[0].span, e)
         for e, key in zip(q.partition_by, keys, strict=True)
-        if not any(i.expr == key.expr and i.is_copy == key.copy for i in r.items)
+        if not any(i.expr == key.expr and is_copy(i.written) == key.copy for i in r.items)
     ]
     return replace(r, items=(*added, *r.items))
 
@@ -405,7 +402,7 @@ def _key_name(e: ast.Expr, namer: Namer) -> str:
             return namer.expression()
 
 
-def _join_key(a: Asked, r: Result, source: From, key: Col) -> Result:
+def _join_key(a: Asked, r: Keyed, source: From, key: Col) -> Keyed:
     """One join column shows the join key; without such a column the synthetic ROWKEY does."""
     r = replace(r, windowed=source.scope.entries[0].declared.windowed, bounds=source.bounds)
     by_record = replace(r, record_key=(key,))
@@ -427,7 +424,7 @@ def _join_key(a: Asked, r: Result, source: From, key: Col) -> Result:
     raise SqlError(message, a.items_span, f"add {source.viable[0].name} to the SELECT")
 
 
-def _synthetic_key(a: Asked, r: Result, source: From, key: Col) -> Result:
+def _synthetic_key(a: Asked, r: Keyed, source: From, key: Col) -> Keyed:
     """ROWKEY, or for a FULL join on two plain columns one of them by name, as a value."""
     assert source.scope.synthetic is not None
     name = source.scope.synthetic[0]
@@ -447,7 +444,7 @@ def _synthetic_key(a: Asked, r: Result, source: From, key: Col) -> Result:
     raise SqlError(message, a.items_span, hint)
 
 
-def _source_key(a: Asked, r: Result, source: From) -> Result:
+def _source_key(a: Asked, r: Keyed, source: From) -> Keyed:
     """Without a join, or after one on a foreign key, the key stays what it is."""
     entry = source.scope.entries[0]
     d = entry.declared
@@ -468,7 +465,7 @@ def _source_key(a: Asked, r: Result, source: From) -> Result:
     return _keyed(a, r, [Wanted(e, "key column", prefix + c.name, True) for e, c in zip(key, d.key, strict=True)])
 
 
-def _check_outputs(r: Result, a: Asked) -> None:
+def _check_outputs(r: Keyed, a: Asked) -> None:
     """Names and types that a result may not have; a written result needs a value."""
     keys = {o.name for o in r.key}
     for i in r.items:  # PARTITION BY ROWTIME makes a key column of that name
@@ -492,7 +489,7 @@ def _eager_notice(where: ast.Expr, source: From) -> list[str]:
     padded = set(_padded_at_once(source.node))
     for test in _null_tests(where):
         for name in names(test):
-            column = source.scope.column(name.parts)
+            column = source.scope.column(name)
             if level_of(column.name) in padded:
                 return [EAGER]
     return []

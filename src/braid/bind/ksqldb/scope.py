@@ -1,21 +1,27 @@
-"""Names: which column a name means, and what a column of the result is called.
+"""Sources of a query: what names mean over them, and what a column of the result is called.
 
-In: the sources of a query and names as folded. Out: plan columns; names of result columns.
-Rule: a name means one column or is refused, with what to write instead.
+In: what FROM reads. Out: plan columns by name; names of result columns.
+Rule: a name before a column is an alias; where it is a source's own name or a STRUCT, the error says what to write.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from braid.bind.bound import Declared, DeclaredColumn
 from braid.bind.names import free_name
-from braid.errors import SqlError, UnknownColumn
-from braid.expr.nodes import Col
-from braid.guess import guess
+from braid.bind.select.scope import Column, Scope, Table
+from braid.errors import SqlError
+from braid.expr.nodes import Col, Expr
 from braid.plan.logical import BOUNDS, PSEUDO, Source
+from braid.sql import ast
+from braid.sql.declare import quoted
+from braid.sql.dialects.ksqldb import KSQLDB
 from braid.types import Struct
+
+QUOTE = partial(quoted, KSQLDB)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +32,11 @@ class Entry:
     declared: Declared
     source: Source
 
-    def column(self, name: str) -> Col | None:
-        for c in self.declared.visible:
-            if c.name == name:
-                return self.col(c)
-        known = PSEUDO if self.declared.windowed is None else PSEUDO | BOUNDS
-        return Col(f"{self.source.alias}.{name}", known[name][1]) if name in known else None
+    @property
+    def table(self) -> Table:
+        pseudo = PSEUDO if self.declared.windowed is None else PSEUDO | BOUNDS
+        others = (Column(name, Col(f"{self.source.alias}.{name}", t)) for name, (_, t) in pseudo.items())
+        return Table(self.alias, tuple(Column(c.name, self.col(c)) for c in self.declared.visible), tuple(others))
 
     @property
     def time(self) -> Col:
@@ -43,40 +48,46 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """The sources that names of a clause may mean, left to right; `synthetic`: a join key that no column shows."""
+class Sources:
+    """What FROM reads, left to right, and what names mean over it; `synthetic`: a join key that no column shows."""
 
     entries: tuple[Entry, ...]
+    scope: Scope
     synthetic: tuple[str, Col] | None = None
+
+    @staticmethod
+    def of(entries: tuple[Entry, ...], synthetic: tuple[str, Col] | None = None) -> Sources:
+        tables = tuple(e.table for e in entries)
+        pseudo = () if synthetic is None else (Column(*synthetic),)
+        return Sources(entries, Scope(tables, tuple(c for t in tables for c in t.columns), pseudo, QUOTE), synthetic)
 
     @property
     def is_join(self) -> bool:
         return len(self.entries) > 1
 
-    def column(self, parts: tuple[str, ...]) -> Col:
+    def column(self, name: ast.Name) -> Col:
         """The plan column that `a` or `s.a` means."""
-        if len(parts) == 1:
-            return self._unqualified(parts[0])
-        entry = self.entry(parts[0], parts)
-        found = entry.column(parts[1])
-        if found is None:
-            where = next((e.alias for e in self.entries if e.column(parts[1]) is not None), None)
-            hint = _missing(parts[1], (entry,)) if where is None else f"did you mean {where}.{parts[1]}?"
-            raise SqlError(f"{entry.alias} has no column {parts[1]}", hint=hint)
+        if len(name.parts) > 1:
+            self.check_alias(name.parts[0], name)
+        elif name.parts[0] in BOUNDS and not self.scope.knows(name):
+            message = f"{name} is known only where rows are grouped by windows"
+            raise SqlError(message, name.span, "add WINDOW TUMBLING (SIZE …) and GROUP BY")
+        found = self.scope.expr(name)
+        assert isinstance(found, Col)
         return found
 
-    def entry(self, alias: str, parts: tuple[str, ...] = ()) -> Entry:
-        """The source read as `alias`; `parts`: the whole name, for the hint."""
-        for e in self.entries:
-            if e.alias == alias:
-                return e
+    def check_alias(self, alias: str, name: ast.Name | None = None) -> None:
+        """Refused where nothing is read under this name; `name`: the whole of which it is the beginning."""
+        if any(e.alias == alias for e in self.entries):
+            return
+        rest = () if name is None else name.parts[1:]
+        span = None if name is None else name.span
         for e in self.entries:
             if e.declared.name == alias:
-                raise SqlError(f"{alias} is read as {e.alias} here", hint=f"write {'.'.join((e.alias, *parts[1:]))}")
-        known = ", ".join(e.alias for e in self.entries)
-        if parts and self._is_struct(alias):
-            raise SqlError(f"no source {alias}; it is a STRUCT column", hint=f"write {'->'.join(parts)}")
-        raise SqlError(f"unknown source {alias}", hint=f"this query reads {known}")
+                raise SqlError(f"{alias} is read as {e.alias} here", span, f"write {'.'.join((e.alias, *rest))}")
+        if rest and any(isinstance(c.expr.type, Struct) and c.name == alias for c in self.scope.columns):
+            raise SqlError(f"no source {alias}; it is a STRUCT column", span, f"write {'->'.join((alias, *rest))}")
+        self.scope.table(alias, span)
 
     def visible(self, alias: str | None = None, bounds: bool = False) -> Iterator[tuple[Entry, DeclaredColumn]]:
         """What `*` or `alias.*` stands for, without a synthetic key; with `bounds` those of windows, too."""
@@ -89,42 +100,14 @@ class Scope:
                     columns = [*keys, *made, *(c for c in columns if c.place != "key")]
                 yield from ((e, c) for c in columns)
 
-    def clashes(self, name: str) -> bool:
-        """Do several sources have such a column?"""
-        return sum(e.column(name) is not None for e in self.entries) > 1
+    def owners(self, name: str) -> list[tuple[Entry, Expr]]:
+        """The sources that have such a column, and what it is in each."""
+        tables = zip(self.entries, self.scope.tables, strict=True)
+        return [(e, c.expr) for e, t in tables for c in t.named(name)]
 
     def taken(self) -> set[str]:
         """The names of all columns of all sources."""
-        return {c.name for _, c in self.visible()}
-
-    def _unqualified(self, name: str) -> Col:
-        found = [(e, c) for e in self.entries if (c := e.column(name)) is not None]
-        if len(found) == 1:
-            return found[0][1]
-        if len(found) > 1:
-            ways = " or ".join(f"{e.alias}.{name}" for e, _ in found)
-            raise SqlError(f"{name} is ambiguous", hint=f"write {ways}")
-        if self.synthetic is not None and self.synthetic[0] == name:
-            return self.synthetic[1]
-        if name in BOUNDS:
-            hint = "add WINDOW TUMBLING (SIZE …) and GROUP BY"
-            raise SqlError(f"{name} is known only where rows are grouped by windows", hint=hint)
-        raise UnknownColumn(f"unknown column {name}", hint=_missing(name, self.entries))
-
-    def _is_struct(self, name: str) -> bool:
-        return any(isinstance(c.type, Struct) and c.name == name for _, c in self.visible())
-
-
-def _missing(name: str, entries: tuple[Entry, ...]) -> str:
-    names: dict[str, str] = {}
-    for e in entries:
-        for c in e.declared.visible:
-            names.setdefault(c.name.upper(), f"{e.alias}.{c.name}" if len(entries) > 1 else c.name)
-    near = guess(name, names)
-    if near is not None:
-        return f"did you mean {names[near]}?"
-    listed = "; ".join(f"{e.alias} has {', '.join(c.name for c in e.declared.visible)}" for e in entries)
-    return listed or "no source has columns"
+        return set(self.scope.names())
 
 
 def synthetic_key_name(entries: tuple[Entry, ...]) -> str:

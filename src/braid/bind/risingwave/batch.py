@@ -22,7 +22,9 @@ from braid.bind.expressions import conjuncts, names, told_at
 from braid.bind.names import repeated
 from braid.bind.risingwave.batch_values import BatchColumn, Env, Made, Rows, Values, column_token, ordered
 from braid.bind.risingwave.expressions import ROW_SETS, constant, either
-from braid.bind.risingwave.scope import Column, Context, Scope, Table, both, default_name, merged, of_table, renamed
+from braid.bind.risingwave.scope import QUOTE, Context, default_name
+from braid.bind.select.items import Item, listed
+from braid.bind.select.scope import Column, Scope, Table, both, merged, of_table, renamed
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.postgres import typing
@@ -31,7 +33,7 @@ from braid.sql.windows import CALLS
 from braid.types import Decimal, Scalar, Type
 
 _MANY = 100  # rows of constants that DuckDB gets column by column: it reads them in a fifth of the time
-NOTHING: Scope[Expr] = Scope((), ())
+NOTHING: Scope = Scope((), ())
 
 
 def batch_query(query: ast.Query, context: Context) -> BatchQuery:
@@ -113,7 +115,7 @@ def _converted(rows: Rows, types: Sequence[Type], span: Span, env: Env) -> str:
 
 def _called(columns: tuple[BatchColumn, ...], names: tuple[str, ...], span: Span) -> tuple[BatchColumn, ...]:
     """Columns under the names of a list."""
-    seen: tuple[Column[Expr], ...] = tuple(Column(n, Col(t, u), "") for n, t, u in columns)
+    seen = tuple(Column(n, Col(t, u), "") for n, t, u in columns)
     made = []
     for c in renamed(seen, names, span):
         assert isinstance(c.expr, Col)
@@ -190,29 +192,14 @@ def _listed(v: ast.Values, rows: list[list[Expr]], env: Env) -> Rows:
 # --------------------------------------------------------------------- SELECT
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """A column that an item gives: its name, its name in the text, what it is."""
+def outputs(items: tuple[ast.SelectItem, ...], values: Values) -> list[tuple[str, Item]]:
+    """The columns that items give, by their names in the text."""
 
-    name: str
-    token: str
-    expr: Expr
-    span: Span
+    def value(item: ast.SelectItem) -> Item:
+        made = typing.finished(values.expr(item.expr, of_rows=True))
+        return Item(item.alias or default_name(item.expr), made, item.expr.span, item.expr)
 
-
-def outputs(items: tuple[ast.SelectItem, ...], values: Values) -> list[Output]:
-    found: list[Output] = []
-    for item in items:
-        if isinstance(item.expr, ast.Star):
-            if item.expr.qualifier is None and not values.scope.tables:
-                raise SqlError("* needs FROM", item.span, "name what to select")
-            columns = values.scope.star(item.expr.qualifier, item.span)
-            found += [Output(c.name, values.env.made.token("c", c.name), c.expr, item.span) for c in columns]
-        else:
-            called = item.alias or default_name(item.expr)
-            made = typing.finished(values.expr(item.expr, of_rows=True))
-            found.append(Output(called, values.env.made.token("c", called), made, item.expr.span))
-    return found
+    return [(values.env.made.token("c", i.name), i) for i in listed(items, values.scope, value)]
 
 
 def _select(s: ast.Select, order_by: tuple[ast.OrderItem, ...], env: Env) -> tuple[Rows, list[str]]:
@@ -228,8 +215,8 @@ def _select(s: ast.Select, order_by: tuple[ast.OrderItem, ...], env: Env) -> tup
     grouped = _groups(s, plain)
     select = replace(plain, groups=grouped)
     items = outputs(s.items, select)
-    columns = tuple((o.name, o.token, o.expr.type) for o in items)
-    written = {o.token: select.text(o.expr, o.span) for o in items}
+    columns = tuple((i.name, token, i.expr.type) for token, i in items)
+    written = {token: select.text(i.expr, i.span) for token, i in items}
     distinct = ""
     if s.distinct is not None:
         on = [written.get(_output(e, columns) or "") or select.sql(e) for e in s.distinct]
@@ -301,14 +288,14 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 @dataclass(frozen=True, slots=True)
 class From:
     sql: str
-    scope: Scope[Expr]
+    scope: Scope
 
 
 def from_of(relation: ast.Relation, env: Env) -> From:
     return _relation(relation, env, None)
 
 
-def _relation(relation: ast.Relation, env: Env, before: Scope[Expr] | None) -> From:
+def _relation(relation: ast.Relation, env: Env, before: Scope | None) -> From:
     """`before`: what stands to the left, for LATERAL and table functions."""
     match relation:
         case ast.Table():
@@ -326,9 +313,9 @@ def _named(sql: str, alias: str, columns: tuple[BatchColumn, ...], names: tuple[
            env: Env) -> From:  # fmt: skip
     """A relation under a name of its own."""
     token = env.made.token("t", alias)
-    seen: tuple[Column[Expr], ...] = tuple(Column(n, Col(f"{token}.{t}", u), "") for n, t, u in columns)
+    seen = tuple(Column(n, Col(f"{token}.{t}", u), "") for n, t, u in columns)
     seen = renamed(seen, names, r.span)
-    return From(f"{sql} AS {token}", of_table(Table(alias, seen)))
+    return From(f"{sql} AS {token}", of_table(Table(alias, seen), QUOTE))
 
 
 def _table(t: ast.Table, env: Env) -> From:
@@ -342,14 +329,14 @@ def _table(t: ast.Table, env: Env) -> From:
     return _named(sql, t.alias or name, columns, t.columns, t, env)
 
 
-def _derived(d: ast.Derived, env: Env, before: Scope[Expr] | None) -> From:
+def _derived(d: ast.Derived, env: Env, before: Scope | None) -> From:
     assert isinstance(d.query, ast.Query)
     inner = rows_of(d.query, env.under(before) if d.lateral and before is not None else env)
     alias = d.alias or f"subquery {env.made.count}"
     return _named(f"{'LATERAL ' if d.lateral else ''}({inner.sql})", alias, inner.columns, d.columns, d, env)
 
 
-def _function(f: ast.TableFunction, env: Env, before: Scope[Expr] | None) -> From:
+def _function(f: ast.TableFunction, env: Env, before: Scope | None) -> From:
     """Functions that give rows; a function over columns is asked for each row before it."""
     name = f.call.name
     if name in CALLS:
@@ -369,7 +356,7 @@ def _function(f: ast.TableFunction, env: Env, before: Scope[Expr] | None) -> Fro
 # ---------------------------------------------------------------------- joins
 
 
-def _join(join: ast.Join, env: Env, before: Scope[Expr] | None) -> From:
+def _join(join: ast.Join, env: Env, before: Scope | None) -> From:
     left = _relation(join.left, env, before)
     seen = left.scope if before is None else Scope(
         (*before.tables, *left.scope.tables), (*before.columns, *left.scope.columns)
@@ -380,10 +367,10 @@ def _join(join: ast.Join, env: Env, before: Scope[Expr] | None) -> From:
     how = "inner" if join.natural and join.how == "cross" else join.how
     other = f"({right.sql})" if isinstance(join.right, ast.Join) else right.sql
     if join.using or join.natural:
-        made = merged(join, left.scope, right.scope, env.made.context, either)
+        made = merged(join, left.scope, right.scope, either, env.made.context.merged_order)
         on = " AND ".join(env.made.text(typing.compare("=", a, b), join.span) for a, b in made.equal) or "TRUE"
         return From(f"{left.sql} {_KINDS[how]} {other} ON {on}", made.scope)
-    scope = both(left.scope, right.scope, join.span)
+    scope = both(left.scope, right.scope, join.right.span)
     if join.on is None:
         return From(f"{left.sql} CROSS JOIN {other}", scope)
     on = Values(env, scope, "ON").condition(join.on)
@@ -407,7 +394,7 @@ def _nearest(join: ast.Join, left: From, right: From, env: Env) -> From:
         hint = "write ON a.x = b.x AND a.t >= b.t"
         raise SqlError("an ASOF JOIN takes exactly one inequality", join.on.span, hint)
     (compare,) = inequalities
-    scope = both(left.scope, right.scope, join.span)
+    scope = both(left.scope, right.scope, join.right.span)
     values = Values(env, scope, "ON")
     on_left = all(right.scope.knows(n) and not left.scope.knows(n) for n in names(compare.left))
     nearest, op = (compare.left, _TURNED[compare.op]) if on_left else (compare.right, compare.op)
@@ -454,19 +441,19 @@ def returning(items: tuple[ast.SelectItem, ...], target: Declared, context: Cont
     written = Read(token("w", target.name), target)
     values = Values(Env(made), _scope(target, alias), "RETURNING")
     found = outputs(items, values)
-    shown = ", ".join(f"{values.text(o.expr, o.span)} AS {o.token}" for o in found)
+    shown = ", ".join(f"{values.text(i.expr, i.span)} AS {token}" for token, i in found)
     if made.reads:
         hint = "leave the query out, and read the table afterwards"
         raise SqlError("RETURNING reads the rows that were written, no others", items[0].span, hint)
     sql = f"SELECT {shown} FROM {name(written.name)} AS {alias}"
-    return Returning(sql, tuple(o.name for o in found), written, tuple(made.asked.values()))
+    return Returning(sql, tuple(i.name for _, i in found), written, tuple(made.asked.values()))
 
 
-def _scope(target: Declared, alias: str) -> Scope[Expr]:
-    columns: tuple[Column[Expr], ...] = tuple(
+def _scope(target: Declared, alias: str) -> Scope:
+    columns: tuple[Column, ...] = tuple(
         Column(c.name, Col(f"{alias}.{column_token(c.name)}", c.type), "") for c in target.visible
     )
-    return of_table(Table(target.name, columns))
+    return of_table(Table(target.name, columns), QUOTE)
 
 
 # ------------------------------------------------------- INSERT, UPDATE, DELETE

@@ -19,7 +19,8 @@ from braid.bind.bound import Asked, BatchQuery, Declared, Index, Read, View
 from braid.bind.expressions import located, told_at
 from braid.bind.risingwave.batch_aggregates import AGGREGATES, RENAMED, WINDOWS, computed
 from braid.bind.risingwave.expressions import ROW_SETS, Names, bind, bind_condition
-from braid.bind.risingwave.scope import Context, Scope, check_not_sink
+from braid.bind.risingwave.scope import Context, check_not_sink
+from braid.bind.select.scope import Scope
 from braid.errors import BraidError, Span, SqlError
 from braid.expr.nodes import Call, Col, Expr, Lit, changed
 from braid.expr.postgres import typing
@@ -185,9 +186,9 @@ class Env:
 
     made: Made
     ctes: Mapping[str, tuple[str, tuple[BatchColumn, ...]]] = field(default_factory=dict)
-    outer: tuple[Scope[Expr], ...] = ()
+    outer: tuple[Scope, ...] = ()
 
-    def under(self, scope: Scope[Expr]) -> Env:
+    def under(self, scope: Scope) -> Env:
         """For a query within this scope."""
         return replace(self, outer=(scope, *self.outer))
 
@@ -220,7 +221,7 @@ class Values:
     GROUP BY has computed already."""
 
     env: Env
-    scope: Scope[Expr]
+    scope: Scope
     clause: str
     windows: Mapping[str, ast.Over] = field(default_factory=dict)
     groups: Mapping[Expr, Expr] = field(default_factory=dict)
@@ -301,7 +302,7 @@ class Values:
                 return PRESENT[n.parts[0]]
         return self.scope.column(n).expr  # tells what is there
 
-    def _whole_row(self, scope: Scope[Expr], n: ast.Name) -> Expr:
+    def _whole_row(self, scope: Scope, n: ast.Name) -> Expr:
         """The name of a table alone: its row."""
         columns = scope.table(n.parts[0], n.span).columns
         fields = [f"{name(token('f', c.name))} := {self.text(c.expr, n.span)}" for c in columns]

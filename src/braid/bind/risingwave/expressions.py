@@ -267,7 +267,7 @@ def either(a: Expr, b: Expr) -> Expr:
 
 
 def _call(e: ast.Call, names: Names) -> Expr:
-    if is_aggregate(e.name) and not names.batch:
+    if (is_aggregate(e.name) or e.name in AGGREGATES) and not names.batch:
         return _aggregate(e, names)
     if e.distinct:
         raise SqlError(f"DISTINCT has no meaning in {e.name.lower()}", hint="leave it out")
@@ -316,7 +316,7 @@ def _check_known(name: str, names: Names) -> None:
     if name in _PRESENT:
         hint = "compare with a column of the row; a batch query may call it"
         raise SqlError(f"{name.lower()}() in a view is not supported yet", hint=hint)
-    if name in AGGREGATES or name in WINDOWS:
+    if name in WINDOWS:
         raise SqlError(f"{name.lower()} in a view is not supported yet", hint="a batch query may have it")
     if name in ROW_SETS:
         raise SqlError(f"{name.lower()} gives rows", hint="a batch query may have it in FROM, or as an item of SELECT")

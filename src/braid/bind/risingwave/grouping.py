@@ -7,28 +7,31 @@ there is one group, which always has its row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from datetime import time as time_of_day
 from decimal import Decimal as PyDecimal
+from itertools import combinations
 
 import polars as pl
 
-from braid.bind.expressions import Aggregations, aggregates
-from braid.bind.risingwave.expressions import Names, bind, bind_condition, bound, usual_name
-from braid.bind.risingwave.scope import Scope, default_name
-from braid.errors import Span, SqlError
+from braid.bind.expressions import Aggregations, any_of, children
+from braid.bind.risingwave.aggregates import Asked, ignores_distinct, is_known, value
+from braid.bind.risingwave.expressions import Names, bind, bind_condition, bound, condition, usual_name
+from braid.bind.risingwave.scope import default_name
+from braid.bind.select.items import Item
+from braid.bind.select.scope import Scope
+from braid.errors import SqlError
 from braid.expr import compile, typing
-from braid.expr.aggregates import common
-from braid.expr.nodes import Col, Expr, Lit
+from braid.expr.nodes import Call, Col, Expr, Lit, substituted
 from braid.expr.postgres.typing import finished
 from braid.plan.epochs import Changes
-from braid.plan.groups import Aggregate
-from braid.plan.logical import Filter, Node, Project
+from braid.plan.groups import Aggregate, Aggregation
+from braid.plan.logical import Filter, Lateral, Node, Project
 from braid.plan.names import own
 from braid.sql import ast
-from braid.types import TIMESTAMPS, Decimal, Scalar, Type, polars_type
+from braid.types import TIMESTAMPS, Array, Decimal, Scalar, Type, polars_type
 
 _ZEROS: dict[Type, object] = {
     Scalar.BOOLEAN: False,
@@ -43,30 +46,31 @@ _ZEROS: dict[Type, object] = {
     Scalar.TIME: time_of_day(),
     **dict.fromkeys(TIMESTAMPS, datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)),
 }
-DIGITS, MEAN_SCALE = 38, 16
-Named = tuple[str, Expr, str, Span]
+MOST_SETS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """`items`: name, value, SQL type and place of each; `types`: those of the key's columns."""
+    """`types`: of the key's columns."""
 
     node: Node
-    items: list[Named]
+    items: list[Item]
     types: dict[Expr, str]
 
 
 @dataclass(slots=True)
 class _Groups:
     """Over the rows `read`. `shown`: what a grouping expression is worth above the groups. `keys`: the columns that
-    tell groups apart."""
+    tell groups apart. `made`: what is asked of all rows; `distinct`: of different values of an expression."""
 
     read: Node
-    scope: Scope[Expr]
+    scope: Scope
     alias: str
     made: Aggregations
     shown: dict[Expr, Expr] = field(default_factory=dict)
     keys: list[tuple[Col, Expr]] = field(default_factory=list)
+    distinct: dict[Expr, Aggregations] = field(default_factory=dict)
+    sets: _Sets | None = None
 
     @property
     def over_table(self) -> bool:
@@ -77,11 +81,10 @@ class _Groups:
         if e in self.shown:
             return
         n = len(self.shown)
-        key = Col(f"{self.alias}.group_{n}", e.type)
-        missing = Col(f"{self.alias}.group_{n}_is_null", Scalar.BOOLEAN)
-        self.keys.append((missing, typing.call("is_null", [e])))
-        self.keys.append((key, typing.call("COALESCE", [e, Lit(_zero(e.type), e.type)])))
-        self.shown[e] = typing.case([(missing, Lit(None, e.type))], key)
+        value = e if self.sets is None else self.sets.value(e)
+        missing, key = _nullable(f"{self.alias}.group_{n}", value)
+        self.keys += [missing, key]
+        self.shown[e] = typing.case([(missing[0], Lit(None, e.type))], key[0])
 
     def column(self, n: ast.Name) -> Expr:
         e = self.scope.expr(n)
@@ -90,8 +93,16 @@ class _Groups:
         return self.shown[e]
 
     def ask(self, e: ast.Expr) -> Expr | None:
-        """The key that `e` is, if it is a grouping expression; else what only this dialect has."""
-        if not isinstance(e, ast.Name | ast.Star | ast.Literal) and next(aggregates(e), None) is None:
+        """What an aggregate gives that only this dialect has, or the key that `e` is, if it is a grouping
+        expression."""
+        match e:
+            case ast.LongCall(call=call, where=where, over=None, order_by=(), within_group=()) if is_known(call.name):
+                return self.aggregate(call, where)
+            case ast.Call(name="GROUPING", args=args) if self.sets is not None:
+                return self.sets.grouping([bound(x, "GROUPING", self.scope.expr) for x in args])
+            case ast.Call(name=name) if is_known(name):
+                return self.aggregate(e)
+        if not isinstance(e, ast.Name | ast.Star | ast.Literal) and not _has_aggregates(e):
             try:
                 plain = bound(e, "GROUP BY", self.scope.expr)
             except SqlError:
@@ -100,74 +111,208 @@ class _Groups:
                 return self.shown[plain]
         return None
 
-    def aggregate(self, call: ast.Call) -> Expr:
+    def aggregate(self, call: ast.Call, where: ast.Expr | None = None) -> Expr:
+        clause = f"the aggregate {call.name}"
         star = len(call.args) == 1 and isinstance(call.args[0], ast.Star)
-        args = [] if star else [bound(x, f"the aggregate {call.name}", self.scope.expr) for x in call.args]
-        if call.name in ("SUM", "AVG") and len(args) == 1:
-            args = [_added(call.name, args[0])]
-        extreme = call.name in ("MIN", "MAX")  # their values are kept in order, so a row can go
-        shape = common(call.name, args, star, call.distinct, self.over_table and not extreme)
-        type_ = _mean(shape.arg.type) if call.name == "AVG" and shape.arg is not None else shape.type
-        value = self.made.column(call.name, shape.arg, type_, code=shape.code)
-        if call.name not in ("SUM", "AVG"):
-            return value
-        some = typing.call("gt", [self.made.column("COUNT", args[0], Scalar.BIGINT), Lit(0, Scalar.BIGINT)])
-        return typing.case([(some, value)])
+        args = [] if star else [bound(x, clause, self.scope.expr) for x in call.args]
+        passes = None if where is None else condition(where, "FILTER", self.scope.expr)
+        if not call.distinct or ignores_distinct(call.name):
+            return value(Asked(call.name, tuple(args), self.made, self.over_table, passes))
+        if len(args) != 1:
+            raise SqlError(f"DISTINCT in {call.name.lower()} takes one value", call.span, "name one")
+        of = args[0] if passes is None else typing.case([(passes, args[0])])
+        n = len(self.distinct)
+        into = self.distinct.setdefault(of, Aggregations(f"{self.alias}.distinct_{n}_"))
+        return value(Asked(call.name, (Col(_value_of(into), of.type),), into, over_table=True))
+
+    def node(self) -> Node:
+        """The changes of the groups. One that has no rows any more is gone."""
+        if self.distinct:
+            return self._of_different()
+        rows = self.made.column("COUNT", None, Scalar.BIGINT) if self.shown and self.over_table else None
+        return _grouped(self.read, self.keys, self.made.made, rows)
+
+    def _of_different(self) -> Node:
+        """Groups over groups. Below, each row counts once for each DISTINCT, by its value, and once for all others:
+        `part` says for which."""
+        alias, node = self.alias, self.read
+        part, among = Col(f"{alias}.part", Scalar.INT), Col(f"{alias}.of_part", Scalar.INT)
+        alone = len(self.distinct) == 1 and not self.made.made
+
+        def of(column: Col, n: int, e: Expr) -> Expr:
+            return e if alone else typing.case([(typing.call("eq", [column, Lit(n, Scalar.INT)]), e)])
+
+        fixed: list[tuple[Col, Expr]] = [(c, e) for c, e in self.keys if isinstance(e, Lit)]
+        keys: list[tuple[Col, Expr]] = [
+            (Col(f"{c.name}_below", c.type), e) for c, e in self.keys if not isinstance(e, Lit)
+        ]
+        above: list[tuple[Col, Expr]] = [
+            *fixed,
+            *((c, Col(f"{c.name}_below", c.type)) for c, e in self.keys if not isinstance(e, Lit)),
+        ]
+        if not alone:
+            node = _multiplied(node, part, len(self.distinct) + 1)
+            keys.append((among, part))
+        given: dict[str, Expr] = {}
+        for n, (e, into) in enumerate(self.distinct.items(), 1):
+            missing, key = _nullable(f"{alias}.value_{n}", of(part, n, e))
+            keys += [missing, key]
+            shown = typing.case([(missing[0], Lit(None, e.type))], key[0])
+            given[_value_of(into)] = of(among, n, shown)
+        below = Aggregations(f"{alias}.below_")
+        picked = [
+            Aggregation(a.output, "MAX", of(among, 0, below.column(a.function, of(part, 0, _what(a)), a.output.type,
+                                                                   a.options, a.code)))
+            for a in self.made.made
+        ]  # fmt: skip
+        rows = below.column("COUNT", None, Scalar.BIGINT) if node.mode != "append" else None
+        node = _grouped(node, keys, below.made, rows)
+        made = [replace(a, arg=None if a.arg is None else substituted(a.arg, given))
+                for into in self.distinct.values() for a in into.made]  # fmt: skip
+        every = Aggregation(Col(f"{alias}.rows", Scalar.BIGINT), "COUNT", None)
+        return _grouped(node, above, [*picked, *made, every], every.output if self.shown else None)
+
+    def final(self, e: Expr) -> Expr:
+        """An item over the columns of `node`. What was counted below another group is a pick: none of nothing."""
+        if not self.distinct:
+            return e
+        counts = [a.output for a in self.made.made if a.function == "COUNT"]
+        return substituted(e, {c.name: typing.call("COALESCE", [c, Lit(0, Scalar.BIGINT)]) for c in counts})
 
 
-def _added(function: str, e: Expr) -> Expr:
-    """What SUM and AVG add up: whole numbers and NUMERIC exactly."""
-    match e.type:
-        case Scalar.SMALLINT | Scalar.INT if function == "SUM":
-            return typing.cast(e, Scalar.BIGINT)
-        case Scalar.SMALLINT | Scalar.INT | Scalar.BIGINT:
-            return typing.cast(e, Decimal(DIGITS, 0))
-        case Decimal(scale=scale):
-            return typing.cast(e, Decimal(DIGITS, scale))
-    return e
+def _what(a: Aggregation) -> Expr:
+    return Lit(1, Scalar.INT) if a.arg is None else a.arg
 
 
-def _mean(t: Type) -> Type:
-    """The type of AVG: PostgreSQL's has 16 digits behind the point at least."""
-    return Decimal(DIGITS, max(MEAN_SCALE, t.scale)) if isinstance(t, Decimal) else Scalar.DOUBLE
+def _value_of(into: Aggregations) -> str:
+    """Where a value stands whose different ones are aggregated."""
+    return f"{into.name}value"
+
+
+def _grouped(node: Node, keys: Sequence[tuple[Col, Expr]], made: Sequence[Aggregation], rows: Expr | None) -> Node:
+    """The changes of groups. `rows`: how many a group has, where it may have none any more."""
+    found: Node = Aggregate(node, tuple(keys), tuple(made))
+    if rows is not None:
+        found = Filter(found, typing.call("gt", [rows, Lit(0, Scalar.BIGINT)]))
+    return Changes(found)
+
+
+def _nullable(name: str, e: Expr) -> tuple[tuple[Col, Expr], tuple[Col, Expr]]:
+    """Two columns of a key for a value that may be NULL: whether it is, and another value in its place."""
+    missing = Col(f"{name}_is_null", Scalar.BOOLEAN), typing.call("is_null", [e])
+    return missing, (Col(name, e.type), typing.call("COALESCE", [e, Lit(_zero(e.type), e.type)]))
+
+
+def _multiplied(node: Node, number: Col, count: int) -> Node:
+    """Each row so many times, with its number from 0."""
+    numbers = tuple(Lit(n, Scalar.INT) for n in range(count))
+    index = None if node.mode == "append" else Col(f"{number.name}_index", Scalar.INT)
+    return Lateral(node, Call("make_array", numbers, Array(Scalar.INT)), number, index)
+
+
+@dataclass(slots=True)
+class _Sets:
+    """GROUPING SETS: each row counts once in each, and what a set does not group by is NULL there. `number`: of the
+    set, below the groups; `key`: above them."""
+
+    sets: list[tuple[Expr, ...]]
+    number: Col
+    key: Col
+
+    def value(self, e: Expr) -> Expr:
+        """A grouping expression, in the sets that have it."""
+        having = [n for n, s in enumerate(self.sets) if e in s]
+        return e if len(having) == len(self.sets) else typing.case([(self._is_one(self.number, having), e)])
+
+    def grouping(self, args: Sequence[Expr]) -> Expr:
+        """Which of the arguments are not grouped by: a bit each, the last one the lowest."""
+        if not args or any(not any(a in s for s in self.sets) for a in args):
+            raise SqlError("grouping takes what GROUP BY has", hint="write an expression of GROUP BY")
+        bits = [sum(1 << len(args) - 1 - i for i, a in enumerate(args) if a not in s) for s in self.sets]
+        whens = [(self._is_one(self.key, [n]), Lit(b, Scalar.INT)) for n, b in enumerate(bits)]
+        return typing.case(whens)
+
+    @staticmethod
+    def _is_one(number: Col, of: Sequence[int]) -> Expr:
+        return any_of([typing.call("eq", [number, Lit(n, Scalar.INT)]) for n in of], _or)
+
+
+def _or(a: Expr, b: Expr) -> Expr:
+    return typing.call("or", [a, b])
 
 
 def has_aggregates(s: ast.Select) -> bool:
-    return any(next(aggregates(i.expr), None) is not None for i in s.items)
+    return any(_has_aggregates(i.expr) for i in s.items)
 
 
-def bind_grouped(s: ast.Select, node: Node, scope: Scope[Expr], alias: str) -> Grouped:
+def _has_aggregates(e: ast.Expr) -> bool:
+    match e:
+        case ast.LongCall(call=call, over=None) | (ast.Call() as call) if is_known(call.name):
+            return True
+        case _:
+            return any(map(_has_aggregates, children(e)))
+
+
+def bind_grouped(s: ast.Select, node: Node, scope: Scope, alias: str) -> Grouped:
     groups = _keyed(s, node, scope, alias)
     names = Names("SELECT", groups.column, groups.aggregate, groups.ask)
-    items: list[Named] = []
-    for item in _without_stars(s.items, scope):
-        e = finished(bind(item.expr, names))
-        items.append((item.alias or default_name(item.expr), e, usual_name(e.type), item.span))
+
+    def item(i: ast.SelectItem) -> Item:
+        e = finished(bind(i.expr, names))
+        return Item(i.alias or default_name(i.expr), e, i.span, i.expr, usual_name(e.type))
+
+    items = [item(i) for i in _without_stars(s.items, scope)]
     having = bind_condition(s.having, replace(names, clause="HAVING")) if s.having is not None else None
-    rows = groups.made.column("COUNT", None, Scalar.BIGINT) if groups.shown and groups.over_table else None
-    made: Node = Aggregate(node, tuple(groups.keys), tuple(groups.made.made))
-    if rows is not None:
-        made = Filter(made, typing.call("gt", [rows, Lit(0, Scalar.BIGINT)]))
-    made = Changes(made)
+    made = groups.node()
     if having is not None:
-        made = Filter(made, having)
+        made = Filter(made, groups.final(having))
+    items = [replace(i, expr=groups.final(i.expr)) for i in items]
     return Grouped(made, items, {c: usual_name(c.type) for c, _ in groups.keys})
 
 
-def _keyed(s: ast.Select, node: Node, scope: Scope[Expr], alias: str) -> _Groups:
+def _keyed(s: ast.Select, node: Node, scope: Scope, alias: str) -> _Groups:
     """The groups of a SELECT over one reading of its FROM."""
     alias = own(alias)  # items may have any name
     groups = _Groups(node, scope, alias, Aggregations(f"{alias}.aggregate_"))
-    exprs = [_group_expr(e, s.items, scope) for e in s.group_by]
+    sets = _sets(s, scope)
+    if len(sets) > 1:
+        groups.sets = _Sets(sets, Col(f"{alias}.set", Scalar.INT), Col(f"{alias}.of_set", Scalar.INT))
+        groups.read = _multiplied(node, groups.sets.number, len(sets))
+        groups.keys.append((groups.sets.key, groups.sets.number))
+    exprs = list(dict.fromkeys(e for x in sets for e in x))
     if s.distinct is not None:
-        if exprs or has_aggregates(s):
-            raise SqlError("DISTINCT with GROUP BY in a view is not supported yet", s.span, "leave DISTINCT out")
         exprs = [bound(i.expr, "SELECT", scope.expr) for i in _without_stars(s.items, scope)]
     for e in exprs:
         groups.add_key(e)
     if not groups.keys:
         groups.keys.append((Col(f"{alias}.group", Scalar.INT), Lit(0, Scalar.INT)))
     return groups
+
+
+def _sets(s: ast.Select, scope: Scope) -> list[tuple[Expr, ...]]:
+    """What GROUP BY groups by: the sets of its items, each with each. Without ROLLUP, CUBE and GROUPING SETS one."""
+    found: list[tuple[Expr, ...]] = [()]
+    for e in s.group_by:
+        of = _expanded(e) if isinstance(e, ast.GroupingSets) else ((e,),)
+        each = [tuple(_group_expr(x, s.items, scope) for x in one) for one in of]
+        found = [(*before, *more) for before in found for more in each]
+        if len(found) > MOST_SETS:
+            raise SqlError(f"GROUP BY makes {len(found)} sets", e.span, f"take {MOST_SETS} at most")
+    return found
+
+
+def _expanded(e: ast.GroupingSets) -> Iterator[tuple[ast.Expr, ...]]:
+    """The sets that ROLLUP and CUBE stand for."""
+    if e.kind == "GROUPING SETS":
+        yield from e.sets
+        return
+    if e.kind == "CUBE" and 1 << len(e.sets) > MOST_SETS:
+        raise SqlError(f"CUBE makes {1 << len(e.sets)} sets", e.span, f"take {MOST_SETS} at most")
+    parts = range(len(e.sets), -1, -1)
+    chosen = combinations if e.kind == "CUBE" else lambda sets, n: [sets[:n]]
+    for n in parts:
+        for some in chosen(e.sets, n):
+            yield tuple(x for part in some for x in part)
 
 
 def alone(node: Node) -> dict[str, object] | None:
@@ -193,7 +338,7 @@ def alone(node: Node) -> dict[str, object] | None:
             return None
 
 
-def _without_stars(items: Sequence[ast.SelectItem], scope: Scope[Expr]) -> list[ast.SelectItem]:
+def _without_stars(items: Sequence[ast.SelectItem], scope: Scope) -> list[ast.SelectItem]:
     """`*` as the columns it stands for."""
     made: list[ast.SelectItem] = []
     for item in items:
@@ -206,7 +351,7 @@ def _without_stars(items: Sequence[ast.SelectItem], scope: Scope[Expr]) -> list[
     return made
 
 
-def _group_expr(e: ast.Expr, items: tuple[ast.SelectItem, ...], scope: Scope[Expr]) -> Expr:
+def _group_expr(e: ast.Expr, items: tuple[ast.SelectItem, ...], scope: Scope) -> Expr:
     """A grouping expression: also the number or the alias of an item."""
     if isinstance(e, ast.Literal) and isinstance(e.value, int):
         if not 1 <= e.value <= len(items):

@@ -12,7 +12,8 @@ from typing import Literal
 
 from braid.bind.bound import Declared, Index
 from braid.bind.expressions import sides
-from braid.bind.risingwave.scope import Context, Scope
+from braid.bind.risingwave.scope import Context
+from braid.bind.select.scope import Scope
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Call, Col, Expr, Lit, columns
 from braid.expr.typing import all_of
@@ -30,7 +31,7 @@ class Leaf:
     """A relation. `declared`: the table it reads, where it is one; `index`: through which index."""
 
     node: Node
-    scope: Scope[Expr]
+    scope: Scope
     span: Span
     declared: Declared | None = None
     index: Index | None = None
@@ -47,7 +48,7 @@ class Joined:
     how: ast.How
     kind: Kind
     terms: tuple[Expr, ...]
-    scope: Scope[Expr]
+    scope: Scope
     written: ast.Join
 
 

@@ -17,18 +17,9 @@ from braid.bind.names import free_name
 from braid.bind.risingwave import grouping
 from braid.bind.risingwave.expressions import bound, condition, either, usual_name
 from braid.bind.risingwave.placing import Joined, Kind, Leaf, Tree, place
-from braid.bind.risingwave.scope import (
-    Column,
-    Context,
-    Scope,
-    Table,
-    both,
-    check_not_sink,
-    default_name,
-    merged,
-    of_table,
-    renamed,
-)
+from braid.bind.risingwave.scope import QUOTE, Context, check_not_sink, default_name
+from braid.bind.select.items import Item, Result, listed
+from braid.bind.select.scope import Column, Scope, Table, both, merged, of_table, renamed
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Call, Col, Expr, substituted
 from braid.expr.postgres import typing
@@ -52,36 +43,14 @@ class Env:
     ctes: Mapping[str, tuple[ast.With, Env]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A column of a result: its name, its plan column, the SQL name of its type."""
-
-    name: str
-    col: Col
-    type: str
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """`types`: the SQL types of all columns, hidden ones too."""
-
-    node: Node
-    items: tuple[Item, ...]
-    types: dict[Expr, str]
-
-
 def bind_query(query: ast.Query, context: Context, names: tuple[str, ...] = ()) -> Result:
     """The query of a view. `names`: of its columns, where they are listed."""
     result = bind_inner(query, Env(context), context.alias("result"))
     if names and len(names) != len(result.items):
         message = f"{len(names)} names for {len(result.items)} columns"
         raise SqlError(message, query.span, f"name each column, or none: {', '.join(i.name for i in result.items)}")
-    items = tuple(
-        Item(names[i] if i < len(names) else item.name, item.col, item.type, item.span)
-        for i, item in enumerate(result.items)
-    )
-    return Result(result.node, items, result.types)
+    items = zip(names, result.items, strict=True) if names else ()
+    return replace(result, items=tuple(replace(item, name=name) for name, item in items) or result.items)
 
 
 def bind_inner(query: ast.Query, env: Env, alias: str) -> Result:
@@ -103,7 +72,7 @@ def bind_inner(query: ast.Query, env: Env, alias: str) -> Result:
         return bind_inner(body, env, alias)
     result = _select(body, env, alias)
     if query.emit is not None:
-        return Result(emit_on_close(result.node, [i.col for i in result.items], query.emit), result.items, result.types)
+        return replace(result, node=emit_on_close(result.node, [i.col for i in result.items], query.emit))
     return result
 
 
@@ -117,21 +86,31 @@ def _select(s: ast.Select, env: Env, alias: str) -> Result:
         hint = "leave WINDOW out; a batch query may have it"
         raise SqlError("windows over rows in a view are not supported yet", s.windows[0][1].span, hint)
     node, scope = _rows(s.source, s.where, env)
-    if s.group_by or s.having is not None or grouping.has_aggregates(s) or s.distinct is not None:
+    groups = bool(s.group_by) or s.having is not None or grouping.has_aggregates(s)
+    if groups and s.distinct is not None:
+        return _different(s, env, alias)
+    if groups or s.distinct is not None:
         grouped = grouping.bind_grouped(s, node, scope, alias)
         return projected(grouped.node, grouped.items, alias, grouped.types)
-    made: list[tuple[str, Expr, str, Span]] = []
-    for item in s.items:
-        if isinstance(item.expr, ast.Star):
-            columns = scope.star(item.expr.qualifier, item.span)
-            made += [(c.name, c.expr, c.type, item.span) for c in columns]
-        else:
-            e = bound(item.expr, "SELECT", scope.expr)
-            made.append((item.alias or default_name(item.expr), e, usual_name(e.type), item.span))
-    return projected(node, made, alias, key_types(scope))
+
+    def value(item: ast.SelectItem) -> Item:
+        e = bound(item.expr, "SELECT", scope.expr)
+        return Item(item.alias or default_name(item.expr), e, item.span, item.expr, usual_name(e.type))
+
+    return projected(node, listed(s.items, scope, value), alias, key_types(scope))
 
 
-def _rows(source: ast.Relation, where: ast.Expr | None, env: Env) -> tuple[Node, Scope[Expr]]:
+def _different(s: ast.Select, env: Env, alias: str) -> Result:
+    """DISTINCT over groups: the different rows of what is without it."""
+    made = _select(replace(s, distinct=None), env, env.context.level("distinct"))
+    columns = tuple(Column(i.name, i.col, i.type) for i in made.items)
+    scope = of_table(Table("", columns), QUOTE)
+    every = (ast.SelectItem(ast.Star((), s.span), None, s.span),)
+    grouped = grouping.bind_grouped(replace(s, items=every, group_by=(), having=None), made.node, scope, alias)
+    return projected(grouped.node, grouped.items, alias, grouped.types)
+
+
+def _rows(source: ast.Relation, where: ast.Expr | None, env: Env) -> tuple[Node, Scope]:
     """The rows of FROM that pass WHERE, and what names mean over them."""
     tree = bind_from(source, env)
     scope = tree.scope
@@ -141,17 +120,15 @@ def _rows(source: ast.Relation, where: ast.Expr | None, env: Env) -> tuple[Node,
     return (node if rest is None else Filter(node, rest)), scope
 
 
-def projected(node: Node, made: list[tuple[str, Expr, str, Span]], alias: str, types: dict[Expr, str]) -> Result:
+def projected(node: Node, made: Sequence[Item], alias: str, types: Mapping[Expr, str]) -> Result:
     """The projection of named expressions, with the key of the rows behind them."""
     taken: set[str] = set()
     items: list[Item] = []
-    outputs: list[tuple[Col, Expr]] = []
-    for name, e, type_, span in made:
-        unique = free_name(f"{alias}.{name}", taken, 2)
+    for item in made:
+        unique = free_name(f"{alias}.{item.name}", taken, 2)
         taken.add(unique)
-        col = Col(unique, e.type)
-        outputs.append((col, e))
-        items.append(Item(name, col, type_, span))
+        items.append(replace(item, expr=Col(unique, item.expr.type)))
+    outputs = [(i.col, m.expr) for i, m in zip(items, made, strict=True)]
     shown = {e for _, e in outputs}
     found: dict[Expr, str] = {i.col: i.type for i in items}
     for key in node.row_key:
@@ -159,10 +136,10 @@ def projected(node: Node, made: list[tuple[str, Expr, str, Span]], alias: str, t
             assert isinstance(key, Col)
             outputs.append((key, key))
             found[key] = types.get(key) or usual_name(key.type)
-    return Result(Project(node, tuple(outputs)), tuple(items), found)
+    return Result(Project(node, tuple(outputs)), tuple(items), types=found)
 
 
-def key_types(scope: Scope[Expr]) -> dict[Expr, str]:
+def key_types(scope: Scope) -> dict[Expr, str]:
     """The SQL types of plan columns as far as the scope shows them."""
     return {c.expr: c.type for t in scope.tables for c in t.columns}
 
@@ -240,10 +217,10 @@ def _join(join: ast.Join, env: Env) -> Joined:
             hint = "write ON a.x = b.x AND a.t >= b.t"
             word = "NATURAL" if join.natural else "USING"
             raise SqlError(f"an ASOF JOIN takes no {word}", join.how_span, hint)
-        made = merged(join, left.scope, right.scope, context, either)
+        made = merged(join, left.scope, right.scope, either, context.merged_order)
         equal = tuple(typing.compare("=", a, b) for a, b in made.equal)
         return Joined(left, right, join.how, kind, equal, made.scope, join)
-    scope = both(left.scope, right.scope, join.span)
+    scope = both(left.scope, right.scope, join.right.span)
     if join.on is None:
         return Joined(left, right, join.how, kind, (), scope, join)
     on = condition(join.on, "ON", scope.expr)
@@ -279,7 +256,7 @@ def _table(t: ast.Table, env: Env) -> Leaf:
             table = env.context.catalog.sources[found.table]
             leaf = _read(table, alias, t, env.context)
             columns = tuple(c for n in found.all_columns for c in leaf.scope.columns if c.name == n)
-            return _renamed(replace(leaf, scope=of_table(Table(alias, columns)), index=found), alias, t)
+            return _renamed(replace(leaf, scope=of_table(Table(alias, columns), QUOTE), index=found), alias, t)
         case Declared():
             return _renamed(_read(found, alias, t, env.context), alias, t)
 
@@ -292,7 +269,7 @@ def _no_as_of(t: ast.Table, what: str) -> None:
 
 def _renamed(leaf: Leaf, alias: str, t: ast.Table) -> Leaf:
     columns = renamed(leaf.scope.columns, t.columns, t.span)
-    return replace(leaf, scope=of_table(Table(alias, columns)))
+    return replace(leaf, scope=of_table(Table(alias, columns), QUOTE))
 
 
 def _read(declared: Declared, alias: str, t: ast.Table, context: Context) -> Leaf:
@@ -314,12 +291,10 @@ def _read(declared: Declared, alias: str, t: ast.Table, context: Context) -> Lea
     source = Source(name, declared.name, declared.topic, declared.kind, columns, declared.encoding, None, None,
                     declared.partitions, "lift", watermark, begin=declared.begin)  # fmt: skip
     types = dict(relation.types)
-    seen: tuple[Column[Expr], ...] = tuple(
-        Column(c.name, Col(f"{name}.{c.name}", c.type), types[c.name]) for c in declared.visible
-    )
+    seen = tuple(Column(c.name, Col(f"{name}.{c.name}", c.type), types[c.name]) for c in declared.visible)
     node: Node = _on_time(source, relation.watermark) if declared.kind == "stream" else Changes(source)
     node = clocked(node, name, relation.inherited)
-    return Leaf(node, of_table(Table(alias, seen)), t.span, declared, None, t.as_of)
+    return Leaf(node, of_table(Table(alias, seen), QUOTE), t.span, declared, None, t.as_of)
 
 
 def _on_time(source: Source, watermark: Bounded | None) -> Node:
@@ -333,9 +308,9 @@ def _on_time(source: Source, watermark: Bounded | None) -> Node:
 
 def _query(query: ast.Query, alias: str, names: tuple[str, ...], span: Span, env: Env) -> Leaf:
     result = bind_inner(query, env, env.context.level(alias))
-    seen: tuple[Column[Expr], ...] = tuple(Column(i.name, i.col, i.type) for i in result.items)
+    seen = tuple(Column(i.name, i.col, i.type) for i in result.items)
     columns = renamed(seen, names, span)
-    return Leaf(result.node, of_table(Table(alias, columns)), span)
+    return Leaf(result.node, of_table(Table(alias, columns), QUOTE), span)
 
 
 # -------------------------------------------------------------------- windows
@@ -384,7 +359,7 @@ def _window(f: ast.TableFunction, env: Env) -> Leaf:
     assert isinstance(windows, FixedKind)
     node = Windows(leaf.node, time, windows, start, end, "keep" if made.keeps_null else "drop")
     shown = usual_name(type_)
-    bounds: tuple[Column[Expr], ...] = (Column("window_start", start, shown), Column("window_end", end, shown))
+    bounds = (Column("window_start", start, shown), Column("window_end", end, shown))
     columns = renamed((*leaf.scope.columns, *bounds), f.columns, f.span)
-    scope = of_table(Table(alias, columns))
+    scope = of_table(Table(alias, columns), QUOTE)
     return replace(leaf, node=node, scope=scope, span=f.span, window=f"{what} {windows}", declared=None)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from braid.bind.bound import Declared
-from braid.bind.risingwave.queries import Item, Result
 from braid.bind.risingwave.scope import Context
+from braid.bind.select.items import Item, Result
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr, columns
 from braid.guess import meant

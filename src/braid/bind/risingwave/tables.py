@@ -31,9 +31,10 @@ from braid.bind.names import free_name, repeated
 from braid.bind.risingwave import encodings, grouping, sinks
 from braid.bind.risingwave.batch import batch_query
 from braid.bind.risingwave.expressions import bound, usual_name
-from braid.bind.risingwave.queries import Result, bind_query
+from braid.bind.risingwave.queries import bind_query
 from braid.bind.risingwave.scope import Context
 from braid.bind.schemas import check_sink
+from braid.bind.select.items import Result
 from braid.errors import SqlError
 from braid.expr.nodes import Col, Expr
 from braid.plan.epochs import Coalesce

@@ -11,11 +11,13 @@ from dataclasses import replace
 
 from braid.bind.bound import Declared, DeclaredColumn, QueryBound, SourceDeclared
 from braid.bind.env import PUSH, Env, check_cycle
-from braid.bind.expressions import bind_expr, bind_predicate, conjuncts, told_at
+from braid.bind.expressions import bind_expr, bind_predicate, conjuncts
 from braid.bind.insert import fits
+from braid.bind.select.items import Item, Result, listed, unique_names
+from braid.bind.select.scope import Scope
 from braid.bind.sources import check_topic_name, miswritten, refuse
-from braid.bind.sqlstream.relation import Context, Item, Operand, Result, Tree, bind_relation, built, check, with_where
-from braid.bind.sqlstream.scope import ROWTIME, Scope, rules, unique_names
+from braid.bind.sqlstream.relation import Context, Operand, Tree, bind_relation, built, check, with_where
+from braid.bind.sqlstream.scope import ROWTIME, column, rules, timed
 from braid.bind.sqlstream.sources import JSON, check_column, check_free, declared, full_name, insert_columns
 from braid.errors import Span, SqlError
 from braid.expr import typing
@@ -162,26 +164,17 @@ def _result(q: ast.Select, env: Env, prefix: str) -> Result:
     if isinstance(tree, Operand) and tree.frame is not None:
         hint = "leave OVER out; a window says how long a row waits for those that it joins"
         raise SqlError("a window stands only on a source of a join", tree.frame.span, hint)
-    where_scope = _timed(scope, tree, prefix)
-    said = rules("WHERE", lambda n: where_scope.column(n.parts))
+    rowtime = None if tree.kind == "table" else Col(f"{prefix}.ROWTIME", Scalar.BIGINT)
+    if rowtime is not None:
+        scope = timed(scope, rowtime, isinstance(tree, Operand))
+    said = rules("WHERE", column(scope))
     where = [] if q.where is None else [bind_predicate(c, said) for c in conjuncts(q.where)]
     tree, where = with_where(tree, where)
     check(tree)
-    node = built(tree, env.settings.sqlstream, where_scope.rowtime)
+    node = built(tree, env.settings.sqlstream, rowtime)
     for condition in where:
         node = Filter(node, condition)
-    return Result(node, tree.kind, _items(q, where_scope), where_scope.rowtime, frozenset(context.over))
-
-
-def _timed(scope: Scope, tree: Tree, prefix: str) -> Scope:
-    """The scope behind FROM: the time of a result is known there. It is that of its one stream, if there is no join."""
-    if tree.kind == "table":
-        return scope
-    rowtime = Col(f"{prefix}.ROWTIME", Scalar.BIGINT)
-    entries = scope.entries
-    if isinstance(tree, Operand):
-        entries = tuple(replace(e, rowtime=rowtime) for e in entries)
-    return replace(scope, entries=entries, rowtime=rowtime)
+    return Result(node, _items(q, scope), tree.kind, rowtime, frozenset(context.over))
 
 
 def _check_stream(q: ast.Select, tree: Tree, nested: bool) -> None:
@@ -202,21 +195,21 @@ def _view(name: str, env: Env, prefix: str) -> Result:
 
 
 def _items(q: ast.Select, scope: Scope) -> tuple[Item, ...]:
-    said = rules("SELECT", lambda n: scope.column(n.parts))
-    found: list[Item] = []
-    for n, item in enumerate(q.items):
-        if isinstance(item.expr, ast.Star):
-            with told_at(item.span):
-                found += [Item(name, e, item.span) for name, e in scope.star(item.expr.qualifier)]
-            continue
+    said = rules("SELECT", column(scope))
+    places = {id(item): n for n, item in enumerate(q.items)}
+
+    def value(item: ast.SelectItem) -> Item:
         bound = bind_expr(item.expr, said)
         if bound.type is Scalar.NULL:
             raise SqlError("the type of this column is not known", item.span, "write CAST(NULL AS …)")
-        name = item.alias or (item.expr.parts[-1] if isinstance(item.expr, ast.Name) else f"EXPR${n}")
-        time = name == ROWTIME and scope.rowtime is not None and bound == scope.column((ROWTIME,))
+        unnamed = item.expr.parts[-1] if isinstance(item.expr, ast.Name) else f"EXPR${places[id(item)]}"
+        name = item.alias or unnamed
+        time = name == ROWTIME and bound in (c.expr for c in scope.pseudo)
         if name == ROWTIME and not time:
             hint = "ROWTIME alone is the time of the result; write … AS another name"
             raise SqlError("a column of the result cannot be called ROWTIME", item.span, hint)
-        found.append(Item(name, bound, item.span, time))
+        return Item(name, bound, item.span, item.expr, is_time=time)
+
+    found = listed(q.items, scope, value)
     names = unique_names([i.name for i in found])
     return tuple(replace(i, name=name) for i, name in zip(found, names, strict=True))

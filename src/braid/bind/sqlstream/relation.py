@@ -17,10 +17,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from braid.bind.env import Env
-from braid.bind.expressions import bind_predicate, conjuncts, sides, told_at
-from braid.bind.names import repeated
+from braid.bind.expressions import bind_predicate, conjuncts, sides
+from braid.bind.select.items import Result
+from braid.bind.select.scope import Scope, both, merged, of_table
 from braid.bind.settings import SqlstreamSettings
-from braid.bind.sqlstream.scope import Entry, Scope, joined, merged, rules, using
+from braid.bind.sqlstream.scope import QUOTE, ROWTIME, column, rules, table_of
 from braid.bind.sqlstream.sources import declared
 from braid.errors import Span, SqlError
 from braid.expr import typing
@@ -76,32 +77,6 @@ Tree = Operand | Pair
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """A column of a result. `is_time`: it is the result's rowtime."""
-
-    name: str
-    expr: Expr
-    span: Span
-    is_time: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A bound query before its sink. `over`: the views that it puts in their places."""
-
-    node: Node
-    kind: Kind
-    items: tuple[Item, ...]
-    rowtime: Col | None
-    over: frozenset[str] = frozenset()
-
-    @property
-    def columns(self) -> tuple[Item, ...]:
-        """Without the rowtime: what a stream of these rows has."""
-        return tuple(i for i in self.items if not i.is_time)
-
-
-@dataclass(frozen=True, slots=True)
 class Context:
     """What binding FROM needs. `prefix` keeps plan names of a sub-query apart; `windows`: those of the WINDOW clause;
     `query` binds a sub-query, `view` a view."""
@@ -120,51 +95,20 @@ def bind_relation(r: ast.Relation, c: Context) -> tuple[Tree, Scope]:
         return _operand(r, c)
     left, left_scope = bind_relation(r.left, c)
     right, right_scope = bind_relation(r.right, c)
-    taken = {e.alias for e in left_scope.entries}
-    for e in right_scope.entries:
-        if e.alias in taken:
-            hint = "write … AS another name: each source of a join has its own"
-            raise SqlError(f"{e.alias} names two sources", r.right.span, hint)
-    scope = joined(left_scope, right_scope)
     how: How = "inner" if r.how == "cross" else r.how
-    compared = _compared(r, left_scope, right_scope)
-    bare = r.on is None and not compared and how == "inner"
     on = r.how_span if r.on is None else r.on.span
-    pair = Pair(left, right, how, (), (), bare, r.natural, r.how_span, on)
-    if compared:
-        columns_of_using: list[tuple[str, Expr]] = []
-        for written in compared:
-            name = str(written)
-            with told_at(written.span):
-                a, b = using(left_scope, right_scope, name)
-                pair = replace(pair, keys=(*pair.keys, _same_type(a, b)))
-            columns_of_using.append((name, _either(a, b, how)))
-        return pair, merged(scope, left_scope, right_scope, tuple(columns_of_using))
+    if (time := next((n for n in r.using if str(n) == ROWTIME), None)) is not None:
+        raise SqlError("ROWTIME is no column of USING", time.span, "windows say which times meet")
+    if r.using or r.natural:
+        made = merged(r, left_scope, right_scope, lambda a, b: typing.call("COALESCE", [a, b]))
+        keys = tuple(_same_type(a, b) for a, b in made.equal)
+        return Pair(left, right, how, keys, (), not keys and how == "inner", r.natural, r.how_span, on), made.scope
+    scope = both(left_scope, right_scope, r.right.span)
+    pair = Pair(left, right, how, (), (), r.on is None and how == "inner", r.natural, r.how_span, on)
     if r.on is not None:
         for term in conjuncts(r.on):
-            pair = _with_condition(pair, bind_predicate(term, rules("ON", lambda n: scope.column(n.parts))))
+            pair = _with_condition(pair, bind_predicate(term, rules("ON", column(scope))))
     return pair, scope
-
-
-def _compared(r: ast.Join, left: Scope, right: Scope) -> tuple[ast.Name, ...]:
-    """The columns that USING names, or NATURAL finds."""
-    if (twice := repeated(r.using)) is not None:
-        raise SqlError(f"USING has column {twice} twice", twice.span, "name it once")
-    if not r.natural:
-        return r.using
-    both = set(right.names())
-    return tuple(ast.Name((n,), r.how_span) for n in left.names() if n in both)
-
-
-def _either(left: Expr, right: Expr, how: How) -> Expr:
-    """The one value of a column of USING."""
-    match how:
-        case "right":
-            return right
-        case "full":
-            return typing.call("COALESCE", [left, right])
-        case _:
-            return left
 
 
 def _with_condition(pair: Pair, condition: Expr) -> Pair:
@@ -237,7 +181,7 @@ def _made(
         raise SqlError(f"{alias} is a table: it has no window", r.over.span, hint)
     names = frozenset([col.name for _, col in named] + ([rowtime.name] if rowtime is not None else []))
     operand = Operand(alias, node, kind, frame, r.span, names, rowtime)
-    return operand, Scope((Entry(alias, named, rowtime),))
+    return operand, of_table(table_of(alias, named, rowtime), QUOTE)
 
 
 def _frame(over: Frame | ast.Name | None, c: Context) -> Frame | None:

@@ -1,0 +1,209 @@
+"""Aggregates of views: what each is made of, under FILTER and DISTINCT.
+
+In: a call with its typed arguments, who collects the aggregations of a group. Out: the value, over their columns.
+Rule: operators compute COUNT, SUM, AVG, MIN, MAX and the spreads; all else is an expression over these, so that a
+function costs one row here. FILTER makes NULL of what does not pass, which no aggregate counts. MIN, MAX and logical
+ones are the same with DISTINCT. An aggregate of nothing is NULL, COUNT is 0. (docs/rules/risingwave.md, "Groups")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from braid.bind.expressions import Aggregations
+from braid.bind.risingwave.batch_aggregates import AGGREGATES
+from braid.errors import SqlError
+from braid.expr import typing, user
+from braid.expr.aggregates import common, is_aggregate, shaped
+from braid.expr.nodes import Expr, Lit
+from braid.expr.postgres import typing as postgres
+from braid.types import FLOATS, Decimal, Scalar, Type, is_numeric
+
+S = Scalar
+DIGITS, MEAN_SCALE = 38, 16
+_BITS = {S.SMALLINT: 16, S.INT: 32, S.BIGINT: 64}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One call. `args` empty: of rows, as count(*). `where`: of FILTER; `over_table`: rows may go again."""
+
+    name: str
+    args: tuple[Expr, ...]
+    into: Aggregations
+    over_table: bool
+    where: Expr | None = None
+
+    @property
+    def shown(self) -> str:
+        return self.name.lower()
+
+    def one(self) -> Expr:
+        if len(self.args) != 1:
+            raise SqlError(f"{self.shown} takes one value", hint=f"write {self.shown}(x)")
+        return self.args[0]
+
+    def passing(self, e: Expr) -> Expr:
+        return e if self.where is None else typing.case([(self.where, e)])
+
+    def count(self, e: Expr) -> Expr:
+        """How many are not NULL."""
+        return self.into.column("COUNT", self.passing(e), S.BIGINT)
+
+    def found(self, e: Expr) -> Expr:
+        """How often a condition is true."""
+        return self.count(typing.case([(e, Lit(1, S.INT))]))
+
+    def plain(self, name: str, e: Expr) -> Expr:
+        """One that operators compute."""
+        shape = common(name, [self.passing(e)], False, False, self.over_table and name not in ("MIN", "MAX"))
+        return self.into.column(name, shape.arg, shape.type, code=shape.code)
+
+
+def value(a: Asked) -> Expr:
+    """What a call gives."""
+    if user.overloads(a.name, "aggregate"):
+        shape = common(a.name, [a.passing(x) for x in a.args], False, False, a.over_table)
+        return a.into.column(a.name, shape.arg, shape.type, code=shape.code)
+    if not a.args:
+        if a.name != "COUNT":
+            raise SqlError(f"{a.shown}(*) is not possible", hint="only count takes *")
+        of_rows = a.where is None
+        return a.into.column("COUNT", None, S.BIGINT) if of_rows else a.found(typing.literal(True, S.BOOLEAN))
+    if a.name not in FUNCTIONS:
+        hint = f"a view has {', '.join(sorted(n.lower() for n in FUNCTIONS))}; a batch query may have it"
+        raise SqlError(f"{a.shown} in a view is not supported yet", hint=hint)
+    return FUNCTIONS[a.name].value(a)
+
+
+def is_known(name: str) -> bool:
+    """Whether it is an aggregate: one that views have, one that only batch queries have, or one of a user."""
+    return is_aggregate(name) or name in AGGREGATES
+
+
+def ignores_distinct(name: str) -> bool:
+    return name in FUNCTIONS and FUNCTIONS[name].once
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """`once`: equal values change nothing."""
+
+    value: Callable[[Asked], Expr]
+    once: bool = False
+
+
+def _at_least(a: Asked, e: Expr, n: int, then: Expr) -> Expr:
+    """`then` where so many values are not NULL."""
+    return typing.case([(typing.call("ge", [a.count(e), Lit(n, S.BIGINT)]), then)])
+
+
+def _added(a: Asked) -> Expr:
+    """What SUM and AVG add up: whole numbers and NUMERIC exactly."""
+    e = a.one()
+    match e.type:
+        case S.SMALLINT | S.INT if a.name == "SUM":
+            return typing.cast(e, S.BIGINT)
+        case S.SMALLINT | S.INT | S.BIGINT:
+            return typing.cast(e, Decimal(DIGITS, 0))
+        case Decimal(scale=scale):
+            return typing.cast(e, Decimal(DIGITS, scale))
+    return e
+
+
+def _mean(t: Type) -> Type:
+    """The type of AVG: PostgreSQL's has 16 digits behind the point at least."""
+    return Decimal(DIGITS, max(MEAN_SCALE, t.scale)) if isinstance(t, Decimal) else S.DOUBLE
+
+
+def _sum(a: Asked) -> Expr:
+    e = _added(a)
+    shape = common(a.name, [a.passing(e)], False, False, a.over_table)
+    type_ = _mean(e.type) if a.name == "AVG" else shape.type
+    found = a.into.column(a.name, shape.arg, type_, code=shape.code)
+    some = typing.call("gt", [a.count(e), Lit(0, S.BIGINT)])
+    return typing.case([(some, found)])
+
+
+def _extreme(a: Asked) -> Expr:
+    e = a.one()
+    if e.type is S.BOOLEAN:
+        raise SqlError(f"{a.shown} of BOOLEAN is not possible", hint="write bool_and(x) or bool_or(x)")
+    return a.plain(a.name, e)
+
+
+def _logical(every: bool) -> Callable[[Asked], Expr]:
+    def made(a: Asked) -> Expr:
+        e = a.one()
+        if e.type is not S.BOOLEAN:
+            raise SqlError(f"{a.shown} takes a condition, not {e.type}", hint="compare it: x > 0")
+        odd = a.found(typing.call("not", [e]) if every else e)
+        return _at_least(a, e, 1, typing.call("eq" if every else "gt", [odd, Lit(0, S.BIGINT)]))
+
+    return made
+
+
+def _bits(of: Callable[[Expr, Expr], Expr]) -> Callable[[Asked], Expr]:
+    """Bit by bit. `of`: whether a bit stands in the result, by how many values have it and how many there are."""
+
+    def made(a: Asked) -> Expr:
+        e = a.one()
+        width = _BITS.get(e.type) if isinstance(e.type, Scalar) else None
+        if width is None:
+            raise SqlError(f"{a.shown} takes a whole number, not {e.type}", hint=f"convert it: {a.shown}(x::bigint)")
+        total: Expr = Lit(0, S.BIGINT)
+        for i in range(width):
+            bit = Lit(-(1 << 63) if i == 63 else 1 << i, S.BIGINT)
+            has = typing.call("ne", [postgres.row("pg.bit_and", [typing.cast(e, S.BIGINT), bit]), Lit(0, S.BIGINT)])
+            stands = of(a.found(has), a.count(e))
+            weight = -(1 << i) if i == width - 1 else 1 << i
+            total = typing.call("add", [total, typing.case([(stands, Lit(weight, S.BIGINT))], Lit(0, S.BIGINT))])
+        return _at_least(a, e, 1, typing.cast(total, e.type))
+
+    return made
+
+
+def _is_odd(e: Expr) -> Expr:
+    return typing.call("eq", [typing.call("mod", [e, Lit(2, S.BIGINT)]), Lit(1, S.BIGINT)])
+
+
+def _spread(a: Asked, root: bool, of_all: bool) -> Expr:
+    """The variance, or its root: among so many less one, or among all."""
+    e = a.one()
+    if not is_numeric(e.type):
+        raise SqlError(f"{a.shown} takes a number", hint=f"convert it: {a.shown}(x::numeric)")
+    e = typing.cast(e, S.DOUBLE) if isinstance(e.type, Decimal) or e.type in FLOATS else e
+    shape = shaped("STDDEV_SAMP", [a.passing(e)], False, False, a.over_table)
+    found: Expr = a.into.column("STDDEV_SAMP", shape.arg, shape.type)
+    n = typing.cast(a.count(e), S.DOUBLE)
+    if of_all:
+        less = typing.call("sub", [n, Lit(1.0, S.DOUBLE)])
+        found = typing.call("div", [typing.call("mul", [found, less]), n])
+    found = typing.call("SQRT", [found]) if root else found
+    return _at_least(a, e, 1 if of_all else 2, found)
+
+
+def _spreads(root: bool, of_all: bool) -> _Function:
+    return _Function(lambda a: _spread(a, root, of_all))
+
+
+FUNCTIONS: dict[str, _Function] = {
+    "COUNT": _Function(lambda a: a.count(a.one())),
+    "SUM": _Function(_sum),
+    "AVG": _Function(_sum),
+    "MIN": _Function(_extreme, once=True),
+    "MAX": _Function(_extreme, once=True),
+    "BOOL_AND": _Function(_logical(True), once=True),
+    "EVERY": _Function(_logical(True), once=True),
+    "BOOL_OR": _Function(_logical(False), once=True),
+    "BIT_AND": _Function(_bits(lambda have, all: typing.call("eq", [have, all])), once=True),
+    "BIT_OR": _Function(_bits(lambda have, all: typing.call("gt", [have, Lit(0, S.BIGINT)])), once=True),
+    "BIT_XOR": _Function(_bits(lambda have, all: _is_odd(have))),
+    "STDDEV": _spreads(root=True, of_all=False),
+    "STDDEV_SAMP": _spreads(root=True, of_all=False),
+    "STDDEV_POP": _spreads(root=True, of_all=True),
+    "VARIANCE": _spreads(root=False, of_all=False),
+    "VAR_SAMP": _spreads(root=False, of_all=False),
+    "VAR_POP": _spreads(root=False, of_all=True),
+}

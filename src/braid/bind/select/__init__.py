@@ -1,0 +1,1 @@
+"""SELECT, whatever its dialect: what its names mean and what it gives."""
