@@ -102,6 +102,7 @@ def _line(texts: Sequence[str], widths: Sequence[int]) -> str:
 # ----------------------------------------------------------------------- times
 
 
+DAY = 86_400_000  # ms
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 A_TIME = "2024-03-01T08:00:00Z"
