@@ -426,8 +426,8 @@ def test_retention_ms_is_of_the_topic_that_a_statement_makes(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("t", "--for", "7 weeks"), "--for 7 weeks: it is no time span"),
-        (("t", "--bytes", "many"), "--bytes many: it is no number of bytes"),
+        (("t", "--for", "7 weeks"), "--for 7 weeks: it is not a time span"),
+        (("t", "--bytes", "many"), "--bytes many: it is not a number of bytes"),
         (("--for", "7d"), "what is to be kept is said of one topic"),
         (("u",), "no topic u in"),
     ],

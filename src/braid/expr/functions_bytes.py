@@ -37,7 +37,7 @@ def _base64_of(text: str, *, whole: bool) -> bytes:
     letters = _NOT_BASE64.sub("", text.replace("-", "+").replace("_", "/").split("=")[0])
     if len(letters) % 4 == 1:
         if whole:
-            raise ValueError("the last letter stands for no byte")
+            raise ValueError("the last letter gives no byte")
         letters = letters[:-1]
     return base64.b64decode(letters + "=" * (-len(letters) % 4))
 
@@ -203,7 +203,7 @@ def _encoded_parameter(text: str) -> str:
 
 def _decoded_parameter(text: str) -> str:
     if re.search(r"%(?![0-9A-Fa-f]{2})", text):
-        raise ValueError("two hex digits stand behind %")
+        raise ValueError("two hex digits must follow %")
     return unquote_to_bytes(text.replace("+", " ")).decode("utf-8", "replace")
 
 

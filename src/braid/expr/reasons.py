@@ -65,7 +65,7 @@ WHY: Mapping[str, Callable[..., str] | str] = {
     **dict.fromkeys(("ENCODE", "TO_BYTES", "FROM_BYTES"), _NO_ENCODING),
     **dict.fromkeys(("INT_FROM_BYTES", "BIGINT_FROM_BYTES", "DOUBLE_FROM_BYTES"), "it has another number of bytes"),
     "UUID": "it is not the bytes of a UUID",
-    "URL_DECODE_PARAM": "two hex digits stand behind %",
+    "URL_DECODE_PARAM": "two hex digits must follow %",
     "TRUNC": "the number is not finite",
     "GEO_DISTANCE": "there is no such place or unit",
     **dict.fromkeys(("DATEADD", "DATESUB", "TIMEADD", "TIMESUB", "TIMESTAMPADD", "TIMESTAMPSUB"), _TIMES),

@@ -53,8 +53,8 @@ def command(function: Callable[..., Any]) -> click.Command:
 def upgrade(file: str | None, text: str | None, dialect: str | None, master: str, **wanted: Any) -> None:
     """Let changed queries of a file go on.
 
-    Each query goes on, is new, or has changed. A changed one is computed again over what it has read, and takes the
-    place of the old one behind the last record of that: nothing is missing in its result, and nothing there twice.
+    Each query goes on, is new, or has changed. A changed one is rebuilt over what it has read, and takes the place
+    of the old one behind the last record of that: nothing is missing in its result, and nothing there twice.
     What a stream has written stays as it is; the rows of a table are corrected.
     """
     from braid.face.request import Request
@@ -202,7 +202,7 @@ def sweep(store: str, checkpoint: str | None) -> None:
 @click.option("--checkpoint", type=PLACE, help="Read one more folder of checkpoints than the store knows.")
 @store_option
 def verify(store: str, checkpoint: str | None) -> None:
-    """Look whether a store is whole, and its parts belong together.
+    """Check whether a store is whole, and its parts belong together.
 
     Every checksum is compared, and for each query: is its state that of the records it has read, are these still in
     its topics, does its output hold what it has written. Exit code 1 if something is wrong.

@@ -74,7 +74,7 @@ def drops(
 @store_option
 @functions_option
 def waiting(query: str, form: str, limit: int | None, checkpoint: str | None, store: str, functions: Functions) -> None:
-    """Show the rows of a query that wait for a clock to go out, and for how long.
+    """Show the buffered rows of a query: those that wait for a clock to go out, and for how long.
 
     They are those after its last batch, whether it runs or not.
     """

@@ -39,7 +39,7 @@ _DURATION, _SIZE = re.compile(r"(\d{1,12})\s*(ms|s|m|h|d)"), re.compile(r"(\d{1,
 def milliseconds_of(option: str, text: str) -> int:
     """`7d`, `12h`, `30m`, `10s`, `500ms`."""
     if (m := _DURATION.fullmatch(text.strip().lower())) is None:
-        raise BraidError(f"{option} {text}: it is no time span", f"write {option} 7d; units are ms, s, m, h, d")
+        raise BraidError(f"{option} {text}: it is not a time span", f"write {option} 7d; units are ms, s, m, h, d")
     return int(m[1]) * _SPANS[m[2]]
 
 
@@ -47,7 +47,7 @@ def bytes_of(option: str, text: str) -> int:
     """`10GB`, `500 MiB`, `1000`."""
     if (m := _SIZE.fullmatch(text.strip().lower())) is None or (m[2] or "b") not in _SIZES:
         hint = f"write {option} 10GB; units are KB to TB, KiB to TiB"
-        raise BraidError(f"{option} {text}: it is no number of bytes", hint)
+        raise BraidError(f"{option} {text}: it is not a number of bytes", hint)
     return int(m[1]) * _SIZES[m[2] or "b"]
 
 

@@ -60,7 +60,7 @@ def open_store(store: str) -> TopicStore:
 def open_folder(store: str) -> TopicStore:
     """The same, in a folder."""
     if is_url(store):
-        what = f"{store} is no folder, and this command is for stores in folders so far"
+        what = f"{store} is not a folder, and this command is for stores in folders so far"
         raise BraidError(what, "docs/object-stores.md says what works over an object store")
     return open_store(store)
 
@@ -221,7 +221,7 @@ def _record(line: str, number: int, now: int) -> dict[str, Any]:
     except RecursionError:
         raise BraidError(f"line {number} is nested too deeply", EXAMPLE) from None
     if not isinstance(record, dict):
-        raise BraidError(f"line {number} is no record: it is not an object", EXAMPLE)
+        raise BraidError(f"line {number} is not a record: it is not an object", EXAMPLE)
     at = record.setdefault("timestamp", now)
     if isinstance(at, str):
         try:
@@ -230,11 +230,11 @@ def _record(line: str, number: int, now: int) -> dict[str, Any]:
             at = None
     if not _whole(at):
         hint = f"{EXAMPLE}, or {tabular.A_TIME}; without one it is now"
-        raise BraidError(f"line {number} is no record: its timestamp is no time in whole milliseconds", hint)
+        raise BraidError(f"line {number} is not a record: its timestamp is not a time in whole milliseconds", hint)
     if "value" not in record:
-        raise BraidError(f"line {number} is no record: it has no value", 'write "value": null for a tombstone')
+        raise BraidError(f"line {number} is not a record: it has no value", 'write "value": null for a tombstone')
     if "partition" in record and not _whole(record["partition"]):
-        raise BraidError(f"line {number}: partition is no whole number", EXAMPLE)
+        raise BraidError(f"line {number}: partition is not a whole number", EXAMPLE)
     window, headers = record.get("window"), record.get("headers")
     if window is not None and not (isinstance(window, list) and len(window) == 2 and all(map(_whole, window))):
         raise BraidError(f"line {number}: window is not [start, end]", '"window": [0, 1000]')

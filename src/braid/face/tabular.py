@@ -130,4 +130,4 @@ def time_option(name: str, given: str) -> int:
     try:
         return milliseconds(given)
     except (ValueError, OverflowError):
-        raise BraidError(f"{name} {given}: it is no time", f"{name} {A_TIME}, or milliseconds since 1970") from None
+        raise BraidError(f"{name} {given}: it is not a time", f"{name} {A_TIME}, or milliseconds since 1970") from None

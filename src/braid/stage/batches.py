@@ -147,7 +147,7 @@ def carry_over(folder: str, last: int | None) -> None:
         documents = state_file.load(folder, last)
         state_file.forget_later(folder, last)
         state_file.tell_published(folder, last, fsync=True)
-        reach("last batch told")
+        reach("last batch published")
         state_file.save(folder, last, documents, tie, reads, buckets, fsync=True)
 
 

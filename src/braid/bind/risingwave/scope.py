@@ -226,7 +226,7 @@ def merged(join: ast.Join, left: Scope[E], right: Scope[E], context: Context, ei
     else:
         names = [(str(n), n.span) for n in join.using]
         if (twice := repeated(join.using)) is not None:
-            raise SqlError(f"{twice} stands twice in USING", twice.span, "name it once")
+            raise SqlError(f"{twice} is named twice in USING", twice.span, "name it once")
     equal: list[tuple[E, E]] = []
     found: dict[str, Column[E]] = {}
     for name, span in names:

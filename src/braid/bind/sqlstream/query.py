@@ -161,7 +161,7 @@ def _result(q: ast.Select, env: Env, prefix: str) -> Result:
     _check_stream(q, tree, nested=bool(prefix))
     if isinstance(tree, Operand) and tree.frame is not None:
         hint = "leave OVER out; a window says how long a row waits for those that it joins"
-        raise SqlError("a window stands only on a source of a join", tree.frame.span, hint)
+        raise SqlError("a window is allowed only on a source of a join", tree.frame.span, hint)
     where_scope = _timed(scope, tree, prefix)
     said = rules("WHERE", lambda n: where_scope.column(n.parts))
     where = [] if q.where is None else [bind_predicate(c, said) for c in conjuncts(q.where)]
