@@ -200,7 +200,8 @@ def _logs(root: str, folder: str, known: Document, last: int | None) -> Told:
         except BraidError as e:
             yield e
     if last is not None and not cuts.check(folder, last):
-        yield "  where its first batches ended is not kept (by an older version, or lines of the offset log are gone): no upgrade"
+        why = "by an older version, or lines of the offset log are gone"
+        yield f"  where its first batches ended is not kept ({why}): no upgrade"
 
 
 def _read_files(folder: str, known: Document) -> None:
