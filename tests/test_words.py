@@ -45,7 +45,12 @@ VERBS = (
 
 def pages() -> list[Path]:
     """Those that users read; decisions are history, and figures are written by the benchmarks."""
-    found = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    found = [
+        ROOT / "README.md",
+        ROOT / "CHANGELOG.md",
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "examples").rglob("*.md"),
+    ]
     return sorted(p for p in found if "decisions" not in p.parts and not p.name.startswith("benchmarks"))
 
 
