@@ -85,3 +85,22 @@ def test_values_and_types() -> None:
     assert shown_as(Col("T.ROWTIME", S.BIGINT)) is S.TIMESTAMP and shown_as(Col("T.WINDOWEND", S.BIGINT)) is S.TIMESTAMP
     assert shown_as(Col("T.ROWTIME", S.VARCHAR)) is S.VARCHAR and shown_as(Col("T.N", S.BIGINT)) is S.BIGINT
     assert counted(1, 0.004) == "1 row, 0.00 s" and counted(1234, 2) == "1,234 rows, 2.00 s"
+
+
+INNER = {
+    "ksqldb": """CREATE STREAM a (k INT KEY, v INT) WITH (kafka_topic='a', value_format='JSON', partitions=1);
+      CREATE STREAM b (k INT KEY, v INT) WITH (kafka_topic='b', value_format='JSON', partitions=1);
+      INSERT INTO a VALUES (1, 1); INSERT INTO b VALUES ({}, 2);
+      SELECT a.k AS k, b.v AS v FROM a JOIN b WITHIN 1 HOUR ON a.k = b.k EMIT CHANGES;""",
+    "lenses": """CREATE TABLE a(_key INT, v INT) FORMAT (INT, JSON); CREATE TABLE b(_key INT, v INT) FORMAT (INT, JSON);
+      INSERT INTO a(_key, v) VALUES (1, 1); INSERT INTO b(_key, v) VALUES ({}, 2);
+      SELECT STREAM a.v AS x, b.v AS y FROM a JOIN b WITHIN 1h;""",
+}
+
+
+@pytest.mark.parametrize("dialect", INNER)
+def test_an_inner_join_that_has_met_nothing_is_told_at_the_prompt(dialect: str, tmp_path: Path) -> None:
+    for key, told in (2, True), (1, False):
+        said = braid("sql", "--dialect", dialect, "--store", tmp_path / str(key), "-e", INNER[dialect].format(key))
+        assert said.code == 0, said.err
+        assert ("note: no rows have met in the inner join" in said.err) is told, said.err

@@ -47,7 +47,7 @@ def test_an_inner_join_without_a_pair_is_told(ran: tuple[Path, Said]) -> None:
     _, said = ran
     assert said.code == 0, said.err
     assert (
-        "NAMED: no rows have met in its inner join on O.ITEM = P.WAY; records read: 6 of ORDERS, 1 of PAID" in said.err
+        "NAMED: no rows have met in the inner join on O.ITEM = P.WAY; records read: 6 of ORDERS, 1 of PAID" in said.err
     )
     assert "UNPAID: no rows have met" not in said.err
 

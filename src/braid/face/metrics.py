@@ -171,15 +171,18 @@ def unmet(name: str, p: Progress) -> Iterator[str]:
     """Inner joins in which no two rows have met since the query began, where that is known."""
     if p.last is None or p.totals.batches <= p.batch:
         return
-    read = p.totals.read
-    for n, sums in p.totals.steps():
-        if n in p.last.shape.inner and sums.rows_in and not sums.rows_out:
-            on = f" on {p.last.shape.inner[n]}" if p.last.shape.inner[n] else ""
-            records = ", ".join(f"{count:,} of {source}" for source, count in sorted(read.items()))
-            yield (
-                f"{name}: no rows have met in its inner join{on}; records read: {records}. Compare the keys, and the"
-                " times, of both sides"
-            )
+    rows = {n: (sums.rows_in, sums.rows_out) for n, sums in p.totals.steps()}
+    records = ", ".join(f"{count:,} of {source}" for source, count in sorted(p.totals.read.items()))
+    for text in met_nothing(p.last.shape.inner, rows):
+        yield f"{name}: {text}; records read: {records}. Compare the keys, and the times, of both sides"
+
+
+def met_nothing(inner: Mapping[int, str], rows: Mapping[int, tuple[int, int]]) -> Iterator[str]:
+    """The inner joins, by step, that were given rows and have given none. `rows`: into each step, and out of it."""
+    for n, on in inner.items():
+        came, went = rows.get(n, (0, 0))
+        if came and not went:
+            yield f"no rows have met in the inner join{f' on {on}' if on else ''}"
 
 
 # --------------------------------------------------------------------- metrics

@@ -284,6 +284,8 @@ class Shell:
         except KeyboardInterrupt:
             self._err.print()
         self._err.print(f"{rows.count} row{'s' * (rows.count != 1)}")
+        for text in tail.unmet():
+            self.note(f"{text}: compare the keys, and the times, of both sides")
         if lost := dropped_rows(tail.drops):
             why = why_late(tail.late, tail.enough) if tail.late is not None else ""
             self.note(f"the query dropped {lost}" + (f"; the first: {tail.first}" if tail.first else "") + why)

@@ -15,6 +15,7 @@ from typing import Any
 
 import polars as pl
 
+from braid.face.metrics import met_nothing
 from braid.face.shown import shown_as
 from braid.lower.lower import lower
 from braid.operators.changes import BY, LEAF_BITS, LOW, OFFSET_BITS, POS
@@ -26,7 +27,7 @@ from braid.stage.drops import ENOUGH, MOVED
 from braid.stage.ingest import Chunk
 from braid.stage.inputs import Input, TopicInput, Until
 from braid.stage.local import LocalQuery
-from braid.stage.measured import Dropped, most
+from braid.stage.measured import Dropped, inner_joins, most
 from braid.topics.begin import offsets_of
 from braid.topics.interface import Topics
 from braid.types import Type
@@ -100,6 +101,13 @@ class Tail:
             self._given += records.height
             if records.height:
                 yield [self._row(*r) for r in records.select("key", "value", "timestamp").iter_rows()]
+
+    def unmet(self) -> list[str]:
+        """The inner joins in which no rows have met."""
+        steps = (x for stage in self._plan.stages for x in stage.steps)
+        waits = {x.number for x in steps if getattr(x.operator, "awaits", ())}  # for a clock: they may give some later
+        inner = {n: on for n, on in inner_joins(self._plan).items() if n not in waits}
+        return list(met_nothing(inner, self._query.rows))
 
     def _note_late(self, rows: pl.DataFrame) -> None:
         """The first row that was late, and for how long each operator would have had to wait."""

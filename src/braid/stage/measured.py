@@ -24,11 +24,12 @@ import polars as pl
 
 from braid.expr.nodes import Lit
 from braid.expr.show import show
-from braid.lower.physical import Plan, Step
+from braid.lower.physical import Plan
 from braid.operators.changes import LEAF_BITS, LOW, OFFSET_BITS, POS, TIME
 from braid.operators.clocks import BOTH, CLOCK, FOREVER
-from braid.plan.logical import Source
+from braid.plan.logical import Node, Source
 from braid.plan.node import OfTwo
+from braid.plan.sliding import SlidingJoin, meetings
 from braid.stage.state_file import runs_in
 from braid.store.objects import AGAIN
 from braid.timing import MATCH, Watch
@@ -249,8 +250,7 @@ class Shape:
         }
         awaits = {x.number: getattr(x.operator, "awaits", ()) for stage in plan.stages for x in stage.steps}
         every: dict[Place, int] = {s.number: 1 if s.single else buckets for s in plan.stages}
-        inner = {n: on for stage in plan.stages for x in stage.steps for n, on in _inner(x)}
-        return Shape(query, steps, every, keys, awaits, inner)
+        return Shape(query, steps, every, keys, awaits, inner_joins(plan))
 
     def waits(self, documents: Iterable[Mapping[str, Any]]) -> bool:
         """Whether rows may wait for a clock to go out: some of those may be taken back already."""
@@ -258,11 +258,22 @@ class Shape:
         return any(kept.get(name, {}).get("runs") for names, kept in steps for name in names)
 
 
-def _inner(step: Step) -> Iterator[tuple[int, str]]:
-    """A step that is an inner join, and what must be equal in it."""
-    node = step.node
-    if isinstance(node, OfTwo) and getattr(node, "how", None) == "inner":
-        yield step.number, " AND ".join(f"{show(a)} = {show(b)}" for a, b in getattr(node, "equalities", ()))
+def inner_joins(plan: Plan) -> dict[int, str]:
+    """The steps that are inner joins, and what must be equal in each."""
+    steps = [x for stage in plan.stages for x in stage.steps]
+    return {x.number: on for x in steps if (on := _inner(x.node)) is not None}
+
+
+def _inner(node: Node) -> str | None:
+    match node:
+        case SlidingJoin():
+            met = list(meetings(node.tree))
+            inner, pairs = bool(met) and all(m.how == "inner" for m in met), [pair for m in met for pair in m.keys]
+        case OfTwo():
+            inner, pairs = node.how == "inner", list(getattr(node, "equalities", ()))
+        case _:
+            return None
+    return " AND ".join(f"{show(a)} = {show(b)}" for a, b in pairs) if inner else None
 
 
 @dataclass(slots=True)
