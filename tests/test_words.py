@@ -54,6 +54,22 @@ def pages() -> list[Path]:
     return sorted(p for p in found if "decisions" not in p.parts and not p.name.startswith("benchmarks"))
 
 
+def cases() -> list[Path]:
+    return sorted((ROOT / "tests/cases").rglob("*.md"))
+
+
+def test_cases_do_without() -> None:
+    """In what they say, not in their blocks: there are names of topics."""
+    found = []
+    for page in cases():
+        prose = re.sub(
+            r"^```.*?^```", lambda m: "\n" * m[0].count("\n"), page.read_text(encoding="utf-8"), flags=re.M | re.S
+        )
+        lines = enumerate(prose.splitlines(), 1)
+        found += [f"{page}:{n}: {m[0]}" for n, line in lines for m in WRITTEN.finditer(NAMES.sub("", line))]
+    assert not found, "\n".join(found)
+
+
 @pytest.mark.parametrize("page", pages(), ids=lambda p: str(p.relative_to(ROOT)))
 def test_pages_do_without(page: Path) -> None:
     found = [
