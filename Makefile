@@ -128,4 +128,4 @@ picture: $(STAMP) java
 	PYTHONPATH=src:tests $(BIN)/python -m picture
 
 clean:
-	rm -rf $(VENV) build braid-data .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv313 build braid-data .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -112,7 +112,7 @@ def run(sizes: Sizes) -> Report:
     text = (
         f"{rows:,} + {rows:,} rows, {KEYS} keys or {max(KEYS, rows // (2 * REACH)):,}, batches of {sizes.batch:,}, "
         f"results go nowhere. A row has some {REACH} others of its key in reach; a table has one row a key. Memory: of "
-        "the largest worker, what no file stands behind."
+        "the largest worker, what has no file behind it."
     )
     report.tables.append(Table("Hot keys", text, columns, tuple(lines)))
     return report

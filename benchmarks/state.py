@@ -57,7 +57,7 @@ def run(sizes: Sizes) -> Report:
     )  # fmt: skip
     text = (
         f"Interval join of a week, inner; {sizes.state_batches} batches of {ROWS:,} rows, the first quarter left out; "
-        "about one match a row. A worker's memory is what no file stands behind: state is mapped from files."
+        "about one match a row. A worker's memory is what has no file behind it: state is mapped from files."
     )
     report.tables.append(Table("State", text, columns, tuple(rows)))
     sized = [n for n in sizes.state if n <= 10_000_000]
@@ -142,7 +142,7 @@ def _worker(spark: Any, sizes: Sizes, report: Report) -> None:
         f"{above / touched:.2f}",
     )
     columns = ("worker", "idle MiB", "peak MiB", "Arrow MiB that a task touches", "(peak - idle) / Arrow")
-    text = f"Interval join, inner, batches of {sizes.batch:,} rows; memory that no file stands behind."
+    text = f"Interval join, inner, batches of {sizes.batch:,} rows; memory that has no file behind it."
     report.tables.append(Table("Memory of a worker", text, columns, (("largest", *cells),)))
     back = "allocators keep freed pages for the next batch (docs/performance.md, Memory)"
     name = "memory of a worker: times the Arrow size of what it touches"

@@ -69,7 +69,7 @@ def first(root: Path, pattern: str) -> Path:
         (lambda root: first(root / "s/topics/l", "0/*.jsonl").unlink(), "it is missing"),
         (lambda root: first(root / "s/topics/O", ".commits/*2.json").unlink(), "holds no batch behind 0, and batch 1"),
         (lambda root: first(root / "s/topics/l", ".commits/*1.json").unlink(), "commit 1 of the topic 'l' is missing"),
-        (lambda root: _flip(first(root, "runs/*/*.arrow")), "a run of the state is torn"),
+        (lambda root: _flip(first(root, "runs/*/*.arrow")), "a state file is torn"),
         (lambda root: first(root, "runs/*/*.arrow").unlink(), "it is missing"),
         (lambda root: _flip(first(root, "state/1.json")), "it is not what its checksum says"),
         (lambda root: shutil.rmtree(root / "s/topics/r"), "partition 0 of the topic r is not there, and O has read"),

@@ -157,7 +157,7 @@ def test_what_was_made_with_a_type_keeps_it(store: TopicStore) -> None:
 def test_types_of_types_do_not_double_for_ever() -> None:
     text = "CREATE TYPE t0 AS STRUCT<a INT, b INT>;"
     text += "".join(f"CREATE TYPE t{n} AS STRUCT<a t{n - 1}, b t{n - 1}>;" for n in range(1, 40))
-    with pytest.raises(SqlError, match="stand for more than 10,000"):
+    with pytest.raises(SqlError, match="expand to more than 10,000"):
         made(Program("ksqldb"), text)
     text = "CREATE TYPE t0 AS ARRAY<INT>;" + "".join(f"CREATE TYPE t{n} AS ARRAY<t{n - 1}>;" for n in range(1, 400))
     with pytest.raises(SqlError, match="levels of nesting"):
@@ -187,9 +187,9 @@ def test_what_needs_functions_is_named_where_they_are_not_given(store: TopicStor
     for sql, why in [
         (
             "CREATE STREAM x AS SELECT * FROM loud;",
-            "LOUD was declared, but does not stand here: unknown function SHOUT",
+            "LOUD was declared, but cannot be resolved here: unknown function SHOUT",
         ),
-        ("DROP STREAM behind;", "BEHIND was declared, but does not stand here: unknown stream or table LOUD"),
+        ("DROP STREAM behind;", "BEHIND was declared, but cannot be resolved here: unknown stream or table LOUD"),
         ("CREATE STREAM x AS SELECT * FROM nobody;", "unknown stream or table NOBODY"),
     ]:
         with pytest.raises(SqlError) as e:

@@ -281,7 +281,7 @@ def test_put_and_cat(folder: Path) -> None:
 
 BAD = [
     ("xx", "line 2 is not JSON"),
-    ("[1]", "line 2 is no record: it is not an object"),
+    ("[1]", "line 2 is not a record: it is not an object"),
     ('{"key": 1, "value": {}, "timestamp": null}', "its timestamp is no time"),
     ('{"key": 1, "value": {}, "timestamp": "noon"}', "its timestamp is no time"),
     ('{"key": 1, "value": {}, "timestamp": true}', "its timestamp is no time"),
@@ -326,7 +326,7 @@ def test_cat_finds(folder: Path) -> None:
     assert found("--from", "2024-03-01T08:00:02Z") == [3, 4, 5] == found("--from", "1709280002000")
     assert found("--from", "2024-03-01T17:00:03+09:00", "--tail", "1") == [5]
     said = braid("cat", "l", "--store", "s", "--from", "noon")
-    assert said.code == 1 and "--from noon: it is no time" in said.err
+    assert said.code == 1 and "--from noon: it is not a time" in said.err
     assert "--latest with --follow" in braid("cat", "l", "--store", "s", "--latest", "--follow").err
 
 

@@ -121,7 +121,7 @@ def test_what_is_no_query_does_nothing_in_query(tmp_path: Path) -> None:
     session = Session("risingwave", str(tmp_path / "s"), cast(Any, None))
     with Driver(dialect="risingwave") as driver:
         for door in (session, driver):
-            with pytest.raises(BraidError, match="this is no query over tables"):
+            with pytest.raises(BraidError, match="this is not a query over tables"):
                 door.query("CREATE TABLE t (a INT PRIMARY KEY);")
             with pytest.raises(BraidError, match="t"):
                 door.query("SELECT * FROM t;")

@@ -215,7 +215,7 @@ def test_outer_join_of_stream_and_table_on_demand() -> None:
         ("SELECT STREAM name FROM s LATERAL [id, id] AS name", "name is the name of something else"),
         ("SELECT STREAM name FROM s LATERAL [] AS n", "an empty array has no type"),
         ("SELECT TABLE name FROM t GROUP BY name, name", "this expression twice"),
-        ("SELECT TABLE COUNT(*) AS n FROM t", "cannot stand without GROUP BY"),
+        ("SELECT TABLE COUNT(*) AS n FROM t", "is not allowed without GROUP BY"),
         ("SELECT TABLE COUNT(*) AS n, id AS _key FROM t GROUP BY name", "projected on the key of GROUP BY"),
         ("SELECT TABLE MAXK(id) AS n FROM t GROUP BY name", "MAXK is not supported yet"),
         ("SELECT TABLE NAMES(id) AS n FROM t", "unknown function NAMES"),

@@ -105,7 +105,7 @@ def test_it_is_refused_by_name_and_others_go_on(
                 check_plan(folder, query, "topic")
             assert f"the query {name} gives other values than 0.2.0.dev0" in e.value.message
             assert [x.partition(": ")[2] for x in e.value.details] == changed[name]
-            assert e.value.hint is not None and f"braid reset {name} lets it begin anew" in e.value.hint
+            assert e.value.hint is not None and f"braid reset {name} lets it begin again" in e.value.hint
         assert (folder / NAME).read_bytes() == before
 
 
@@ -192,4 +192,4 @@ def test_all_that_are_refused_are_told_at_once(folder: Path, monkeypatch: pytest
     assert braid("reset", "OF_DECIMALS", "--store", "s").code == 0
     said = braid("run", "q.sql", "--store", "s", "--until-idle")
     assert said.code == 1 and "the query DIVIDED gives other values than 0.2.0.dev0" in said.err
-    assert "braid reset DIVIDED lets it begin anew" in said.err
+    assert "braid reset DIVIDED lets it begin again" in said.err

@@ -53,7 +53,7 @@ STATE = {
 
 
 def batch(number: int = 7) -> Measured:
-    return measured(SHAPE, number, (BEGAN, BEGAN + 120, BEGAN + 125), SAID, 50, {"null key": 10}, {}, STATE)
+    return measured(SHAPE, number, (BEGAN, BEGAN + 120, BEGAN + 125), SAID, 50, {"null key": 10}, {}, {}, STATE)
 
 
 def test_a_batch_adds_up() -> None:
@@ -87,7 +87,7 @@ def test_a_hot_bucket_is_told_of_after_some_batches() -> None:
         made = Totals()
         for n in range(batches):
             said = [piece(0, b, (0, 1), rows=[r, 0]) for b, r in rows.items()]
-            made.add(measured(SHAPE, n, (BEGAN, BEGAN + 1, BEGAN + 2), said, 0, {}, {}, {}))
+            made.add(measured(SHAPE, n, (BEGAN, BEGAN + 1, BEGAN + 2), said, 0, {}, {}, {}, {}))
         return made
 
     assert not totals({0: 10, 1: 90}, 4).hot(SHAPE)

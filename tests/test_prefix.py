@@ -88,6 +88,6 @@ def test_a_batch_is_published_by_one_run(tmp_path: Path, monkeypatch: pytest.Mon
     again = TopicStore(tmp_path / "s").topic("t").view()
     assert (again.queries["q"], again.digests["q"]) == (1, "b") and again.rollups
     for n, digest in ((1, "c"), (0, "a")):
-        with pytest.raises(BraidError, match=f"batch {n} of q was written into t by somebody else"):
+        with pytest.raises(BraidError, match=f"batch {n} of q was written into t by another writer"):
             batch(n, digest)
     assert batch(2, "c")

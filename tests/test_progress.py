@@ -11,9 +11,10 @@ import pytest
 from braid.errors import BraidError
 from braid.face import metrics
 from braid.face.metrics import MaxDrops
-from braid.operators.changes import POS, partitioned_position
+from braid.operators.changes import POS, TIME, partitioned_position
 from braid.operators.clocks import BOTH, CLOCK, IDLE, STEPS, STORED
-from braid.stage.measured import Dropped, Leap, Leaps, leap_of
+from braid.stage.measured import Dropped, Highest, highest_of
+from braid.types import Scalar
 
 DAY = 86_400_000
 
@@ -26,38 +27,51 @@ def steps(*rows: tuple[int, int, int]) -> pl.DataFrame:
     return made.select(pl.col(c).cast(t) for c, t in STEPS.items())
 
 
-def test_the_furthest_leap_of_a_part() -> None:
-    said = leap_of(steps((0, BOTH, 10), (4, CLOCK, 30), (9, CLOCK, 31), (12, IDLE, 0), (12, STORED, 999)), 3)
-    assert said == {"partition": 3, "first": [0, 10], "leap": [4, 30, 10], "highest": 31}
-    assert leap_of(steps((5, CLOCK, 7)), 3) == {"partition": 3, "first": [5, 7], "leap": None, "highest": 7}
-    assert leap_of(steps((5, IDLE, 7)), 3) is None
+def source(watermark: Any = None) -> Any:
+    return SimpleNamespace(watermark=watermark)
 
 
-def test_a_leap_between_two_batches() -> None:
-    leaps = Leaps()
-    leaps.add({"L": [{"partition": 0, "first": [0, 10], "leap": [1, 30, 10], "highest": 30}]})
-    leaps.add({"L": [{"partition": 1, "first": [0, 500], "leap": None, "highest": 500}]})  # another partition: no leap
-    assert leaps.furthest == {"L": Leap(0, 1, 30, 10)}
-    leaps.add({"L": [{"partition": 0, "first": [7, 90], "leap": [8, 91, 90], "highest": 91}]})
-    assert leaps.furthest == {"L": Leap(0, 7, 90, 30)} and leaps.highest == {"L": 500}
+ROWS = pl.DataFrame({TIME: [3, 77]})
 
 
-def test_parts_of_a_partition_in_any_order() -> None:
-    """Shares of several tasks, and a leaf that moves no clock over the same topic."""
-    leaps = Leaps()
-    second = {"partition": 0, "first": [9, 40], "leap": None, "highest": 41}
-    first = {"partition": 0, "first": [0, 10], "leap": None, "highest": 11}
-    leaps.add({"L": [second, {"partition": 0, "first": None, "leap": None, "highest": 77}, first]})
-    assert leaps.furthest == {"L": Leap(0, 9, 40, 11)} and leaps.highest == {"L": 77}
-    leaps.add({"L": [{"partition": 0, "first": [20, 5], "leap": None, "highest": 6}]})  # a share may begin earlier
-    assert leaps.furthest == {"L": Leap(0, 9, 40, 11)}
+def test_the_highest_time_of_a_part_and_the_record_that_has_it() -> None:
+    shown = steps((0, BOTH, 10), (4, CLOCK, 30), (9, CLOCK, 31), (12, IDLE, 0), (12, STORED, 999), (13, CLOCK, 7))
+    assert highest_of(source(), shown, ROWS, 3) == {"partition": 3, "highest": 31, "last": [9, 31]}
+    assert highest_of(source(), steps((5, IDLE, 7)), ROWS, 3) == {"partition": 3, "highest": 77, "last": None}
+    assert highest_of(source(), steps(), ROWS.clear(), 3) is None
+    counted, timed = (source(SimpleNamespace(type=t)) for t in (Scalar.BIGINT, Scalar.TIMESTAMP))
+    assert highest_of(counted, steps((5, CLOCK, 7000)), ROWS, 3) == {"partition": 3, "highest": None, "last": [5, 7000]}
+    assert highest_of(timed, steps((5, CLOCK, 7000)), ROWS, 3) == {"partition": 3, "highest": None, "last": [5, 7]}
 
 
-def seen(highest: int, late: int = 0) -> Any:
-    leaps = Leaps()
-    leaps.add({"L": [{"partition": 0, "first": [0, 1], "leap": [4, highest, 1], "highest": highest}]})
-    totals = SimpleNamespace(leaps=leaps, first={"late": Dropped("L", 0, 5, None)} if late else {})
-    return SimpleNamespace(totals=totals, drops={"late": late} if late else {}, rows_in=10, last=None, hot={})
+def late(clock: int | None = 30, **mover: Any) -> Dropped:
+    return Dropped("L", 0, 5, None, clock, **mover)
+
+
+def test_the_record_of_an_earlier_batch_that_moved_the_clock() -> None:
+    highest = Highest()
+    highest.add(
+        {
+            "L": [{"partition": 1, "highest": 30, "last": [1, 30]}],
+            "R": [{"partition": 0, "highest": 30, "last": [8, 30]}],
+        }
+    )
+    assert highest.mover(late()).mover == "L partition 1 offset 1"  # of its own topic before others
+    highest.add(
+        {"L": [{"partition": 1, "highest": 90, "last": [7, 90]}, {"partition": 0, "highest": 77, "last": None}]}
+    )
+    assert highest.mover(late()).mover == "R partition 0 offset 8"
+    assert highest.mover(late(31)).mover is None and highest.mover(late(None)).mover is None
+    known = late(30, mover_topic="M", mover_partition=2, mover_offset=3)
+    assert highest.mover(known) is known and known.mover == "M partition 2 offset 3"
+    assert highest.times == {"L": 90, "R": 30}
+
+
+def seen(highest: int, lost: int = 0, first: Dropped | None = None, enough: dict[str, int] | None = None) -> Any:
+    known = Highest()
+    known.add({"L": [{"partition": 0, "highest": highest, "last": [4, highest]}]})
+    totals = SimpleNamespace(highest=known, first={"late": first} if first else {}, enough=enough or {})
+    return SimpleNamespace(totals=totals, drops={"late": lost} if lost else {}, rows_in=10, last=None, hot={})
 
 
 @pytest.mark.parametrize(
@@ -77,13 +91,24 @@ def test_times_in_other_units(highest: int, unit: str | None) -> None:
     assert unit is None or f"the times of L look like {unit}: {highest:,} was read as milliseconds" in said[0]
 
 
-def test_late_rows_name_the_record_that_moved_the_clock() -> None:
-    first, clock = metrics.warnings("Q", seen(1 + 2 * DAY, late=3))
-    assert first == "Q: first late: L partition 0 offset 5"
-    assert clock.startswith(
-        "Q: 3 of 10 records were late; the furthest that one moved the clock: L partition 0 offset 4, from"
-    )
-    assert clock.endswith("from 1970-01-01T00:00:00.001Z to 1970-01-03T00:00:00.001Z (2.0 days)")
+def test_late_rows_name_the_record_that_had_moved_the_clock_and_the_grace_that_keeps_them() -> None:
+    moved = {"mover_topic": "L", "mover_partition": 0, "mover_offset": 4}
+    for operator, ms, longer in (
+        ("stream-stream join", 2 * DAY, "GRACE PERIOD 2 DAYS of the stream-stream join"),
+        ("windows", 94_500, "GRACE PERIOD 95 SECONDS"),
+        ("windows", 7, "GRACE PERIOD 7 MILLISECONDS"),
+        ("watermark", 3_600_000, "a watermark that is 1 hour further behind"),
+    ):
+        first, why = metrics.warnings("Q", seen(1 + 2 * DAY, 3, late(1 + 2 * DAY, **moved), {operator: ms}))
+        assert first == "Q: first late: L partition 0 offset 5"
+        assert why == (
+            "Q: 3 of 10 records were late; before the first of them came, L partition 0 offset 4 had moved the clock to"
+            f" 1970-01-03T00:00:00.001Z; {longer} would have kept them all"
+        )
+    _, why = metrics.warnings("Q", seen(1, 3, late(1 + 2 * DAY)))
+    assert why.endswith("came, an earlier batch had moved the clock to 1970-01-03T00:00:00.001Z")
+    _, why = metrics.warnings("Q", seen(1, 3, late(None)))
+    assert why == "Q: 3 of 10 records were late"
 
 
 def test_max_drops() -> None:

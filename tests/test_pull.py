@@ -138,7 +138,7 @@ def test_a_damaged_run_is_named(tmp_path: Path) -> None:
     (name,) = os.listdir(state_file.runs_of(str(tmp_path), PLACE))
     path = os.path.join(state_file.runs_of(str(tmp_path), PLACE), name)
     os.truncate(path, 100)
-    with pytest.raises(BraidError, match=r"a run of the result is torn: .*\.arrow"):
+    with pytest.raises(BraidError, match=r"a state file of the result is torn: .*\.arrow"):
         Published(str(tmp_path), KEYS).rows()
 
 

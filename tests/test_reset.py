@@ -38,7 +38,7 @@ def test_a_query_begins_anew(folder: Path) -> None:
     assert store.end_offsets("O") == [3] == store.end_offsets("P") and len(read_drops(store.root, "O")) == 1
 
     said = braid("reset", "o", "--store", "s")
-    assert said.code == 1 and "O does not stand alone: P reads O" in said.err and "--cascade" in said.err
+    assert said.code == 1 and "O is bound to other queries: P reads O" in said.err and "--cascade" in said.err
     assert "O is in use: O writes it, P reads it" in braid("rm", "O", "--store", "s").err
     with StoreLock(folder / "s"):
         assert f"in use by process {os.getpid()}" in braid("reset", "p", "--store", "s").err
@@ -132,7 +132,7 @@ def test_a_checkpoint_that_cannot_be_read_begins_anew(folder: Path) -> None:
     (folder / "s/checkpoints/O/braid.json").write_text("{")
     said = braid("reset", "q", "--store", "s")
     assert (
-        said.code == 1 and "O/braid.json cannot be read" in said.err and "braid reset O lets it begin anew" in said.err
+        said.code == 1 and "O/braid.json cannot be read" in said.err and "braid reset O lets it begin again" in said.err
     )
     assert "O/braid.json cannot be read" in braid("rm", "Q", "--store", "s").err
     assert braid("reset", "o", "--store", "s").code == 0

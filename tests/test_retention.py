@@ -14,11 +14,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import click
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from braid.errors import BraidError
+from braid.face import keeping
 from braid.plan.logical import Source
 from braid.records.encoding import Encoding
 from braid.stage.inputs import TopicInput
@@ -424,8 +426,8 @@ def test_retention_ms_is_of_the_topic_that_a_statement_makes(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("t", "--for", "7 weeks"), "--for 7 weeks: it is no time span"),
-        (("t", "--bytes", "many"), "--bytes many: it is no number of bytes"),
+        (("t", "--for", "7 weeks"), "--for 7 weeks: it is not a time span"),
+        (("t", "--bytes", "many"), "--bytes many: it is not a number of bytes"),
         (("--for", "7d"), "what is to be kept is said of one topic"),
         (("u",), "no topic u in"),
     ],
@@ -441,11 +443,48 @@ def test_retain_says_what_it_keeps_and_what_went(tmp_path: Path) -> None:
     retain = lambda *words: braid("retain", *words, "--store", tmp_path).out  # noqa: E731
     assert retain() == f"all topics of {tmp_path} keep all their records\n"
     assert retain("T") == "t keeps all its records\n"
-    said = retain("t", "--for", "7d", "--bytes", "15GB", "--tombstones", "2h", "--compact")
+    said = retain("t", "--for", "7d", "--bytes", "15GB", "--tombstones", "2h", "--compact", "--yes")
     kept = "t keeps records for 7 d and 15.0 GB a partition and the last of each key (tombstones for 2 h)\n"
     assert said.startswith(kept) and "records went" in said
     assert retain() == kept
     assert retain("t", "--all") == "t keeps all its records\n"
+
+
+@pytest.mark.parametrize("limit", [40, 25])
+@pytest.mark.parametrize("wanted", [{"ms": 980}, {"bytes": 300}, {"compact": True}, {"ms": 980, "compact": True}])
+def test_what_would_go_is_what_goes(wanted: dict[str, Any], limit: int, anywhere: TopicStore) -> None:
+    put(anywhere, range(40), partitions=2, dead=7)
+    before, needed = everything(anywhere), lambda _, end: min(limit, end)
+    would = housekeeping.foreseen(anywhere.topic(NAME), Retention(**wanted), needed, 1000)
+    assert everything(anywhere) == before and would.records
+    assert would == keep(anywhere, needed, **wanted)
+
+
+def test_a_dry_run_and_a_question_where_most_records_would_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "FOLD", 100)
+    store = TopicStore(tmp_path)
+    put(store, range(4))
+    words = ("retain", NAME, "--for", "7d", "--store", tmp_path)
+    said = braid(*words, "--dry-run")
+    assert said.out.startswith(f"{NAME} would keep records for 7 d\n{NAME}: 6 of 8 records would go, "), said
+    refused = braid(*words)
+    assert refused.code == 1 and f"6 of 8 records of {NAME} go" in refused.err and "--yes" in refused.err
+    assert braid("retain", NAME, "--for", "100000d", "--store", tmp_path).code == 0  # nothing would go
+    assert store.count(NAME) == 8 and retention.all_of(str(tmp_path)) == {NAME: Retention(ms=100_000 * 86_400_000)}
+    for answer, left in (False, 8), (True, 2):
+        asked = list[str]()
+        monkeypatch.setattr(keeping, "_sits_there", lambda: True)
+        monkeypatch.setattr(click, "confirm", lambda text, abort: asked.append(text) or _answered(answer))  # noqa: B023
+        said = braid(*words)
+        assert asked == [f"6 of 8 records of {NAME} go. Go on?"] and store.count(NAME) == left, said
+    put(store, range(4, 9))
+    assert braid("retain", "--store", tmp_path).code == 0 and store.count(NAME) == 2  # what is set needs no question
+
+
+def _answered(yes: bool) -> bool:
+    if not yes:
+        raise click.exceptions.Abort
+    return yes
 
 
 def test_what_is_wanted_is_a_document_of_the_store(anywhere: TopicStore) -> None:

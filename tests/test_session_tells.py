@@ -85,7 +85,7 @@ def test_partitions_of_a_frame_are_asked_in_the_order_of_their_times(spark: Any,
 def test_a_streaming_frame_has_no_rows_that_stand(spark: Any, session: braid.Session) -> None:
     rate = spark.readStream.format("rate").load()
     session.register("r", rate, time="timestamp")
-    with pytest.raises(BraidError, match="R is a streaming DataFrame, which has no rows that stand") as e:
+    with pytest.raises(BraidError, match="R is a streaming DataFrame, which has no current rows") as e:
         session.query("SELECT value FROM r;")
     assert "CREATE … AS SELECT" in (e.value.hint or "")
 
@@ -242,7 +242,7 @@ def test_sql_makes_nothing(dialect: str, sql: str, spark: Any, tmp_path: Path) -
 
 def test_sql_takes_a_select(session: braid.Session) -> None:
     for sql in ("SHOW STREAMS;", "SET 'auto.offset.reset' = 'earliest';"):
-        with pytest.raises(BraidError, match="this is no SELECT"):
+        with pytest.raises(BraidError, match="this is not a SELECT"):
             session.sql(sql)
 
 

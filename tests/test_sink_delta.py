@@ -64,8 +64,8 @@ def test_a_key_stands_as_it_was_last_and_a_batch_is_written_once(tmp_path: Path)
 @pytest.mark.parametrize(
     ("run", "number", "digest", "told"),
     [
-        ("r1", 0, "d", "by somebody else"),
-        ("r1", 1, "other", "by somebody else"),
+        ("r1", 0, "d", "by another writer"),
+        ("r1", 1, "other", "by another writer"),
         ("r2", 2, "d", "another run writes into the table"),
     ],
 )

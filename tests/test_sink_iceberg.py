@@ -54,8 +54,8 @@ def test_a_batch_is_written_once(catalog: Catalog, tmp_path: Path) -> None:
     assert rows(catalog) == [(1, "a"), (1, "a"), (2, None), (9, "of somebody else")]
     assert len(catalog.load_table("n.t").snapshots()) == 3
     for run, number, digest, told in (
-        ("r1", 0, "d", "by somebody else"),
-        ("r1", 1, "other", "by somebody else"),
+        ("r1", 0, "d", "by another writer"),
+        ("r1", 1, "other", "by another writer"),
         ("r2", 2, "d", "another run writes into the table"),
     ):
         with pytest.raises(BraidError, match=told):

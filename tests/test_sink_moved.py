@@ -42,7 +42,7 @@ def test_a_table_that_was_put_back_is_refused_and_adopted(tmp_path: Path, db: ps
     db.execute("ALTER TABLE copy RENAME TO out")  # as pg_dump -t puts it back
     refused("the table out of PostgreSQL is not the table that was written: it is server")
     said = run(tmp_path, sink, "--adopt-table")
-    assert said.code == 0 and "is taken as it stands" in said.err and "were not compared" in said.err, said
+    assert said.code == 0 and "is taken as it is" in said.err and "were not compared" in said.err, said
     assert db.execute("SELECT k FROM out ORDER BY k").fetchall() == [(1,), (2,)]
     put(tmp_path, "a", {"K": 3, "V": 3}, at=20)
     assert (said := run(tmp_path, sink)).code == 0 and "taken" not in said.err, said.err  # it is known now

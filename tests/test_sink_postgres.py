@@ -132,8 +132,8 @@ def test_a_key_stands_as_it_was_last_and_a_batch_is_written_once(db: psycopg.Con
 @pytest.mark.parametrize(
     ("run", "number", "digest", "told"),
     [
-        ("r1", 0, "d", "written into out by somebody else"),
-        ("r1", 1, "other", "written into out by somebody else"),
+        ("r1", 0, "d", "written into out by another writer"),
+        ("r1", 1, "other", "written into out by another writer"),
         ("r2", 2, "d", "another run writes into the table out"),
     ],
 )

@@ -276,7 +276,7 @@ def test_a_folder_that_is_not_what_was_written(tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "yesterday")
     published(sink, 2, ("+", 1, "a"), after=0, columns=ROWS)
     for harm, told in (
-        (lambda: shutil.rmtree(folder), "it is gone, or nobody's"),
+        (lambda: shutil.rmtree(folder), "it is gone, or has no owner"),
         (
             lambda: shutil.copytree(tmp_path / "yesterday", folder),
             "the commit of batch 2, which was written last, is gone",
@@ -528,6 +528,44 @@ def test_rules_of_a_delta_table(tmp_path: Path) -> None:
     DeltaTable.create(str(tmp_path / "b"), pa.schema([k, computed]))
     with pytest.raises(BraidError, match="V is computed there"):
         sink_of(f"delta:{tmp_path / 'b'}").check(ROWS, None, False, False)
+
+
+def test_a_delta_table_partitioned_by_text(tmp_path: Path) -> None:
+    """In a partition '' is NULL: said on the page, and refused in a key."""
+    schema = pa.schema([pa.field("K", pa.string()), pa.field("V", pa.string()), pa.field("B", pa.binary())])
+    columns = {
+        kind: table_of(("K", S.VARCHAR), ("V", S.VARCHAR), ("B", S.BYTES), key=("K",), kind=kind)
+        for kind in ("table", "stream")
+    }
+    for by, why in (("K", "partitioned by K, a text of the key"), ("B", "partitioned by B, and bytes in a partition")):
+        DeltaTable.create(str(tmp_path / by), schema, partition_by=[by])
+        for sink in columns.values():
+            with pytest.raises(BraidError, match=why):
+                sink_of(f"delta:{tmp_path / by}").check(sink, None, False, False)
+    plain = pa.schema([pa.field("K", pa.int64()), pa.field("V", pa.string())])
+    for name, sink in ("keyed", KEYED), ("rows", ROWS):
+        DeltaTable.create(str(tmp_path / name), plain, partition_by=["V"])
+        made = opened(f"delta:{tmp_path / name}", tmp_path, sink)
+        published(made, 0, ("+", 1, ""), ("+", 2, " "), columns=sink)
+        found = DeltaTable(str(tmp_path / name)).to_pyarrow_table().sort_by("K").to_pylist()
+        assert found == [{"K": 1, "V": None}, {"K": 2, "V": " "}]
+
+
+def test_an_iceberg_table_partitioned_by_text(catalog: Catalog, tmp_path: Path) -> None:
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.transforms import IdentityTransform
+    from pyiceberg.types import LongType, NestedField, StringType
+
+    catalog.create_namespace("n")
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "V"))
+    fields = NestedField(1, "K", LongType()), NestedField(2, "V", StringType())
+    catalog.create_table("n.t", Schema(*fields), partition_spec=spec)
+    texts = ["", None, "__HIVE_DEFAULT_PARTITION__", " ", "a/b", "%41"]
+    sink = opened("iceberg:lake.n.t", tmp_path, ROWS)
+    published(sink, 0, *(("+", n, x) for n, x in enumerate(texts)), columns=ROWS)
+    found = catalog.load_table("n.t").scan().to_arrow().sort_by("K").to_pylist()
+    assert [row["V"] for row in found] == texts
 
 
 def test_an_iceberg_table_with_required_parts(catalog: Catalog, tmp_path: Path) -> None:

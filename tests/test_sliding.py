@@ -18,7 +18,7 @@ import pytest
 from braid.bind.program import Program
 from braid.errors import BraidError
 from braid.expr.nodes import Col
-from braid.face.shell import Tail
+from braid.face.tail import Tail
 from braid.lower.lower import lower
 from braid.operators.frames import SIZES, with_lives
 from braid.plan import logical

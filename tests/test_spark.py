@@ -551,9 +551,9 @@ def test_a_damaged_run_is_named(tmp_path: Path, damage: str) -> None:
     run_files._frames.clear()
     _damaged(tmp_path / "q-0-0-0-0.arrow", damage)
     why = "missing" if damage == "gone" else "torn"
-    with pytest.raises(BraidError, match=rf"a run of the state is {why}: .*q-0-0-0-0\.arrow") as e:
+    with pytest.raises(BraidError, match=rf"a state file is {why}: .*q-0-0-0-0\.arrow") as e:
         files.get("q-0-0-0-0")
-    assert e.value.hint and "braid reset QUERY lets it begin anew" in e.value.hint
+    assert e.value.hint and "braid reset QUERY lets it begin again" in e.value.hint
 
 
 def test_a_run_without_room_is_told(tmp_path: Path) -> None:
@@ -599,7 +599,7 @@ def test_a_damaged_copy_of_state_is_named(tmp_path: Path, text: str) -> None:
     state[("q-1-2-3-4",)] = (text,)
     with pytest.raises(BraidError, match="run q-1-2-3-4 of the state cannot be read") as e:
         store.get("q-1-2-3-4")
-    assert e.value.hint and "braid reset QUERY lets it begin anew" in e.value.hint
+    assert e.value.hint and "braid reset QUERY lets it begin again" in e.value.hint
 
 
 @pytest.mark.parametrize("spill", [1, 1 << 40])

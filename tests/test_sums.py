@@ -228,7 +228,7 @@ def test_checkpoints_elsewhere_that_are_away_hold_all(tmp_path: Path) -> None:
     said = braid("retain", "l", "--for", "1d", "--store", tmp_path / "s")
     assert said.code == 1 and "nothing of l goes: the checkpoints in" in said.err
     told = braid("verify", "--store", tmp_path / "s")
-    assert told.code == 0 and "are not there, and are not looked at" in told.out
+    assert told.code == 0 and "are not there, and are not checked" in told.out
 
 
 # ------------------------------------------------------------------ what is told

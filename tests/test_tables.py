@@ -266,7 +266,7 @@ def test_commands_refuse_what_is_no_table(tmp_path: Path) -> None:
     table = "CREATE TABLE c (k INT PRIMARY KEY, v STRING) WITH (kafka_topic='c', value_format='JSON');"
     stream = table.replace("TABLE", "STREAM").replace("PRIMARY KEY", "KEY")
     said = braid("run", *store, "-e", f"{stream} CREATE STREAM o AS SELECT * FROM c;")
-    assert said.code == 1 and "O reads C as a stream, and what is looked at is a table" in said.err
+    assert said.code == 1 and "O reads C as a stream, and what is polled is a table" in said.err
     said = braid("run", *store, "-e", f"{table} INSERT INTO c (k, v) VALUES (2, 'b');")
     assert said.code == 1 and "C is read from elsewhere, and cannot be written" in said.err and "^" in said.err
     said = braid("run", *store[:3], "--source=C=snapshot:none.csv", "-e", table)

@@ -91,6 +91,6 @@ def test_one_that_fails_does_not_keep_the_others(tmp_path: Path) -> None:
     segment = next((tmp_path / "s/topics/l").rglob("*.jsonl"))
     segment.write_bytes(segment.read_bytes().replace(b'"V":', b'"W":', 1))
     said = on_shared_spark(*WORDS, "--quiet", cwd=tmp_path)
-    assert said.code == 2 and "error: BAD failed, for the reason told above" in said.err, said.err
+    assert said.code == 2 and "error: BAD failed, for the reason above" in said.err, said.err
     assert [r["value"]["V"] for r in records("GOOD", tmp_path / "s")] == [*range(30)]
     assert "error: query BAD failed" in said.err and "AFTER failed" not in said.err

@@ -95,7 +95,7 @@ def test_rows_of_the_new_query_come_behind_those_of_the_old(begun: Path) -> None
     spread = checkpoint.load(begun / "s/checkpoints/LOOKUP")
     assert spread is not None and spread.shuffle == 3, "it is spread as it was"
     told = said.out.splitlines()
-    assert "LOOKUP has changed: worked out anew over" in said.out and "WINDOWED has taken the place of" in told[-1]
+    assert "LOOKUP has changed: computed again over" in said.out and "WINDOWED has taken the place of" in told[-1]
     assert {t: rows(begun, t) for t in OLD} == sound(begun, OLD, 3), "nothing is written by an upgrade"
     before, after = sound(begun, NEW, 3), sound(begun, NEW, 5)
     old = {t: rows(begun, t) for t in OLD}

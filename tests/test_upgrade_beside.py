@@ -75,7 +75,7 @@ def test_it_follows_a_run_and_takes_over_when_that_ends(
     put(tmp_path, 3)
     until(lambda: min(batch(tmp_path, "T"), batch(tmp_path, "U")) > at)
     first = processes(tmp_path, NEW, "upgrade")
-    heard(first, "what has changed is worked out beside it")
+    heard(first, "what has changed is computed beside it")
     until((tmp_path / "s/checkpoints/T~next/state/published").exists)
     os.killpg(first.pid, signal.SIGKILL)
     at = batch(tmp_path, "T")

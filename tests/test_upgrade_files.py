@@ -131,6 +131,6 @@ def test_what_a_sink_cannot_take_on_is_told(tmp_path: Path) -> None:
     said = run(root, f"{first};", *sinks[:2], command="upgrade")
     assert said.code == 1 and "the csv files in" in said.err and "have other columns" in said.err
     said = run(root, f"{table};", *sinks[2:], command="upgrade")
-    assert said.code == 1 and "what stands in json files in" in said.err
+    assert said.code == 1 and "the rows of json files in" in said.err
     said = run(root, f"{first};", command="upgrade")
     assert said.code == 1 and "its results go elsewhere than before" in said.err

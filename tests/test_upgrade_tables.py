@@ -113,7 +113,7 @@ def test_what_stands_is_put_right(tmp_path: Path, name: str) -> None:
     assert stands(tmp_path) == wanted != before
     changed = {k for k in {*before, *wanted} if before.get(k) != wanted.get(k)}
     assert records(tmp_path) - had == len(changed), "what stands as it should is not written again"
-    assert f"what stands in T is put right: {len(changed)} records" in said.out
+    assert f"the rows of T are corrected: {len(changed)} records" in said.out
     put(tmp_path, 3)
     assert (said := run(tmp_path, first + new)).code == 0, said.err
     assert stands(tmp_path) == sound(tmp_path, first + new, 4)

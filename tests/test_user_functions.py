@@ -81,7 +81,7 @@ def test_a_name_has_one_file(tmp_path: Path) -> None:
     paths = [tmp_path / "a.py", tmp_path / "b.py"]
     for path in paths:
         path.write_text(f"{HEAD}@deterministic\ndef f(x: Column[str]) -> Column[str]:\n  return x\n", encoding="utf-8")
-    with pytest.raises(BraidError, match=r"F stands in two files: a.py:3 and b.py:3"):
+    with pytest.raises(BraidError, match=r"F is defined in two files: a.py:3 and b.py:3"):
         of_files([str(p) for p in paths])
     with pytest.raises(BraidError, match="cannot read"):
         of_files([str(tmp_path / "none.py")])

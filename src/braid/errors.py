@@ -64,7 +64,7 @@ def printable_lines(text: str) -> str:
 def anew(checkpoint: str = "QUERY") -> str:
     """What lets a query begin anew, for hints; by the folder of its checkpoint, which has its name. No hint says to
     take that folder away: all results would come once more into the output."""
-    return f"braid reset {os.path.basename(checkpoint)} lets it begin anew"
+    return f"braid reset {os.path.basename(checkpoint)} lets it begin again"
 
 
 class Span(NamedTuple):
@@ -163,7 +163,7 @@ class UnknownColumn(SqlError):
         """Where the name stands in double quotes, a text may be meant."""
         if self.span is not None and text[self.span.start : self.span.start + 1] == '"':
             meant = text[self.span.start + 1 : self.span.end - 1].replace("'", "''")
-            said, hint = f"a text stands in single quotes: '{meant}'", self.hint or ""
+            said, hint = f"a text is written in single quotes: '{meant}'", self.hint or ""
             if not hint.upper().rstrip('?"`').endswith(meant.upper()):  # only its case is another
                 self.hint = f"{hint} {said}" if hint.endswith("?") else said
         return self

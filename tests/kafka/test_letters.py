@@ -125,7 +125,7 @@ def test_letters_have_a_topic_of_their_own(broker: Broker, tmp_path: Path) -> No
             access.check(topics(name), "Q", [s], to)
     access.check(topics(clients.fresh()), "Q", [s], o)
     compacted = clients.make_topic(broker.address, config={"cleanup.policy": "compact"})
-    with pytest.raises(BraidError, match="compacted, and keeps the last letter of a key only"):
+    with pytest.raises(BraidError, match="compacted, and keeps the last dead letter of a key only"):
         access.check(topics(compacted), "Q", [s], o)
     with pytest.raises(BraidError, match="--dead-letters has no meaning without --kafka"):
         broker_of(None, None, dead_letters="d")

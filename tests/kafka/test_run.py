@@ -291,7 +291,7 @@ def test_a_topic_made_anew_is_refused(broker: Broker, tmp_path: Path) -> None:
     clients.produce(broker.address, names["l"], [Record(key(1), b'{"V": 1}', 1_000) for _ in range(50)])
     again = braid(tmp_path, *words)
     assert again.returncode == 1
-    assert f"the topic {names['l']} was deleted and made anew" in again.stderr
+    assert f"the topic {names['l']} was deleted and created again" in again.stderr
     assert "braid reset" in again.stderr
 
 
@@ -380,6 +380,6 @@ def test_only_the_query_whose_output_has_more_partitions_stops(broker: Broker, t
     done = on_shared_spark(*words, cwd=tmp_path)
     assert done.code == 2
     assert f"the topic {names['o']} has 7 partitions, and had" in done.err and "braid reset" in done.err
-    assert f"{names['o']} failed, for the reason told above" in done.err
+    assert f"{names['o']} failed, for the reason above" in done.err
     assert sum(clients.ends(broker.address, other).values()) > had
     assert sum(clients.ends(broker.address, names["o"]).values()) == sum(before.values())

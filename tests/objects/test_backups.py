@@ -162,7 +162,7 @@ def spoiled(url: str, spoil: Callable[[bytes], bytes | None], tmp_path: Path) ->
         (lambda data: None, "is missing", True),
         (lambda data: data[:-1], "is torn", True),
         (lambda data: b"", "is torn", True),
-        (lambda data: data[:-5] + b"?" + data[-4:], "is torn", False),  # of its size: it is not looked at
+        (lambda data: data[:-5] + b"?" + data[-4:], "is torn", False),  # of its size: it is not checked
     ],
 )
 def test_what_is_missing_or_torn_is_named(
@@ -248,7 +248,11 @@ def test_a_server_that_goes_away(store: Path, memory: Faulty, monkeypatch: pytes
     memory.faults.extend([None, None])
     memory.always = 503
     said = braid("backup", "s3://memory/p", "--store", store)
-    assert said.code == 1 and "the server is busy or ill (503 SlowDown)" in said.err and said.err.count("error") == 1
+    assert (
+        said.code == 1
+        and "the server is overloaded or failing (503 SlowDown)" in said.err
+        and said.err.count("error") == 1
+    )
     memory.always = None
     for name, seconds in (("PATIENCE", 30), ("START", 30), ("_LONGEST_PAUSE", 0.2)):
         monkeypatch.setattr(objects, name, seconds)

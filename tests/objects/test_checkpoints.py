@@ -153,7 +153,7 @@ def test_what_is_torn_or_missing_is_named(room: str) -> None:
     room_runs.cache_of(folder).drop(f"runs/{state_file.runs_in(json.loads(text))[0][0]}.arrow")
     for bad in (whole[: len(whole) // 2], bytes(len(whole))):
         put(bad)
-        with pytest.raises(BraidError, match="a run of the state is torn"):
+        with pytest.raises(BraidError, match="a state file is torn"):
             RoomRuns(folder).check(state_file.runs_in(json.loads(text))[0][0])
         assert any("is torn" in x.message for x in verify(room) if isinstance(x, BraidError))
     kept.delete(f"checkpoints/J/runs/{name}")

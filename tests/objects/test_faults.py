@@ -105,7 +105,7 @@ def test_a_large_put_whose_last_answer_is_lost(memory: Faulty, tmp_path: Path) -
 CALLS = ("put", "create", "get", "range", "size", "list", "delete")
 
 
-@pytest.mark.parametrize(("fault", "said"), [(503, "ill (503"), (429, "429"), ("hang", "no answer, for ")])
+@pytest.mark.parametrize(("fault", "said"), [(503, "failing (503"), (429, "429"), ("hang", "no answer, for ")])
 @pytest.mark.parametrize("call", CALLS)
 def test_a_fault_that_stays_is_a_line(
     memory: Faulty, room: Room, tmp_path: Path, call: str, fault: int | str, said: str

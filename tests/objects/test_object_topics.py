@@ -165,10 +165,10 @@ def test_the_second_of_two_drivers_is_refused(store: RoomStore) -> None:
     assert publish(first, "q", 0, [stage(first, "q", 0, 0, lines_of([1]))], digest="a")
     assert not publish(second, "q", 0, [stage(second, "q", 0, 0, lines_of([1]))], digest="a")  # the same, once more
     assert publish(first, "q", 1, [stage(first, "q", 1, 0, lines_of([2]))], digest="b")
-    with pytest.raises(BraidError, match="by somebody else"):
+    with pytest.raises(BraidError, match="by another writer"):
         publish(second, "q", 1, [stage(second, "q", 1, 0, lines_of([3]))], digest="c")
     assert publish(first, "q", 2, [stage(first, "q", 2, 0, lines_of([4]))], digest="d")
-    with pytest.raises(BraidError, match="by somebody else"):
+    with pytest.raises(BraidError, match="by another writer"):
         publish(second, "q", 1, [stage(second, "q", 1, 0, lines_of([2]))], digest="b")  # it has slept for a while
     assert values(store, "t") == [[1, 2, 4], []]
 
@@ -478,7 +478,7 @@ def test_a_server_that_is_away(in_memory: RoomStore, memory: Faulty, monkeypatch
     for call in (lambda: store.append("t", [record(1)]), lambda: again(store).end_offsets("t"), store.names):
         with pytest.raises(Away) as e:
             call()
-        assert "the server is busy or ill" in e.value.message and "\n" not in e.value.message
+        assert "the server is overloaded or failing" in e.value.message and "\n" not in e.value.message
     memory.always = None
     store.append("t", [record(1)])
     assert values(store, "t") == [[{"V": "v1"}]]

@@ -50,7 +50,7 @@ def test_a_worker_waits_as_a_command_that_begins(memory: Faulty, monkeypatch: py
     monkeypatch.setattr(objects, "START", 0.3)
     with probe(URL) as made:
         memory.always = 503
-        assert "the server is busy or ill (503 SlowDown), for " in unusable(URL, *made)
+        assert "the server is overloaded or failing (503 SlowDown), for " in unusable(URL, *made)
         memory.always = None
     memory.faults.extend([503] * 4)
     check(URL)
@@ -61,7 +61,7 @@ def test_a_worker_waits_as_a_command_that_begins(memory: Faulty, monkeypatch: py
     [
         (404, "miss  there is no bucket memory; make it: braid makes no buckets"),
         (403, "miss  s3://memory/p: access is refused (403 AccessDenied); set AWS_ACCESS_KEY_ID"),
-        (503, "miss  s3://memory/p: the server is busy or ill (503 SlowDown), for "),
+        (503, "miss  s3://memory/p: the server is overloaded or failing (503 SlowDown), for "),
         (None, "ok    s3://memory/p can be read and written from here"),
     ],
 )

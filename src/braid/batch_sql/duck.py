@@ -48,7 +48,7 @@ SETTINGS = (  # of all cursors
     "SET GLOBAL lock_configuration = true",
 )
 _OWN = "while executing the UDF: ValueError: "
-_FAILED = "leave such rows out with WHERE or CASE; in a view the value is NULL there, and told"
+_FAILED = "leave such rows out with WHERE or CASE; in a view the value is NULL there, and reported"
 _HINT = "the types and the values do not fit; convert them: x::integer"
 _STEP = "step size cannot equal zero"
 _HINTS = {  # by what stands in the message

@@ -87,8 +87,8 @@ class Catalog:
         """The refusal of a name that no stream or table bears."""
         if name not in self.fallen:
             return SqlError(f"unknown stream or table {name}", span, hint)
-        hint = "give the functions that it was declared with (--functions FILE), or declare it anew"
-        return SqlError(f"{name} was declared, but does not stand here: {self.fallen[name]}", span, hint)
+        hint = "give the functions that it was declared with (--functions FILE), or declare it again"
+        return SqlError(f"{name} was declared, but cannot be resolved here: {self.fallen[name]}", span, hint)
 
     def get(self, name: str) -> Declared | None:
         return self.sources.get(name)

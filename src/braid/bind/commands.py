@@ -56,13 +56,13 @@ def instead(what: str) -> str:
         case ["ALTER", "SYSTEM"]:
             return "it is Confluent Cloud's: write SET 'name' = 'value'"
         case ["ALTER", *_]:
-            return "declare it anew: CREATE OR REPLACE STREAM s (k INT KEY, …) WITH (…)"
+            return "declare it again: CREATE OR REPLACE STREAM s (k INT KEY, …) WITH (…)"
         case ["SPOOL"]:
             return "what a script prints goes to a file by: braid sql < SCRIPT > FILE"
         case ["SHOW", *_]:
             return "SHOW STREAMS, TABLES, QUERIES, TOPICS or PROPERTIES"
         case _:
-            return "DESCRIBE name, SHOW QUERIES and EXPLAIN name tell what there is"
+            return "DESCRIBE name, SHOW QUERIES and EXPLAIN name show what there is"
 
 
 def no_query(written: ast.Name, env: Env) -> SqlError:
@@ -226,7 +226,7 @@ def _explain(s: ast.Explain, env: Env, d: Dialect) -> Explained | Shown:
             read = ", ".join(dict.fromkeys(r.declared.name for r in batch.reads)) or "nothing"
             return Shown("PLAN", ("plan",), ((f"answered by DuckDB from a snapshot of {read}",),))
         case Pull(declared=read, keys=keys):
-            how = "all of it is looked at" if keys is None else f"{len(keys)} of its keys are looked up"
+            how = "all of it is read" if keys is None else f"{len(keys)} of its keys are looked up"
             return Shown("PLAN", ("plan",), ((f"answered from {read.kind} {read.name}: {how}",),))
     raise SqlError("EXPLAIN takes a query", target.span, d.queries)
 

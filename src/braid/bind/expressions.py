@@ -244,7 +244,7 @@ def _bind(e: ast.Expr, rules: Rules) -> Expr:
             return _like(e, rules)
         case ast.Arrow(base=base, field=name):
             if name == "*":
-                raise SqlError("->* stands only as an item of SELECT", hint="name the field")
+                raise SqlError("->* is allowed only as an item of SELECT", hint="name the field")
             return typing.field(bind_expr(base, rules), name)
         case ast.Subscript(base=base, index=index):
             return typing.call("subscript", [bind_expr(base, rules), bind_expr(index, rules)])
@@ -255,15 +255,15 @@ def _bind(e: ast.Expr, rules: Rules) -> Expr:
         case ast.StructLiteral(items=fields):
             return typing.struct([(name, bind_expr(x, rules)) for name, x in fields])
         case ast.Lambda():
-            raise SqlError("a lambda function stands only in TRANSFORM, FILTER and REDUCE", hint="leave it out")
+            raise SqlError("a lambda function is allowed only in TRANSFORM, FILTER and REDUCE", hint="leave it out")
         case ast.Star():
-            raise SqlError("* stands only as an item of SELECT, and in COUNT(*)", hint="name the column")
+            raise SqlError("* is allowed only as an item of SELECT, and in COUNT(*)", hint="name the column")
         case ast.Interval():
-            raise SqlError("an interval stands only behind + or -", hint="write ts + INTERVAL '1' MINUTE")
+            raise SqlError("an interval is allowed only behind + or -", hint="write ts + INTERVAL '1' MINUTE")
         case ast.Subquery():
-            raise SqlError("a sub-query cannot stand here", hint="join it: FROM a JOIN (SELECT …) b ON a.x = b.x")
+            raise SqlError("a sub-query is not allowed here", hint="join it: FROM a JOIN (SELECT …) b ON a.x = b.x")
         case ast.LongCall() | ast.Quantified() | ast.GroupingSets():
-            raise SqlError("this stands in batch queries only", hint="leave it out")
+            raise SqlError("this is allowed in batch queries only", hint="leave it out")
     assert_never(e)
 
 
@@ -296,7 +296,7 @@ def _call(e: ast.Call, rules: Rules) -> Expr:
                     hint = "WHERE sees single rows; write HAVING behind GROUP BY"
                 case "SELECT":
                     raise SqlError(f"{e.name} needs GROUP BY", hint="write GROUP BY behind FROM (and WHERE)")
-            raise SqlError(f"{e.name} is an aggregate; it cannot stand in {rules.clause}", hint=hint)
+            raise SqlError(f"{e.name} is an aggregate; it is not allowed in {rules.clause}", hint=hint)
         return rules.aggregate(e)
     if e.distinct:
         raise SqlError(f"DISTINCT has no meaning in {e.name}", hint="leave it out")
@@ -326,8 +326,8 @@ def _function(name: str, rules: Rules) -> Function:
         message = f"{name} is not deterministic: a batch that is run again would give other rows"
         raise SqlError(message, hint=NOT_DETERMINISTIC[name])
     if user.overloads(name, "table") or (found is not None and found.kind == "table"):
-        hint = "it stands in the SELECT of a stream, without GROUP BY and not in another one"
-        raise SqlError(f"{name} gives rows and cannot stand here", hint=hint)
+        hint = "it is allowed in the SELECT of a stream, without GROUP BY and not in another one"
+        raise SqlError(f"{name} gives rows and is not allowed here", hint=hint)
     if found is None:
         raise unknown_function(name, [*rules.functions, *rules.also, *user.names()])
     return found

@@ -229,7 +229,7 @@ class Program:
             return bound
         why = refusal(old, bound.query)
         if why is not None:
-            hint = f"DROP {name} and create it anew, or write into another one"
+            hint = f"DROP {name} and create it again, or write into another one"
             raise SqlError(f"{name} runs, and cannot be replaced by this: {why}", span, hint, text)
         return replace(bound, upgrades=old)
 

@@ -262,9 +262,9 @@ def _check_format(name: str, f: str, columns: Sequence[DeclaredColumn], p: Prope
 def check_holds(e: Encoding, values: Sequence[DeclaredColumn], span: Span) -> None:
     """A format that values have must be able to hold more columns."""
     if not e.wrapped and len(values) > 1:
-        raise SqlError("the value stands alone: WRAP_SINGLE_VALUE is false", span, "declare it anew")
+        raise SqlError("the value is unwrapped: WRAP_SINGLE_VALUE is false", span, "declare it again")
     if not _fits(e.value, values, False):
-        raise SqlError(f"format {e.value} cannot hold these columns", span, "declare it anew, with another format")
+        raise SqlError(f"format {e.value} cannot hold these columns", span, "declare it again, with another format")
 
 
 def _delimiter(p: Properties, facet: str, format: str, inherited: str | None) -> str:
@@ -289,6 +289,6 @@ def _wrapped(p: Properties, value: str, values: Sequence[DeclaredColumn], wrap: 
         message = f"WRAP_SINGLE_VALUE is for one value column; there are {len(values)}"
         raise SqlError(message, p.span("WRAP_SINGLE_VALUE"), "leave it out")
     if single != "either" and flag != (single == "record"):
-        never = "are never alone" if single == "record" else "always stand alone"
+        never = "are never alone" if single == "record" else "are always unwrapped"
         raise SqlError(f"values in {value} {never}", p.span("WRAP_SINGLE_VALUE"), "leave WRAP_SINGLE_VALUE out")
     return flag or single != "either"

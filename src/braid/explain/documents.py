@@ -359,7 +359,7 @@ def details(node: Document) -> list[str]:
 
 def _until(state: Document) -> str:
     if state["until"] == "never":
-        return "for ever"
+        return "permanently"
     return f"each until {state['until']}" if state["keeps"].endswith("rows") else f"until {state['until']}"
 
 

@@ -97,13 +97,13 @@ def of_node(node: logical.Node) -> Words:
             return _epoch_join(node, [Kept(side, "rows", "deleted") for side in SIDES], said)
         case epochs.TemporalJoin(left=left):
             met = [Kept("left", "met rows", "the left row is deleted")] if left.mode != "append" else []
-            said = "each left row meets the right rows as they stood before its epoch"
+            said = "each left row meets the right rows as of before its epoch"
             return _epoch_join(node, [Kept("right", "rows", "deleted"), *met], said)
         case epochs.Changes():
             return Words("changes", state=[Kept("input", LAST, *(_passed(node) or ()))])
         case epochs.OnTime(value=value, bound=bound):
             late = f"late, and dropped: {show(value)} below {_lowest((bound,))}"
-            return Words("on time", notes=[f"{late}, as it stood before its statement or before it"])
+            return Words("on time", notes=[f"{late}, as of before its statement or before it"])
         case epochs.Windows(windows=windows):
             return Words(windows.called, notes=[windows.told(lambda microseconds: f"{microseconds / 1e6:g} s")])
         case epochs.EmitOnClose(value=value, bounds=bounds):
@@ -188,7 +188,7 @@ def _sliding(node: sliding.SlidingJoin) -> Words:
 
 def _kept(x: sliding.Operand) -> Kept:
     if x.frame is None:
-        return Kept(_name(x), "all rows, as they stood at the start", "never")
+        return Kept(_name(x), "all rows, as of the start", "never")
     return Kept(_name(x), "rows", "no row to come can meet it", bounded=True)
 
 

@@ -39,7 +39,7 @@ def _base64_of(text: str, *, whole: bool) -> bytes:
     letters = _NOT_BASE64.sub("", text.replace("-", "+").replace("_", "/").split("=")[0])
     if len(letters) % 4 == 1:
         if whole:
-            raise ValueError("the last letter stands for no byte")
+            raise ValueError("the last letter gives no byte")
         letters = letters[:-1]
     return base64.b64decode(letters + "=" * (-len(letters) % 4))
 
@@ -206,7 +206,7 @@ def _encoded_parameter(text: str) -> str:
 
 def _decoded_parameter(text: str) -> str:
     if re.search(r"%(?![0-9A-Fa-f]{2})", text):
-        raise ValueError("two hex digits stand behind %")
+        raise ValueError("two hex digits must follow %")
     return unquote_to_bytes(text.replace("+", " ")).decode("utf-8", "replace")
 
 
@@ -248,7 +248,7 @@ BYTES_FUNCTIONS = {
         ),
         Function("UUID", _resolve_uuid, *tried(_uuid, _TEXT), why="it is not the bytes of a UUID"),
         Function("URL_ENCODE_PARAM", _url, lambda call, args: distinct(_encoded_parameter, args, pl.String())),
-        Function("URL_DECODE_PARAM", _url, *tried(_decoded_parameter, _TEXT), why="two hex digits stand behind %"),
+        Function("URL_DECODE_PARAM", _url, *tried(_decoded_parameter, _TEXT), why="two hex digits must follow %"),
         _part("PROTOCOL", "scheme", decoded=False),
         _part("HOST", "host", decoded=False),
         _part("PATH", "path"),

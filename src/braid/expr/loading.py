@@ -42,7 +42,9 @@ def of_files(paths: Sequence[str]) -> Functions:
         twice = next((n for n in made.named if n in found.named), None)
         if twice is not None:
             places = " and ".join(x.named[twice][0].place for x in (found, made))
-            raise BraidError(f"the function {twice} stands in two files: {places}", "take another name for one of them")
+            raise BraidError(
+                f"the function {twice} is defined in two files: {places}", "take another name for one of them"
+            )
         found |= made
     return found
 

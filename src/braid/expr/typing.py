@@ -134,7 +134,7 @@ def struct(items: Sequence[tuple[str, Expr]]) -> Expr:
         raise SqlError("a STRUCT has at least one field")
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
-        raise SqlError(f"the field {twice} stands twice in the STRUCT")
+        raise SqlError(f"the field {twice} is twice in the STRUCT")
     untyped = next((n for n, e in items if e.type is S.NULL), None)
     if untyped is not None:
         raise SqlError(f"the type of the field {untyped} is not known", hint="write CAST(NULL AS …)")

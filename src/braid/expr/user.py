@@ -85,7 +85,7 @@ def resolved(name: str, found: Sequence[Overload], args: Sequence[Expr]) -> tupl
     types = [a.type for a in args]
     made = [(o, s) for o in found if (s := o.shape.signature(types)) is not None]
     exact = [(o, s) for o, s in made if list(s.args) == types]
-    return (exact or made)[0] if made else Refused(f"it takes {takes(found)}", f"it stands at {found[0].place}")
+    return (exact or made)[0] if made else Refused(f"it takes {takes(found)}", f"it is at {found[0].place}")
 
 
 def takes(found: Sequence[Overload]) -> str:

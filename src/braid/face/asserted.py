@@ -182,7 +182,7 @@ class Looked:
         found = next(islice(self._world.seen(target.topic, target.wires), at, None), None)
         if found is None:
             number = f"{at} record{'s' * (at != 1)}"
-            raise SqlError(f"{target.name} has no more than {number}", span, "each ASSERT looks at the next one")
+            raise SqlError(f"{target.name} has no more than {number}", span, "each ASSERT reads the next one")
         self._next[target.topic] += 1
         want, got = _shown(wanted, asserted, found), _found(found, asserted)
         if want != got:

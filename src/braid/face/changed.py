@@ -54,7 +54,7 @@ def changed(query: Query, known: Document, prepared: Prepared, request: Request,
             raise _refused(query, why, "run it once more with --until-idle, then upgrade it")
     _check_kept(query, known, store)
     if docs.has(folder, checkpoint.RESCALE):
-        raise _refused(query, "it is to be spread anew", "run it once more before its SQL changes")
+        raise _refused(query, "a rescale of it is pending", "run it once more before its SQL changes")
     upto = state_file.published(folder) if runs else _reached(query, folder, known, request, store)
     if upto < 0:
         raise _refused(query, "it has not finished a batch")
@@ -75,7 +75,7 @@ def _reached(query: Query, folder: str, known: Document, request: Request, store
 
 
 def _refused(query: Query, why: str, hint: str | None = None) -> BraidError:
-    other = f"give it another name; or braid reset {query.name} lets it begin anew"
+    other = f"give it another name; or braid reset {query.name} lets it begin again"
     return BraidError(f"{query.name} has changed, and cannot be upgraded: {why}", hint or other)
 
 
@@ -89,7 +89,7 @@ def _check_output(query: Query, old: Mapping[str, Any], known: Document, request
         raise _refused(query, f"its result was a {old['kind']}, and is a {sink.kind}")
     if to is not None:
         if sink.kind == "table":
-            raise _refused(query, f"what stands in {to.called(sink)} would have to be written anew")
+            raise _refused(query, f"the rows of {to.called(sink)} would have to be written again")
         if to.uniform and _columns(old) != _columns(_form(query)):
             raise _refused(query, f"the {to.called(sink)} have other columns")
         to.check(sink, str(known.settings["run"]), True, False)
@@ -97,7 +97,7 @@ def _check_output(query: Query, old: Mapping[str, Any], known: Document, request
         if _key(old) != _key(_form(query)):
             raise _refused(query, "its rows have another key")
         if not isinstance(store, TopicStore):
-            raise _refused(query, f"what stands in {sink.topic} in Kafka would have to be written anew")
+            raise _refused(query, f"the rows of {sink.topic} in Kafka would have to be written again")
         lives = store.topic(sink.topic).view().queries if store.exists(sink.topic) else ()
         if others := [run for run in lives if not begun.is_life(run, query.name)]:
             raise _refused(query, f"{sink.topic} holds more than it wrote: {', '.join(sorted(others))}")
@@ -113,7 +113,7 @@ def _check_broker(query: Query, known: Document, broker: Broker | None, topics: 
     read = members(known.settings["topics"])
     gone = [name for name, then in read.items() if not topics.exists(name) or topics.identity(name) != then]
     if gone:
-        raise _refused(query, f"the topic {gone[0]} was deleted, or made anew, since it was read")
+        raise _refused(query, f"the topic {gone[0]} was deleted, or created again, since it was read")
 
 
 def _check_kept(query: Query, known: Document, topics: Topics) -> None:

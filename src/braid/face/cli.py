@@ -37,6 +37,7 @@ from braid.face.options import (
     sql_options,
     store_option,
 )
+from braid.face.reporting import REPORTS
 from braid.face.tabular import Terminal
 from braid.store import objects
 
@@ -113,7 +114,7 @@ def main(verbose: bool) -> None:
     """Streaming SQL joins on Spark, with the meaning of the system you know."""
 
 
-for _kept in COMMANDS:
+for _kept in (*COMMANDS, *REPORTS):
     main.add_command(_kept)
 
 
@@ -141,31 +142,37 @@ def _spark_begins(master: str, conf: Mapping[str, str]) -> Iterator[None]:
 @sql_options
 @store_option
 @files_options
-@click.option("--master", default=None, help="Spark master URL. [default: local[*]]")
+@click.option("--master", default=None, help="Run on this Spark master. [default: local[*]]")
 @click.option("--until-idle", is_flag=True, help="End when all input present at the start has been processed.")
 @click.option(
     "--from",
     "begins",
     multiple=True,
     metavar="[TOPIC:]WHERE",
-    help="Where a query that starts begins: earliest, latest, a time; of a TOPIC also 0=15,1=20. [default: earliest]",
+    help="Let a new query begin at WHERE: earliest, latest, a time; of a TOPIC also 0=15,1=20. [default: earliest]",
 )
 @click.option(
-    "--end", "close", is_flag=True, help="As --until-idle, and no more will come: what waits for a time goes out."
+    "--end", "close", is_flag=True, help="End as with --until-idle, and give what waits for a time: no more will come."
 )
 @click.option(
     "--idle",
     type=click.FloatRange(min=0.1),
     metavar="SECONDS",
-    help="Of a run that stays up: a partition without records for so long does not hold the clock. [default: never]",
+    help="Let a partition without records for so long not hold the clock, in a run that stays up. [default: never]",
 )
-@click.option("--conf", "conf", multiple=True, metavar="K=V", help="Spark setting; may be given more than once.")
 @click.option(
-    "--batch-rows", "limit", type=click.IntRange(min=1), help="At most so many records a batch. [default: 1000000]"
+    "--conf", "conf", multiple=True, metavar="K=V", help="Set a setting of Spark; may be given more than once."
 )
-@click.option("--tasks", type=click.IntRange(min=1), help="Tasks a stage of a query that starts; it keeps its number.")
-@click.option("--metrics", metavar="FILE|-", help="Append a JSON line a batch: where time goes (docs/metrics.md).")
-@click.option("--metrics-port", metavar="[HOST:]PORT", help="Serve them to Prometheus. [default host: 127.0.0.1]")
+@click.option(
+    "--batch-rows", "limit", type=click.IntRange(min=1), help="Read at most so many records a batch. [default: 1000000]"
+)
+@click.option(
+    "--tasks", type=click.IntRange(min=1), help="Give a new query so many tasks a stage; it keeps that number."
+)
+@click.option(
+    "--metrics", metavar="FILE|-", help="Append a JSON line for each batch: where its time went (docs/metrics.md)."
+)
+@click.option("--metrics-port", metavar="[HOST:]PORT", help="Serve metrics to Prometheus. [default host: 127.0.0.1]")
 @click.option("--max-drops", metavar="N|N%", help="End with exit code 3 when a query drops more rows than that.")
 @click.option(
     "--every",
@@ -173,15 +180,15 @@ def _spark_begins(master: str, conf: Mapping[str, str]) -> Iterator[None]:
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="Between two looks at a table that lies elsewhere, of a run that stays up.",
+    help="Poll tables that lie elsewhere every SECONDS, in a run that stays up.",
 )
 @click.option(
     "--accept-deletes",
     is_flag=True,
-    help="Take a look that finds most rows of a snapshot: gone, or all of a column NULL.",
+    help="Accept a poll in which most rows of a snapshot: are missing, or a whole column is NULL.",
 )
-@click.option("--fail-fast", is_flag=True, help="A query that dies ends the others, too.")
-@click.option("--quiet", is_flag=True, help="No progress; what was dropped is told.")
+@click.option("--fail-fast", is_flag=True, help="End the other queries, too, when one dies.")
+@click.option("--quiet", is_flag=True, help="Print no progress; only report what was dropped.")
 @durable_option
 @functions_option
 @dead_letters_option
@@ -221,7 +228,12 @@ def run(
 @main.command()
 @sql_options
 @click.option(
-    "--format", "form", type=click.Choice(["text", "json", "mermaid", "dot"]), default="text", show_default=True
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "mermaid", "dot"]),
+    default="text",
+    show_default=True,
+    help="Print plans in this form.",
 )
 @click.option("--state", is_flag=True, help="Add live rows and bytes from the last committed batch.")
 @store_option
@@ -276,8 +288,8 @@ def explain(
 def check(file: str | None, text: str | None, dialect: str | None, **wanted: Any) -> None:
     """List every problem of a file, and what its queries would do on the store; run nothing.
 
-    Each query goes on, is new, or cannot go on, and why. What a run would be told, such as --source and --sink, is told
-    here, too; without, it is taken as it was the last time. Exit code: 1 where a run would refuse the file.
+    Each query goes on, is new, or cannot go on, and why. The options of the run, such as --source and --sink, are given
+    here, too; without them, those of the last run are taken. Exit code: 1 where a run would refuse the file.
     """
     from braid.face.deployment import checked
     from braid.face.request import Request
@@ -292,9 +304,13 @@ def check(file: str | None, text: str | None, dialect: str | None, **wanted: Any
 @main.command()
 @click.argument("paths", nargs=-1, required=True)
 @click.option("--spark", is_flag=True, help="Run on Spark instead of the local runtime.")
-@click.option("--runtime", type=click.Choice(["local", "spark", "reference"]), default=None)
-@click.option("--batch", type=click.IntRange(min=1), default=None, help="At most so many records a micro-batch.")
-@click.option("--accept", is_flag=True, help="Write the rows that really came into the output blocks.")
+@click.option(
+    "--runtime", type=click.Choice(["local", "spark", "reference"]), help="Run on this runtime. [default: local]"
+)
+@click.option(
+    "--batch", type=click.IntRange(min=1), default=None, help="Read at most so many records a batch. [default: all]"
+)
+@click.option("--accept", is_flag=True, help="Write the actual rows into the output blocks.")
 def test(paths: tuple[str, ...], spark: bool, runtime: str | None, batch: int | None, accept: bool) -> None:
     """Run case files (Markdown timelines), and tests in SQL (ksqlDB's `--@test`)."""
     from braid.testing.cases import accepted, case_files, run_case
@@ -325,14 +341,16 @@ def test(paths: tuple[str, ...], spark: bool, runtime: str | None, batch: int | 
 
 @main.command()
 @click.argument("file", type=click.Path())
-@click.option("--dialect", type=click.Choice(DIALECTS), default="ksqldb", show_default=True)
-@click.option("--name", help="Of the stream or table. [default: the file's]")
-@click.option("--key", metavar="COLUMN", help="The column of the key.")
-@click.option("--table", is_flag=True, help="A table: a row stands until one with its key comes.")
+@click.option(
+    "--dialect", type=click.Choice(DIALECTS), default="ksqldb", show_default=True, help="Write it in this SQL."
+)
+@click.option("--name", help="Name the stream or table. [default: as the file]")
+@click.option("--key", metavar="COLUMN", help="Make this column the key.")
+@click.option("--table", is_flag=True, help="Declare a table: a row is current until one with its key comes.")
 def infer(file: str, dialect: str, name: str | None, key: str | None, table: bool) -> None:
     """Write the declaration of a CSV, JSON lines or Parquet file.
 
-    Types are those of its first rows: look at them before you use it.
+    Types are those of its first rows: check them before you use it.
     """
     from braid.face.infer import statement
 
@@ -351,13 +369,24 @@ def topics(store: str, broker: Broker | None) -> None:
 
 @main.command()
 @click.argument("topic")
-@click.option("--follow", is_flag=True, help="Then wait for more, until Ctrl-C.")
-@click.option("--format", "form", type=click.Choice(["table", "jsonl", "csv"]), default="table", show_default=True)
-@click.option("--limit", type=click.IntRange(min=0), default=None, help="At most so many.")
-@click.option("--tail", type=click.IntRange(min=0), default=None, help="The last ones of each partition.")
-@click.option("--key", metavar="KEY", help="Those with this key: JSON, or a text.")
-@click.option("--from", "since", metavar="TIME", help="Those from this time on: ISO 8601, or ms since 1970.")
-@click.option("--latest", is_flag=True, help="The last record of each key: the table as it stands.")
+@click.option("--follow", is_flag=True, help="Wait for more records, until Ctrl-C.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "jsonl", "csv"]),
+    default="table",
+    show_default=True,
+    help="Print records in this form.",
+)
+@click.option("--limit", type=click.IntRange(min=0), default=None, help="Print at most so many records.")
+@click.option(
+    "--tail", type=click.IntRange(min=0), default=None, help="Print the last so many records of each partition."
+)
+@click.option("--key", metavar="KEY", help="Print only records with this key: JSON, or a text.")
+@click.option(
+    "--from", "since", metavar="TIME", help="Print only records from this time on: ISO 8601, or ms since 1970."
+)
+@click.option("--latest", is_flag=True, help="Print the last record of each key: the current table.")
 @store_option
 @kafka_options
 def cat(topic: str, form: str, since: str | None, store: str, broker: Broker | None, **which: Any) -> None:
@@ -377,7 +406,7 @@ def cat(topic: str, form: str, since: str | None, store: str, broker: Broker | N
 @click.argument("topic")
 @click.argument("file", required=False, type=click.Path())
 @click.option(
-    "--partitions", type=click.IntRange(min=1), default=1, show_default=True, help="Of a topic that does not exist yet."
+    "--partitions", type=click.IntRange(min=1), default=1, show_default=True, help="Create a new topic with so many."
 )
 @store_option
 @kafka_options
@@ -399,20 +428,11 @@ def put(topic: str, file: str | None, partitions: int, store: str, broker: Broke
 
 
 @main.command()
-@click.argument("query")
-@click.option("--format", "form", type=click.Choice(["table", "jsonl"]), default="table", show_default=True)
-@click.option("--limit", type=click.IntRange(min=0), default=None, help="At most so many. [default: 20, jsonl: all]")
-@store_option
-def drops(query: str, form: str, limit: int | None, store: str) -> None:
-    """Show the rows that a query dropped, and why."""
-    from braid.face.show import print_drops
-
-    print_drops(store, query, form, limit)
-
-
-@main.command()
 @click.option(
-    "--data", type=click.Path(), default=None, help="A folder made by braid.demo.make_data. [default: January]"
+    "--data",
+    type=click.Path(),
+    default=None,
+    help="Read a folder that braid.demo.make_data has made. [default: January]",
 )
 @click.option("--store", type=PLACE, default=None, help="Keep the topics here. [default: a temporary folder]")
 def demo(data: str | None, store: str | None) -> None:
@@ -423,15 +443,15 @@ def demo(data: str | None, store: str | None) -> None:
 
 
 @main.command()
-@click.option("--java", is_flag=True, help="Only check Java; say nothing if it is fine.")
+@click.option("--java", is_flag=True, help="Check only Java; say nothing if it is fine.")
 @click.option("--quick-start", is_flag=True, help="Make a file (170 MB) with which Spark starts a third faster.")
 @click.option(
     "--master",
     default="local[*]",
     show_default=True,
-    help="Spark master URL of a cluster: what do its workers have, are its channels safe?",
+    help="Check the cluster of this Spark master: its workers, its channels.",
 )
-@click.option("--conf", "conf", multiple=True, metavar="K=V", help="Spark setting, as `braid run` will be given it.")
+@click.option("--conf", "conf", multiple=True, metavar="K=V", help="Set a setting of Spark, as for `braid run`.")
 @store_option
 @kafka_options
 def doctor(
@@ -473,9 +493,9 @@ def pack(folder: str) -> None:
     "sources",
     multiple=True,
     metavar="NAME=PATH|KIND:…",
-    help="Files in place of a topic, declared if need be; or a declared table that lies elsewhere (docs/tables.md).",
+    help="Read files in place of a topic, declared if need be; or poll a declared table elsewhere (docs/tables.md).",
 )
-@click.option("--master", default="local[*]", show_default=True, help="Spark master URL.")
+@click.option("--master", default="local[*]", show_default=True, help="Run on this Spark master.")
 @functions_option
 @dead_letters_option
 @at_least_once_option

@@ -90,9 +90,9 @@ def _queries(store: TopicStore) -> Iterator[tuple[str, Document, int | None]]:
         last = batches.last_batch(folder, known)
         if known.files:
             what = f"{known.query} reads files, whose copies lie beside its checkpoint"
-            raise BraidError(what, f"it cannot be copied: braid reset {known.query}, and let it begin anew there")
+            raise BraidError(what, f"it cannot be copied: braid reset {known.query}, and let it begin again there")
         if docs.has(folder, checkpoint.RESCALE):
-            raise BraidError(f"{known.query} is to be spread anew", "run it once, then copy")
+            raise BraidError(f"{known.query}: a rescale is pending", "run it once, then copy")
         yield folder, known, last
 
 

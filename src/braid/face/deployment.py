@@ -44,14 +44,16 @@ def checked(request: Request, err: Console) -> bool:
     if problems:
         err.print(f"{len(problems)} problem{'s' * (len(problems) > 1)}")
         return False
-    click.echo(f"{read} statement{'s' * (read != 1)}, no problem")
     told = request.sources or request.sinks or request.checkpoint or is_url(request.store)
     found = list(outlooks(request)) if told or os.path.isdir(request.store) else []
+    refused = sum(outlook.refused is not None for outlook in found)
+    verdict = f"{refused} quer{'ies' if refused > 1 else 'y'} cannot go on" if refused else "no problem"
+    click.echo(f"{read} statement{'s' * (read != 1)}, {verdict}")
     for outlook in found:
         click.echo(f"  {outlook.query} {outlook.says}")
         if outlook.refused is not None:
             err.print(outlook.refused.render(), style="red", markup=False)
-    return all(outlook.refused is None for outlook in found)
+    return not refused
 
 
 def outlooks(request: Request) -> Iterator[Outlook]:

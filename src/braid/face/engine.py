@@ -9,6 +9,7 @@ late or could not be read) is worded here, and is told at every door.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
@@ -21,8 +22,9 @@ from braid.errors import BraidError
 from braid.face import waiting
 from braid.face.asserted import Looked
 from braid.face.effects import StoreWorld, append_records
-from braid.face.metrics import warned
+from braid.face.metrics import unmet, warned
 from braid.face.pulls import StorePulls
+from braid.face.shown import readable, shown_as
 from braid.lower.lower import lower
 from braid.plan.logical import Query, sources
 from braid.sinks.named import sink_at
@@ -168,9 +170,11 @@ class Engine:
             if about not in told.about:
                 told.about.add(about)
                 yield Said(name, text)
-        if "waiting" not in told.about and not running.busy() and (found := waiting.lines(name, running.waiting())):
-            told.about.add("waiting")
-            yield from (Said(name, text) for text in found)
+        if "waiting" not in told.about and not running.busy():
+            found = waiting.lines(name, running.waiting()) or list(unmet(name, running.progress()))
+            if found:
+                told.about.add("waiting")
+                yield from (Said(name, text) for text in found)
         if "death" not in told.about and running.status() == "failed":
             told.about.add("death")
             yield Said(name, str(running.exception()), error=True)
@@ -204,12 +208,15 @@ class EngineWorld(StoreWorld):
 
     def keep(self, topic: str, ms: int) -> None:
         if not self.store.dense:
-            self.note(f"RETENTION_MS has no effect here: {topic} keeps what Kafka is told")
+            self.note(f"RETENTION_MS has no effect here: {topic} keeps what Kafka is configured to keep")
         elif not self.store.exists(topic) and topic not in retention.all_of(self.store.root):
             retention.want(self.store.root, topic, Retention(ms=ms))
 
     def wrote(self, count: int, name: str, kind: Literal["insert", "update", "delete"]) -> None:
         """A statement has written so many rows."""
+
+    def counted(self, rows: int, seconds: float) -> None:
+        """A SELECT has shown so many rows, after so long."""
 
     def insert(self, records: NewRecords, line: int) -> None:
         append_records(self.store, records)
@@ -230,13 +237,20 @@ class EngineWorld(StoreWorld):
             self.show(change.returning.columns, written.returned or ())
 
     def answer(self, query: BatchQuery) -> None:
-        self.show(*self.tables.rows(query))
+        began = time.monotonic()
+        header, rows = self.tables.rows(query)
+        self.show(header, rows)
+        self.counted(len(rows), time.monotonic() - began)
         for text in self.tables.left_out(query):
             self.note(text)
 
     def pull(self, pull: Pull) -> None:
+        began = time.monotonic()
         header, rows, notes = self._pulls.answer(pull, self.checkpoints, self._ticks, self._files)
-        self.show(header, rows)
+        types = [shown_as(c.expr) for c in pull.columns]
+        shown = [list(map(readable, row, types)) for row in rows] if self._ticks else rows
+        self.show(header, shown)
+        self.counted(len(rows), time.monotonic() - began)
         for text in notes:
             self.note(text)
 

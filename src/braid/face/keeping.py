@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -45,16 +46,16 @@ def command(function: Callable[..., Any]) -> click.Command:
 @sql_options
 @store_option
 @places_options
-@click.option("--master", default="local[*]", show_default=True, help="Spark master URL.")
+@click.option("--master", default="local[*]", show_default=True, help="Run on this Spark master.")
 @functions_option
 @kafka_options
 @at_least_once_option
 def upgrade(file: str | None, text: str | None, dialect: str | None, master: str, **wanted: Any) -> None:
     """Let changed queries of a file go on.
 
-    Of each query it is told whether it goes on, is new, or has changed. A changed one is worked out anew over what it
-    has read, and takes its own place behind the last record of that: nothing is missing in its result, and nothing
-    there twice. What a stream has written stays as it is; what stands in a table is put right.
+    Each query goes on, is new, or has changed. A changed one is rebuilt over what it has read, and takes the place
+    of the old one behind the last record of that: nothing is missing in its result, and nothing there twice.
+    What a stream has written stays as it is; the rows of a table are corrected.
     """
     from braid.face.request import Request
     from braid.face.run import spark_session
@@ -71,15 +72,17 @@ def upgrade(file: str | None, text: str | None, dialect: str | None, master: str
 
 @command
 @click.argument("query")
-@click.option("--cascade", is_flag=True, help="Also the queries that read its output, or write there too.")
-@click.option("--checkpoint", type=PLACE, help="Folder of checkpoints. [default: STORE/checkpoints]")
-@click.option("--delete-topic", is_flag=True, help="In Kafka its topic goes, too; else it gets all results once more.")
+@click.option("--cascade", is_flag=True, help="Reset also the queries that read its output, or write there too.")
+@click.option("--checkpoint", type=PLACE, help="Find the checkpoint in this folder. [default: STORE/checkpoints]")
+@click.option(
+    "--delete-topic", is_flag=True, help="Delete its topic in Kafka, too; else it gets all results once more."
+)
 @store_option
 @kafka_options
 def reset(
     query: str, cascade: bool, checkpoint: str | None, delete_topic: bool, store: str, broker: Broker | None
 ) -> None:
-    """Let a query begin anew: remove its checkpoint, its output and its drops."""
+    """Let a query begin again: remove its checkpoint, its output and its drops."""
     from braid.face import reset as resetting
 
     for line in resetting.reset(store, query, checkpoint, cascade, broker, delete_topic):
@@ -88,9 +91,11 @@ def reset(
 
 @command
 @click.argument("query")
-@click.option("--buckets", type=click.IntRange(min=1), help="Shares of the keys. [default: two a task, at least]")
-@click.option("--tasks", type=click.IntRange(min=1), help="Tasks a stage. [default: as many as it has]")
-@click.option("--checkpoint", type=PLACE, help="Folder of checkpoints. [default: STORE/checkpoints]")
+@click.option(
+    "--buckets", type=click.IntRange(min=1), help="Split the keys into so many buckets. [default: two a task, at least]"
+)
+@click.option("--tasks", type=click.IntRange(min=1), help="Run so many tasks a stage. [default: as many as it has]")
+@click.option("--checkpoint", type=PLACE, help="Find the checkpoint in this folder. [default: STORE/checkpoints]")
 @store_option
 def rescale(query: str, buckets: int | None, tasks: int | None, checkpoint: str | None, store: str) -> None:
     """Let a query go on in other buckets and tasks, with its state.
@@ -106,7 +111,7 @@ def rescale(query: str, buckets: int | None, tasks: int | None, checkpoint: str 
 
 @command
 @click.argument("topic")
-@click.option("--checkpoint", type=PLACE, help="Folder of checkpoints. [default: STORE/checkpoints]")
+@click.option("--checkpoint", type=PLACE, help="Find the checkpoint in this folder. [default: STORE/checkpoints]")
 @store_option
 @kafka_options
 def rm(topic: str, checkpoint: str | None, store: str, broker: Broker | None) -> None:
@@ -118,14 +123,17 @@ def rm(topic: str, checkpoint: str | None, store: str, broker: Broker | None) ->
 
 
 @command
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables; bytes and times as numbers.")
-@click.option("--checkpoint", type=PLACE, help="One more folder of checkpoints than the store knows.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object instead of tables; bytes and times are numbers."
+)
+@click.option("--checkpoint", type=PLACE, help="Read one more folder of checkpoints than the store knows.")
 @store_option
 def usage(store: str, checkpoint: str | None, as_json: bool) -> None:
     """Show what a store holds, who needs it, and what may be deleted.
 
     A row for each topic: its records, their times, who reads it and how far; for each query: its state and its
-    checkpoint; for each thing that nobody needs: the command that deletes it. Also while queries run.
+    checkpoint; for each
+    orphan: the command that deletes it. Also while queries run.
     """
     from braid.face.usage import print_usage
 
@@ -134,46 +142,53 @@ def usage(store: str, checkpoint: str | None, as_json: bool) -> None:
 
 @command
 @click.argument("topic", required=False)
-@click.option("--for", "span", metavar="SPAN", help="Records go that are older: 7d, 12h, 30m.")
-@click.option("--bytes", "size", metavar="N", help="Of each partition the oldest go above that: 10GB.")
-@click.option("--compact/--no-compact", default=None, help="Of each key only the last record stays.")
-@click.option("--tombstones", metavar="SPAN", help="Compacted, a record without a value stays so long. [default: 1d]")
-@click.option("--all", "all_", is_flag=True, help="All records stay, but for what else is said.")
-@click.option("--checkpoint", type=PLACE, help="One more folder of checkpoints than the store knows.")
+@click.option("--for", "span", metavar="SPAN", help="Delete records that are older: 7d, 12h, 30m.")
+@click.option("--bytes", "size", metavar="N", help="Delete the oldest records of each partition above that: 10GB.")
+@click.option("--compact/--no-compact", default=None, help="Keep only the last record of each key.")
+@click.option("--tombstones", metavar="SPAN", help="Keep a tombstone so long in a compacted topic. [default: 1d]")
+@click.option("--all", "all_", is_flag=True, help="Keep all records, but for what the other options say.")
+@click.option("--dry-run", "dry", is_flag=True, help="Show only what would go; nothing is set and no record goes.")
+@click.option("--yes", is_flag=True, help="Skip the question that is asked where most records would go.")
+@click.option("--checkpoint", type=PLACE, help="Read one more folder of checkpoints than the store knows.")
 @store_option
-def retain(
-    topic: str | None,
-    span: str | None,
-    size: str | None,
-    compact: bool | None,
-    tombstones: str | None,
-    all_: bool,
-    checkpoint: str | None,
-    store: str,
-) -> None:
+def retain(topic: str | None, span: str | None, size: str | None, tombstones: str | None, **more: Any) -> None:
     """Set what a topic keeps, and let the rest go.
 
     Runs do it from then on; this does it now, also beside a run. Without options it shows what is set; without TOPIC it
-    does it for all topics. No record goes that a query may still read. Topics in Kafka are kept as Kafka is told.
+    does it for all topics. No record goes that a query may still read. Where most records of the topic would go it asks
+    first. Topics in Kafka are kept as Kafka is configured.
     """
     from braid.face import retain as retaining
 
     ms = None if span is None else retaining.milliseconds_of("--for", span)
     most = None if size is None else retaining.bytes_of("--bytes", size)
     dead = None if tombstones is None else retaining.milliseconds_of("--tombstones", tombstones)
-    asked = all_ or any(x is not None for x in (ms, most, compact, dead))
+    wanted = {"ms": ms, "size": most, "compact": more["compact"], "tombstones": dead}
+    asked = more["all_"] or any(x is not None for x in wanted.values())
     if asked and topic is None:
         raise BraidError("what is to be kept is said of one topic", "braid retain TOPIC …")
-    change = functools.partial(retaining.changed, ms=ms, size=most, compact=compact, tombstones=dead, all_=all_)
-    for line in retaining.retain(store, topic, change if asked else None, checkpoint):
+    change = functools.partial(retaining.changed, **wanted, all_=more["all_"]) if asked else None
+    sure = (lambda what: None) if more["yes"] else _sure
+    for line in retaining.retain(more["store"], topic, change, more["checkpoint"], sure, more["dry"]):
         click.echo(line)
 
 
+def _sits_there() -> bool:
+    return sys.stdin.isatty()
+
+
+def _sure(what: str) -> None:
+    """Asks the user; without a terminal the answer is no."""
+    if not _sits_there():
+        raise BraidError(what, "the same command with --yes does it; --dry-run shows it, and does nothing")
+    click.confirm(f"{what}. Go on?", abort=True)
+
+
 @command
-@click.option("--checkpoint", type=PLACE, help="One more folder of checkpoints than the store knows.")
+@click.option("--checkpoint", type=PLACE, help="Read one more folder of checkpoints than the store knows.")
 @store_option
 def sweep(store: str, checkpoint: str | None) -> None:
-    """Delete what killed commands and runs have left, and nobody needs.
+    """Delete orphan files: what killed commands and runs have left.
 
     `braid usage` lists it. No record, state or setting goes; no run may be on.
     """
@@ -184,10 +199,10 @@ def sweep(store: str, checkpoint: str | None) -> None:
 
 
 @command
-@click.option("--checkpoint", type=PLACE, help="One more folder of checkpoints than the store knows.")
+@click.option("--checkpoint", type=PLACE, help="Read one more folder of checkpoints than the store knows.")
 @store_option
 def verify(store: str, checkpoint: str | None) -> None:
-    """Look whether a store is whole, and its parts belong together.
+    """Check whether a store is whole, and its parts belong together.
 
     Every checksum is compared, and for each query: is its state that of the records it has read, are these still in
     its topics, does its output hold what it has written. Exit code 1 if something is wrong.
@@ -217,7 +232,7 @@ def _looked_at(told: Iterable[str | BraidError], store: str) -> None:
 def backup(target: str, store: str) -> None:
     """Copy a store into FOLDER, or to a URL, also while queries run on it.
 
-    The copy is the store at one moment, and is looked at as by `braid verify`. A FOLDER stands for the store: name it
+    The copy is the store at one moment, and is checked as by `braid verify`. A FOLDER is a store itself: name it
     by --store, and all goes on from there. A URL (s3://BUCKET/PATH, gs://, az://, file:///FOLDER) takes many backups of
     one store, each named by its time; what is there already is not sent again. `braid restore` makes a store of one.
     """
@@ -232,9 +247,9 @@ def backup(target: str, store: str) -> None:
 def copy(source: str, target: str) -> None:
     """Make a store at TO of the store at FROM, which no run uses: from a folder to an object store, or back.
 
-    Topics have the same records at the same offsets, and queries go on there where they stood; `braid rescale` lets
+    Topics have the same records at the same offsets, and queries go on there where they were; `braid rescale` lets
     them have as many tasks as there are. TO is a folder that is not there, or a URL under which nothing is. It is
-    looked at as by `braid verify`.
+    checked as by `braid verify`.
     """
     from braid.face.copy import copy as told
 
@@ -244,11 +259,11 @@ def copy(source: str, target: str) -> None:
 @command
 @click.argument("source", type=PLACE, metavar="FROM")
 @click.argument("folder", type=PLACE)
-@click.option("--at", metavar="NAME", default=None, help="Of a URL's backups this one. [default: the newest]")
+@click.option("--at", metavar="NAME", default=None, help="Take this one of a URL's backups. [default: the newest]")
 def restore(source: str, folder: str, at: str | None) -> None:
     """Make a store in FOLDER from a backup: a folder or a URL that `braid backup` has filled.
 
-    Every checksum is compared; FOLDER is there when all of it is, and is looked at as by `braid verify`.
+    Every checksum is compared; FOLDER is there when all of it is, and is checked as by `braid verify`.
     """
     from braid.face.restore import restore as told
 

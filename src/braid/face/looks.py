@@ -102,7 +102,7 @@ def check_read(queries: Iterable[Query], names: Iterable[str]) -> None:
     for query in queries:
         for source in sources(query.root):
             if source.kind == "stream" and not source.captured and first_match(source.name, names) is not None:
-                what = f"{query.name} reads {source.name} as a stream, and what is looked at is a table"
+                what = f"{query.name} reads {source.name} as a stream, and what is polled is a table"
                 raise BraidError(what, "join it as a table, or read files: --source NAME=PATH")
 
 

@@ -25,8 +25,9 @@ from wsgiref.simple_server import WSGIServer
 from braid.errors import BraidError
 from braid.face import tabular, waiting
 from braid.plan.drop_reasons import Reason
+from braid.plan.epochs import OnTime
 from braid.spark.health import NONE, Health
-from braid.stage.measured import CACHE, Measured, Place, StageSums
+from braid.stage.measured import CACHE, Dropped, Measured, Place, StageSums
 from braid.store.objects import AGAIN
 from braid.types import MILLISECONDS, unit_of
 
@@ -117,17 +118,12 @@ def warned(name: str, p: Progress) -> Iterator[tuple[str, str]]:
         why = f": {row.message}" if row.message else ""
         place = f"{row.topic} partition {row.partition} offset {row.offset}"
         yield f"first {reason}", f"{name}: first {reason}: {place}{why}"
-    leaps, late = p.totals.leaps, p.totals.first.get(Reason.LATE)
-    leap = leaps.furthest.get(late.topic) if late is not None and late.topic is not None else None
-    if late is not None and leap is not None:
+    if (late := p.totals.first.get(Reason.LATE)) is not None:
         yield (
             Reason.LATE,
-            f"{name}: {p.drops[Reason.LATE]:,} of {p.rows_in:,} records were late; the furthest that one moved the"
-            " clock:"
-            f" {late.topic} partition {leap.partition} offset {leap.offset}, from {tabular.time_text(leap.before)}"
-            f" to {tabular.time_text(leap.time)} ({_span(leap.time - leap.before)})",
+            f"{name}: {p.drops[Reason.LATE]:,} of {p.rows_in:,} records were late{why_late(late, p.totals.enough)}",
         )
-    for topic, highest in sorted(leaps.highest.items()):
+    for topic, highest in sorted(p.totals.highest.times.items()):
         unit = unit_of(highest)
         if unit not in (None, MILLISECONDS):
             yield (
@@ -139,12 +135,29 @@ def warned(name: str, p: Progress) -> Iterator[tuple[str, str]]:
         yield "hot keys", f"{name}: hot keys: {told}; see docs/metrics.md"
 
 
-def _span(ms: int) -> str:
-    """A length of time in the largest unit that it has one of."""
-    for unit, size in (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000), ("s", 1000)):
-        if ms >= size:
-            return f"{ms / size:,.1f} {unit}"
-    return f"{ms} ms"
+def why_late(late: Dropped, enough: Mapping[str, int]) -> str:
+    """What had moved the clock before the first late row came, and what would have kept them all."""
+    clock = "" if late.clock is None else f" to {tabular.time_text(late.clock)}"
+    if late.mover is not None:
+        moved = f"; before the first of them came, {late.mover} had moved the clock{clock}"
+    else:
+        moved = f"; before the first of them came, an earlier batch had moved the clock{clock}" if clock else ""
+    return moved + "".join(f"; {_longer(operator, ms)} would have kept them all" for operator, ms in enough.items())
+
+
+def _longer(operator: str, ms: int) -> str:
+    """What to write: `ms` is how long the operator would have had to wait."""
+    if operator == OnTime.called:
+        return f"a watermark that is {_length(ms).lower()} further behind"
+    return f"GRACE PERIOD {_length(ms)}" + (f" of the {operator}" if operator != "windows" else "")
+
+
+def _length(ms: int) -> str:
+    """A length of time as SQL has it, in whole seconds from one second on."""
+    ms = ms if ms < 1000 else -(-ms // 1000) * 1000
+    units = (("DAY", 86_400_000), ("HOUR", 3_600_000), ("MINUTE", 60_000), ("SECOND", 1000), ("MILLISECOND", 1))
+    unit, size = next((unit, size) for unit, size in units if ms % size == 0 and ms >= size)
+    return f"{ms // size} {unit}{'S' * (ms != size)}"
 
 
 def summary_lines(done: Mapping[str, Progress], waits: Mapping[str, Sequence[Waiting]]) -> Iterator[str]:
@@ -152,6 +165,25 @@ def summary_lines(done: Mapping[str, Progress], waits: Mapping[str, Sequence[Wai
     for name, p in done.items():
         yield summary_line(name, p)
         yield from waiting.lines(name, waits.get(name, ()), waiting.END)
+        yield from () if waits.get(name) else unmet(name, p)
+
+
+def unmet(name: str, p: Progress) -> Iterator[str]:
+    """Inner joins in which no two rows have met since the query began, where that is known."""
+    if p.last is None or p.totals.batches <= p.batch:
+        return
+    rows = {n: (sums.rows_in, sums.rows_out) for n, sums in p.totals.steps()}
+    records = ", ".join(f"{count:,} of {source}" for source, count in sorted(p.totals.read.items()))
+    for text in met_nothing(p.last.shape.inner, rows):
+        yield f"{name}: {text}; records read: {records}. Compare the keys, and the times, of both sides"
+
+
+def met_nothing(inner: Mapping[int, str], rows: Mapping[int, tuple[int, int]]) -> Iterator[str]:
+    """The inner joins, by step, that were given rows and have given none. `rows`: into each step, and out of it."""
+    for n, on in inner.items():
+        came, went = rows.get(n, (0, 0))
+        if came and not went:
+            yield f"no rows have met in the inner join{f' on {on}' if on else ''}"
 
 
 # --------------------------------------------------------------------- metrics
@@ -384,10 +416,10 @@ METRICS = (
     Metric("braid_lag_records", "gauge", (), "Records that are there and not read.", _one(lambda p: p.lag)),
     Metric("braid_state_rows", "gauge", (), "Rows of state.", _one(lambda p: p.state_rows)),
     Metric("braid_state_bytes", "gauge", (), "Bytes of state, packed.", _one(lambda p: p.state_bytes)),
-    Metric("braid_state_runs", "gauge", (), "Runs of state.", _one(lambda p: p.state_runs)),
+    Metric("braid_state_runs", "gauge", (), "State files.", _one(lambda p: p.state_runs)),
     Metric("braid_merges_total", "counter", (), "Merges of runs.", _tallied("merges")),
     Metric("braid_merged_rows_total", "counter", (), "Rows of state written again.", _tallied("merged_rows")),
-    Metric("braid_cache_total", "counter", ("found",), "Runs of state looked for.", _by_name(_cache)),
+    Metric("braid_cache_total", "counter", ("found",), "State files asked for.", _by_name(_cache)),
     Metric("braid_spent_seconds_total", "counter", ("stage", "part"), "Time of tasks by what they did.", _spent),
     Metric("braid_step_seconds_total", "counter", ("step", "operator"), "Time of operators.", _steps),
     Metric("braid_stage_rows_in_total", "counter", ("stage",), "Rows into stages.", _by_stage(lambda s: s.rows_in)),

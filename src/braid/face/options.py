@@ -23,10 +23,14 @@ Decorated = Callable[..., Any]
 
 def sql_options(command: Decorated) -> Decorated:
     command = click.argument("file", required=False, type=click.Path())(command)
-    command = click.option("-e", "--execute", "text", metavar="SQL", help="SQL text instead of a file.")(command)
-    return click.option("--dialect", type=click.Choice(DIALECTS), help="Default: the file's first line, else ksqldb.")(
+    command = click.option("-e", "--execute", "text", metavar="SQL", help="Run this SQL text instead of a file.")(
         command
     )
+    return click.option(
+        "--dialect",
+        type=click.Choice(DIALECTS),
+        help="Read the text in this SQL. [default: the file's first line, else ksqldb]",
+    )(command)
 
 
 class _Place(click.ParamType[str]):
@@ -46,7 +50,7 @@ store_option = click.option(
     type=PLACE,
     default="./braid-data",
     show_default=True,
-    help="Folder of topics and checkpoints; or s3://…, gs://…, az://… (docs/object-stores.md).",
+    help="Keep topics and checkpoints in this folder, or at s3://…, gs://…, az://… (docs/object-stores.md).",
 )
 
 
@@ -71,10 +75,14 @@ def kafka_options(command: Decorated) -> Decorated:
         return command(*args, broker=broker, **more)
 
     options = (
-        ("--kafka", "HOST:PORT", "Topics lie in Kafka; STORE keeps the rest."),
-        ("--kafka-config", "FILE", "Settings of Kafka's client (librdkafka): security."),
-        ("--registry", "URL", "Schema registry of the records in Kafka."),
-        ("--registry-config", "FILE", "Settings of the registry's client (confluent-kafka): security."),
+        ("--kafka", "HOST:PORT", "Use the topics of this Kafka; STORE keeps the rest."),
+        ("--kafka-config", "FILE", "Read settings of Kafka's client (librdkafka) from a file: security."),
+        ("--registry", "URL", "Use this schema registry for the records in Kafka."),
+        (
+            "--registry-config",
+            "FILE",
+            "Read settings of the registry's client (confluent-kafka) from a file: security.",
+        ),
     )
     made: Decorated = with_broker
     for name, metavar, text in reversed(options):
@@ -93,7 +101,7 @@ at_least_once_option = click.option(
 
 
 dead_letters_option = click.option(
-    "--dead-letters", metavar="TOPIC", help="What queries drop goes to this topic in Kafka, too, as it came."
+    "--dead-letters", metavar="TOPIC", help="Write what queries drop to this topic in Kafka, too, as it came."
 )
 
 
@@ -106,7 +114,7 @@ def functions_option(command: Decorated) -> Decorated:
 
         return command(*args, functions=of_files(functions), **more)
 
-    text = "Python functions that the SQL may call (docs/user-functions.md); may be given more than once."
+    text = "Load Python functions that the SQL may call (docs/user-functions.md); may be given more than once."
     return click.option("--functions", multiple=True, metavar="FILE", help=text)(with_functions)
 
 
@@ -151,21 +159,21 @@ def places_options(command: Decorated) -> Decorated:
         help="Write a result to files (a folder: .csv, .parquet, .jsonl), here, or to a table: postgres:…, delta:…, "
         "iceberg:… (docs/sinks.md).",
     )(command)
-    command = click.option("--checkpoint", type=PLACE, help="Folder of checkpoints. [default: STORE/checkpoints]")(
-        command
-    )
+    command = click.option(
+        "--checkpoint", type=PLACE, help="Keep checkpoints in this folder. [default: STORE/checkpoints]"
+    )(command)
     command = click.option(
         "--deleted",
         multiple=True,
         metavar="NAME=COLUMN",
-        help="The column of a --source's files that says which rows of a table are deleted (true, 1, d, delete).",
+        help="Take the rows of a --source as deleted where this column of its files says so (true, 1, d, delete).",
     )(command)
     return click.option(
         "--source",
         "sources",
         multiple=True,
         metavar="NAME=PATH|KIND:…",
-        help="Read a declared source from files (glob), or look at a table that lies elsewhere: snapshot:…, "
+        help="Read a declared source from files (glob), or poll a table that lies elsewhere: snapshot:…, "
         "postgres:…, delta:…, iceberg:… (docs/tables.md).",
     )(command)
 

@@ -58,7 +58,7 @@ def sweep(store: str, parent: str | None = None) -> Iterator[str]:
                 reach("swept")
                 freed += found.bytes
                 yield f"removed {found.what}: {amount(found.bytes)}"
-    yield f"{amount(freed)} freed" if freed else f"{store} has nothing that nobody needs"
+    yield f"{amount(freed)} freed" if freed else f"{store} has no orphan files"
 
 
 class Listing:
@@ -205,7 +205,7 @@ def _in_room(store: TopicStore, lies: Listing) -> Iterator[Remain]:
     if old:
         what = f"{len(old)} old version{'s' * (len(old) != 1)} of documents"
         delete = partial(emptied, store.root, list(old))
-        yield Remain(what, sum(old.values()), "nobody reads them again", delete=delete)
+        yield Remain(what, sum(old.values()), "they are not read again", delete=delete)
     for name, identity in lost(room_of(store.root), lies.sizes):
         raise lost_topic(store.root, name, identity)
     topics = {name: store.made(name) for name in store.names()}

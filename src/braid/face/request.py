@@ -275,7 +275,9 @@ def check_asked(prepared: Prepared, request: Request) -> None:
             case TopicAsserted() | RowAsserted() | Printed() if not request.until_idle:
                 topic = looks_at(effect.bound)
                 if topic is not None and first_match(topic, [q.sink.topic for q in prepared.queries]) is not None:
-                    raise BraidError("a look at what a query of this file writes waits for it to be done", WAITS)
+                    raise BraidError(
+                        "a statement that reads what a query of this file writes waits for it to be done", WAITS
+                    )
             case BatchAsked(query=query) if (
                 any(r.declared.name in made for r in query.reads) and not request.until_idle
             ):

@@ -58,7 +58,7 @@ def reset(
         if with_it and not cascade:
             told = "; ".join(f"{q.name} {_how(q, found)}" for q in with_it)
             hint = f"braid reset {found.name} --cascade resets {'it' if len(with_it) == 1 else 'them'} too"
-            raise BraidError(f"{found.name} does not stand alone: {told}", hint)
+            raise BraidError(f"{found.name} is bound to other queries: {told}", hint)
         going = [found, *with_it]
         for q in going:
             _check_alone(opened, q, {x.run for x in going})
@@ -246,5 +246,5 @@ def _begin_anew(store: TopicStore, q: Known) -> Iterator[str]:
     begun.abandon(q.folder)
     begun.remove(q.folder)
     if q.torn is not None and q.writes is None:
-        yield f"{q.name}: where it wrote to cannot be told any more, and what is there stays"
-    yield f"{q.name}: removed its checkpoint and drops; it begins anew"
+        yield f"{q.name}: where it wrote to is not known any more, and what is there stays"
+    yield f"{q.name}: removed its checkpoint and drops; it begins again"

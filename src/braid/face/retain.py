@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -20,12 +20,14 @@ from braid.expr.show import duration
 from braid.face.reset import queries, unknown
 from braid.face.show import open_store
 from braid.face.verify import amount
+from braid.stage.begun import Known
 from braid.stage.readers import Reader, first_needed, holding, readers
 from braid.topics import documents, housekeeping, retention
 from braid.topics.retention import Retention
 from braid.topics.store import TopicStore
 from braid.topics.taking import Gone
 
+MOST = 0.5  # of a topic's records: where more would go, it is asked
 EVERY = 60.0  # s between two times that a run looks what need not be kept
 _SPANS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12} | {
@@ -37,7 +39,7 @@ _DURATION, _SIZE = re.compile(r"(\d{1,12})\s*(ms|s|m|h|d)"), re.compile(r"(\d{1,
 def milliseconds_of(option: str, text: str) -> int:
     """`7d`, `12h`, `30m`, `10s`, `500ms`."""
     if (m := _DURATION.fullmatch(text.strip().lower())) is None:
-        raise BraidError(f"{option} {text}: it is no time span", f"write {option} 7d; units are ms, s, m, h, d")
+        raise BraidError(f"{option} {text}: it is not a time span", f"write {option} 7d; units are ms, s, m, h, d")
     return int(m[1]) * _SPANS[m[2]]
 
 
@@ -45,15 +47,21 @@ def bytes_of(option: str, text: str) -> int:
     """`10GB`, `500 MiB`, `1000`."""
     if (m := _SIZE.fullmatch(text.strip().lower())) is None or (m[2] or "b") not in _SIZES:
         hint = f"write {option} 10GB; units are KB to TB, KiB to TiB"
-        raise BraidError(f"{option} {text}: it is no number of bytes", hint)
+        raise BraidError(f"{option} {text}: it is not a number of bytes", hint)
     return int(m[1]) * _SIZES[m[2] or "b"]
 
 
 def retain(
-    store: str, topic: str | None, change: Callable[[Retention], Retention] | None, parent: str | None = None
+    store: str,
+    topic: str | None,
+    change: Callable[[Retention], Retention] | None,
+    parent: str | None = None,
+    sure: Callable[[str], None] = lambda what: None,
+    dry: bool = False,
 ) -> Iterator[str]:
     """What a topic keeps is changed, and carried out; of all topics only carried out. `parent`: one more folder of
-    checkpoints than the store knows."""
+    checkpoints than the store knows. `sure` is asked where most records of the topic would go, now or when its readers
+    are done with them; it raises where the answer is no. `dry`: it is only told what would go."""
     opened = open_store(store)
     found = None
     if topic is not None:
@@ -64,19 +72,42 @@ def retain(
     if found is not None and change is not None:
         made = change(wanted.get(found, Retention()))
         _check(opened, found, made)
-        retention.want(opened.root, found, made)
+        if not dry:
+            _refuse_unknown(opened, found, queries(opened, parent), parent)
+            _ask(opened, found, made, sure)
+            retention.want(opened.root, found, made)
         wanted[found] = made
     if found is None and not wanted:
         yield f"all topics of {store} keep all their records"
     names = [found] if found is not None else sorted(wanted.keys() & {*opened.names()})
     for name in names:
-        yield f"{name} keeps {kept(wanted.get(name, Retention()))}"
-    yield from carried_out(opened, {name: wanted[name] for name in names if name in wanted}, parent, at_once=True)
+        yield f"{name} {'would keep' if dry else 'keeps'} {kept(wanted.get(name, Retention()))}"
+    chosen = {name: wanted[name] for name in names if name in wanted}
+    yield from carried_out(opened, chosen, parent, at_once=True, dry=dry)
+
+
+def _refuse_unknown(store: TopicStore, name: str, known: Sequence[Known], parent: str | None) -> None:
+    """Nothing goes where it is not known who reads it."""
+    for e in unknown(store, known, parent):
+        raise BraidError(f"nothing of {name} goes: {e.message}", e.hint)
+
+
+def _ask(store: TopicStore, topic: str, made: Retention, sure: Callable[[str], None]) -> None:
+    if not made:
+        return
+    count = store.count(topic)
+    going = housekeeping.foreseen(store.topic(topic), made, lambda partition, end: end, _now()).records
+    if going > MOST * count:
+        sure(f"{going:,} of {count:,} records of {topic} go")
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _check(store: TopicStore, topic: str, made: Retention) -> None:
     if made.limited and documents.document(store.root, f"tables/{topic}") is not None:
-        what = f"{topic} mirrors a table: each of its rows stands as long as the table has it"
+        what = f"{topic} mirrors a table: each of its rows stays as long as the table has it"
         raise BraidError(what, "leave --for and --bytes out; --compact keeps the last record of each")
 
 
@@ -89,20 +120,24 @@ def kept(x: Retention) -> str:
 
 
 def carried_out(
-    store: TopicStore, wanted: dict[str, Retention], parent: str | None = None, at_once: bool = False
+    store: TopicStore, wanted: dict[str, Retention], parent: str | None = None, at_once: bool = False, dry: bool = False
 ) -> Iterator[str]:
-    """What went of each topic, and who holds back more."""
+    """What went of each topic, or (`dry`) would go, and who holds back more."""
     for name, x in sorted(wanted.items()):
         if not x:
             continue
         known = queries(store, parent)
-        for e in unknown(store, known, parent):
-            raise BraidError(f"nothing of {name} goes: {e.message}", e.hint)
+        _refuse_unknown(store, name, known, parent)
         found = readers(known)  # they only go on meanwhile
         needed = partial(first_needed, found, name)
-        gone = housekeeping.apply(store.topic(name), x, needed, time.time_ns() // 1_000_000, at_once)
-        if gone.records:
-            yield f"{name}: {gone.records:,} record{'s' * (gone.records != 1)} went, {amount(gone.size)}"
+        if dry:
+            count = store.count(name)
+            gone = housekeeping.foreseen(store.topic(name), x, needed, _now())
+            yield f"{name}: {gone.records:,} of {count:,} records would go, {amount(gone.size)}"
+        else:
+            gone = housekeeping.apply(store.topic(name), x, needed, _now(), at_once)
+            if gone.records:
+                yield f"{name}: {gone.records:,} record{'s' * (gone.records != 1)} went, {amount(gone.size)}"
         yield from _held(name, gone, found)
 
 

@@ -14,6 +14,7 @@ import contextlib
 import functools
 import os
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -47,6 +48,7 @@ from braid.face.request import (
     source_files,
 )
 from braid.face.retain import Keeper
+from braid.face.shown import counted
 from braid.face.tabular import print_table
 from braid.plan.logical import Query, sources
 from braid.sinks.console import ConsoleSink
@@ -161,7 +163,7 @@ def spark_session(request: Request) -> Iterator[SparkSession]:
     except BraidError:
         raise
     except Exception as e:
-        hint = f"look at --master and --conf; the log is {conf.default_log()}"
+        hint = f"check --master and --conf; the log is {conf.default_log()}"
         raise BraidError(f"Spark does not start: {reason(str(e))}", hint) from e
     try:
         if own:
@@ -203,7 +205,7 @@ class _World(EngineWorld):
         self._queries = {q.name for q in prepared.queries}
         words = dialect_named(request.dialect).words
         self._once = Once(self.store, words, prepared.effects)
-        self._noted, self._err = _notes(request, err), err
+        self._noted, self._err, self._request = _notes(request, err), err, request
         self._looks = looks
         self.waiting: list[Callable[[], None]] = []
         self.checkpoints = whereabouts.place(request.checkpoint) if request.checkpoint else self.checkpoints
@@ -289,6 +291,10 @@ class _World(EngineWorld):
     def show(self, header: Sequence[str], rows: Rows) -> None:
         print_table(header, rows)
 
+    def counted(self, rows: int, seconds: float) -> None:
+        if sys.stdout.isatty() and not self._request.quiet:
+            self._err.print(counted(rows, seconds))
+
 
 def jvm_pid(spark: object) -> int | None:
     gateway = getattr(getattr(spark, "sparkContext", None), "_gateway", None)
@@ -344,7 +350,7 @@ class _Run:
                     self.err.print(f"warning: {self.metrics.fault}", style="yellow", markup=False)
                 self._summary(done, waits, how)
         if self._failed:
-            raise QueryDied(f"{' and '.join(self._failed)} failed, for the reason told above")
+            raise QueryDied(f"{' and '.join(self._failed)} failed, for the reason above")
         return Outcome(done, waits, self._stop.asked)
 
     def _begun(self, query: Query) -> RunningQuery | None:

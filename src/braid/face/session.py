@@ -230,7 +230,7 @@ class Session(Public):
         DataFrames are such tables and streams, too."""
         asked = list(self._program.copy().statements(sql))
         if not all(isinstance(effect.bound, BatchAsked | Pull) for effect in asked):
-            raise BraidError("this is no query over tables", "write a SELECT of a dialect with tables to query")
+            raise BraidError("this is not a query over tables", "write a SELECT of a dialect with tables to query")
         world = _World(self)
         for effect in asked:
             carry_out(effect, world)
@@ -284,9 +284,11 @@ class Session(Public):
         *_, last = self._effects(sql)
         made = isinstance(last.bound, QueryBound) and not last.bound.transient
         if made and not _is_select(sql):
-            raise BraidError("this statement makes something, and sql only shows", "session.execute(…) carries it out")
+            raise BraidError(
+                "this statement creates something, and sql() runs queries only", "session.execute(…) carries it out"
+            )
         if not isinstance(last.bound, QueryBound):
-            raise BraidError("this is no SELECT", "session.execute(…) carries other statements out")
+            raise BraidError("this is not a SELECT", "session.execute(…) carries other statements out")
         return last.bound.query
 
     def _effects(self, sql: str) -> list[Effect]:
@@ -333,7 +335,7 @@ class _Frame:
             hint = (
                 "execute CREATE … AS SELECT over it, and query what that makes; or sql, which shows rows as they come"
             )
-            raise BraidError(f"{source.name} is a streaming DataFrame, which has no rows that stand", hint)
+            raise BraidError(f"{source.name} is a streaming DataFrame, which has no current rows", hint)
         return FrameInput(source, self.registered, self.names, self.key)
 
 

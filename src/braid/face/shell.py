@@ -5,22 +5,16 @@ Rule: nothing here needs a terminal, so that a script goes the same way as what 
 and changes nothing; those before it stand. INSERT, SHOW, EXPLAIN and push queries (SELECT … EMIT CHANGES, from the
 beginning of their topics) run in this process; the first CREATE … AS or INSERT INTO … SELECT starts Spark and takes the
 store's lock, as `braid run` does. What is declared stands in the store's catalogue, also for the next prompt.
-
-The rows of a push query (`Tail`) are cut and joined as everywhere (`cut.plan_batch`, `local.LocalQuery`); the state
-lives in memory and ends with the tail, and nothing is written to the store.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -38,116 +32,27 @@ from braid.face.effects import Rows, carry_out_all
 from braid.face.engine import Engine, EngineWorld, dropped_rows
 from braid.face.infer import statement
 from braid.face.looks import Looks
+from braid.face.metrics import why_late
 from braid.face.pulls import StorePulls
 from braid.face.request import SourceFiles
 from braid.face.scripts import scripts_in
+from braid.face.shown import counted, readable
 from braid.face.tabular import cell, print_table, time_text
+from braid.face.tail import Tail
 from braid.face.waiting import count
 from braid.files.listing import is_awaited, look
 from braid.lower.lower import lower
-from braid.plan.logical import Query, Sink, Source
+from braid.plan.logical import Query
 from braid.plan.logical import sources as read_by
-from braid.records.encoding import Encoding
 from braid.spark.wishes import Wishes
 from braid.sql.tokens import Lexer, TokenKind
-from braid.stage.call_order import Ranks, partition_ranks
-from braid.stage.cut import LIMIT, Cut, beginning, part_name, plan_batch
-from braid.stage.ingest import Chunk
-from braid.stage.inputs import Input, TopicInput, Until
-from braid.stage.local import LocalQuery
 from braid.tables.named import is_table
-from braid.topics.begin import offsets_of
 from braid.topics.broker import Broker
-from braid.topics.interface import Topics, open_topics
+from braid.topics.interface import open_topics
 from braid.topics.lock import StoreLock, holder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-# ---------------------------------------------------------------- push queries
-
-
-@dataclass(frozen=True, slots=True)
-class TailRow:
-    """A row of the result: its time, JSON values in the order of `Tail.columns`. `gone`: it is taken back."""
-
-    time: int
-    values: tuple[Any, ...]
-    gone: bool
-
-
-class Tail:
-    """`more` gives what has come since the last call; `limit` of the query ends it. `drops`: the rows that it dropped,
-    by reason; `first`: what is wrong with the first that says so."""
-
-    def __init__(
-        self, query: Query, store: Topics, files: Mapping[str, Callable[[Source], Input]] | None = None
-    ) -> None:
-        """`files`: what opens the sources, by name, that are read from files."""
-        plain = replace(query, sink=replace(query.sink, encoding=Encoding(), partitions=1))
-        self._plan = lower(plain)
-        self._sink = plain.sink
-        self._inputs: list[tuple[int, Input]] = []
-        for leaf in self._plan.leaves:
-            opened = (files or {}).get(leaf.source.name)
-            x: Input = TopicInput(store, leaf.source) if opened is None else opened(leaf.source)
-            self._inputs.append((leaf.number, Until(x, x.ends()) if leaf.source.captured else x))
-        ranks = partition_ranks(self._plan, {leaf: x.partitions for leaf, x in self._inputs})
-        self._ranks = Ranks({part_name(*place): n for place, n in ranks.items()}, self._plan, len(ranks))
-        self._query = LocalQuery(self._plan, 1, 1)
-        self._at: Cut = beginning()
-        for leaf in self._plan.leaves:
-            if leaf.source.name not in (files or {}):
-                begun = offsets_of(store, leaf.source.topic, leaf.source.begin)
-                self._at["next"] |= {part_name(leaf.number, p): offset for p, offset in enumerate(begun)}
-        self._given = 0
-        self.drops, self.first = Counter[str](), ""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return columns_of(self._sink)
-
-    @property
-    def over(self) -> bool:
-        """LIMIT is reached."""
-        return self._sink.limit is not None and self._given >= self._sink.limit
-
-    def more(self) -> Iterator[list[TailRow]]:
-        """The rows of what is there now, a batch at a time."""
-        while not self.over:
-            end = plan_batch(self._inputs, self._at, LIMIT, self._plan.captured, self._ranks)
-            if end is None:
-                return
-            made = self._query.run(self._chunks(end))
-            records, dropped = made.records, made.dropped
-            self._at = end
-            self.drops.update(dropped["reason"])
-            self.first = self.first or next(iter(dropped["message"].drop_nulls()), "")
-            self._given += records.height
-            if records.height:
-                yield [self._row(*r) for r in records.select("key", "value", "timestamp").iter_rows()]
-
-    def _chunks(self, end: Cut) -> Iterator[Chunk]:
-        for leaf, x in self._inputs:
-            for p in range(x.partitions):
-                first, last = self._at["next"].get(part_name(leaf, p), 0), end["next"][part_name(leaf, p)]
-                if last > first:
-                    early = leaf in self._plan.captured
-                    yield Chunk(leaf, p, self._ranks[part_name(leaf, p)], x.read(p, first, last), early=early)
-
-    def _row(self, key: str | None, value: str | None, time: int) -> TailRow:
-        """The record's columns, those of its key first put beside those of its value."""
-        names: Sequence[str] = [o.name for o in self._sink.key]
-        found = None if key is None else json.loads(key)
-        columns = {} if not names else {names[0]: found} if len(names) == 1 else dict(found or {})
-        columns |= {} if value is None else json.loads(value)
-        return TailRow(time, tuple(columns.get(c) for c in self.columns), value is None)
-
-
-def columns_of(sink: Sink) -> tuple[str, ...]:
-    """The columns of a result, in the order in which they were selected."""
-    return sink.columns or tuple(o.name for o in (*sink.key, *sink.values))
-
 
 # ------------------------------------------------------------------- the shell
 
@@ -157,7 +62,7 @@ EVERY = 10.0  # s between two looks at a table that lies elsewhere
 DONE: dict[str, str] = {"insert": "into", "update": "updated in", "delete": "deleted from"}
 WIDEST = 40  # characters of a column of a live tail, at most
 
-STILL = "stands still: its result is as old as its last run, until braid run, or its statement typed again, takes it on"
+STILL = "does not run: its result is as old as its last run, until braid run, or its statement typed again, takes it on"
 
 COMMANDS = {
     ".help": "this list",
@@ -165,7 +70,8 @@ COMMANDS = {
     ".read": "run the statements of a file: .read FILE",
     ".topics": "the topics of the store",
     ".queries": "the queries that this prompt has started",
-    ".drops": "what a query has dropped: .drops NAME",
+    ".drops": "what a query has dropped: .drops NAME; without a name, what all have",
+    ".waiting": "the rows of a query that wait for a clock: .waiting NAME",
     ".quit": "leave, as Ctrl-D does; queries that run are stopped and go on from their checkpoints next time",
 }
 HELP = """\
@@ -342,7 +248,14 @@ class Shell:
             case ".drops":
                 from braid.face.show import print_drops
 
-                print_drops(self._store.root, rest, "table")
+                print_drops(self._store.root, [rest] if rest else None, "table")
+            case ".waiting":
+                from braid.face.waiting import print_waiting
+
+                if not rest:
+                    raise BraidError(".waiting needs a query", ".waiting NAME; .queries lists them")
+                self.settle_script()
+                print_waiting(self._store.root, rest, "table", None, None, self._functions)
             case ".quit" | ".exit":
                 return False
             case _:
@@ -359,19 +272,23 @@ class Shell:
         self.settle_script()
         self.note_age(s.name for s in read_by(query.root))
         tail = Tail(query, self._store, self.files.opened())
-        rows = _Rows(tail.columns, query.sink.kind == "table", self.say)
+        rows, types = _Rows(tail.columns, query.sink.kind == "table", self.say), tail.types
         try:
             while True:
                 for some in tail.more():
-                    rows.show([(*(["-" if r.gone else "+"] * rows.changes), *r.values) for r in some])
+                    shown = [(r, map(readable, r.values, types)) for r in some]
+                    rows.show([(*(["-" if r.gone else "+"] * rows.changes), *values) for r, values in shown])
                 if tail.over or not self.live:
                     break
                 time.sleep(POLL)
         except KeyboardInterrupt:
             self._err.print()
         self._err.print(f"{rows.count} row{'s' * (rows.count != 1)}")
+        for text in tail.unmet():
+            self.note(f"{text}: compare the keys, and the times, of both sides")
         if lost := dropped_rows(tail.drops):
-            self.note(f"the query dropped {lost}" + (f"; the first: {tail.first}" if tail.first else ""))
+            why = why_late(tail.late, tail.enough) if tail.late is not None else ""
+            self.note(f"the query dropped {lost}" + (f"; the first: {tail.first}" if tail.first else "") + why)
 
     def start(self, query: Query) -> None:
         """A persistent query, on Spark; it goes on from its checkpoint."""
@@ -491,6 +408,10 @@ class _World(EngineWorld):
 
     def show(self, header: Sequence[str], rows: Rows) -> None:
         self._shell.table(header, rows)
+
+    def counted(self, rows: int, seconds: float) -> None:
+        if self._shell.live:
+            self._shell.tell(counted(rows, seconds))
 
 
 class _Rows:

@@ -26,6 +26,7 @@ from braid.bind.program import first_match
 from braid.errors import BraidError, printable
 from braid.face import tabular
 from braid.face.catalogue import declared_over, written_as
+from braid.face.shown import readable
 from braid.face.tabular import cell, json_line, print_table, seen
 from braid.records.values import MOMENTS
 from braid.records.wire import Wires
@@ -59,7 +60,7 @@ def open_store(store: str) -> TopicStore:
 def open_folder(store: str) -> TopicStore:
     """The same, in a folder."""
     if is_url(store):
-        what = f"{store} is no folder, and this command is for stores in folders so far"
+        what = f"{store} is not a folder, and this command is for stores in folders so far"
         raise BraidError(what, "docs/object-stores.md says what works over an object store")
     return open_store(store)
 
@@ -96,30 +97,51 @@ def print_topics(store: str, broker: Broker | None = None) -> None:
         click.echo(f"{shown} has no topics", err=True)
 
 
-def print_drops(store: str, query: str, form: str, limit: int | None = None) -> None:
-    """A query's dropped rows: how many for which reason, with the first of each; then the rows, at most `limit` (as a
-    table `DROPS_SHOWN`, as JSON lines all)."""
+def print_drops(
+    store: str, queries: Sequence[str] | None, form: str, limit: int | None = None, key: str | None = None
+) -> None:
+    """The dropped rows of some queries (None: of all): how many for which reason, with the first of each; then the
+    rows, at most `limit` (as a table `DROPS_SHOWN`, as JSON lines all). `key`: only those with this key."""
     root = _opened(store, None)[0].root
     known = sorted({*with_drops(root), *(n for f in whereabouts.parents(root) for n in folders(f))})
-    found = first_match(query, known)
-    if found is None:
-        raise BraidError(f"no query {query} has run in {store}", f"queries: {', '.join(known) or 'none'}")
-    if form == "jsonl":
-        for row in islice(each_drop(root, found), limit):
-            click.echo(json_line(_visible(row)))
-        return
+    names = with_drops(root) if queries is None else [first_match(query, known) for query in queries]
+    if None in names and queries is not None:
+        missing = ", ".join(query for query, name in zip(queries, names, strict=True) if name is None)
+        hint = f"queries: {', '.join(known) or 'none'}; or name a file of statements"
+        raise BraidError(f"no query {missing} has run in {store}", hint)
+    if not names:
+        click.echo(f"no query of {store} dropped anything")
+    for n, name in enumerate(filter(None, names)):
+        mine = each_drop(root, name)
+        mine = mine if key is None else (row for row in mine if _has_key(row, key))
+        if form == "jsonl":
+            for row in islice(mine, limit):
+                click.echo(json_line({"query": name} | _visible(row) if len(names) > 1 else _visible(row)))
+            continue
+        if len(names) > 1:
+            click.echo("\n" * (n > 0) + f"{name}:")
+        _print_drops(name, mine, limit, "" if key is None else f" with key {key}")
+
+
+def _has_key(row: dict[str, Any], key: str) -> bool:
+    """Whether a row has a key that is given as JSON or as a text."""
+    texts = _spellings(key)
+    return json_of(row.get("key")) in texts or cell(row.get("key")) in texts
+
+
+def _print_drops(found: str, drops: Iterable[dict[str, Any]], limit: int | None, which: str) -> None:
     limit = DROPS_SHOWN if limit is None else limit
     counts: Counter[tuple[str, str]] = Counter()
     first: dict[tuple[str, str], str] = {}
     rows: list[dict[str, Any]] = []
-    for row in each_drop(root, found):
+    for row in drops:
         kind = (row["reason"], row["operator"] or "")
         counts[kind] += 1
         first.setdefault(kind, row["message"] or "")
         if len(rows) < limit:
             rows.append(_visible(row))
     if not counts:
-        click.echo(f"{found} dropped nothing")
+        click.echo(f"{found} dropped nothing{which}")
         return
     print_table(("rows", "reason", "operator", "first"), [(n, *kind, first[kind]) for kind, n in counts.most_common()])
     if rows:
@@ -199,7 +221,7 @@ def _record(line: str, number: int, now: int) -> dict[str, Any]:
     except RecursionError:
         raise BraidError(f"line {number} is nested too deeply", EXAMPLE) from None
     if not isinstance(record, dict):
-        raise BraidError(f"line {number} is no record: it is not an object", EXAMPLE)
+        raise BraidError(f"line {number} is not a record: it is not an object", EXAMPLE)
     at = record.setdefault("timestamp", now)
     if isinstance(at, str):
         try:
@@ -208,11 +230,11 @@ def _record(line: str, number: int, now: int) -> dict[str, Any]:
             at = None
     if not _whole(at):
         hint = f"{EXAMPLE}, or {tabular.A_TIME}; without one it is now"
-        raise BraidError(f"line {number} is no record: its timestamp is no time in whole milliseconds", hint)
+        raise BraidError(f"line {number} is not a record: its timestamp is not a time in whole milliseconds", hint)
     if "value" not in record:
-        raise BraidError(f"line {number} is no record: it has no value", 'write "value": null for a tombstone')
+        raise BraidError(f"line {number} is not a record: it has no value", 'write "value": null for a tombstone')
     if "partition" in record and not _whole(record["partition"]):
-        raise BraidError(f"line {number}: partition is no whole number", EXAMPLE)
+        raise BraidError(f"line {number}: partition is not a whole number", EXAMPLE)
     window, headers = record.get("window"), record.get("headers")
     if window is not None and not (isinstance(window, list) and len(window) == 2 and all(map(_whole, window))):
         raise BraidError(f"line {number}: window is not [start, end]", '"window": [0, 1000]')
@@ -318,18 +340,7 @@ def _readable(value: Any, times: Moments) -> Any:
     """A value whose dates and times are those that people read."""
     if not isinstance(value, dict) or not times:
         return value
-    return {n: _moment(v, times[n.lower()]) if n.lower() in times else v for n, v in value.items()}
-
-
-def _moment(value: Any, t: Scalar) -> Any:
-    if not isinstance(value, int) or isinstance(value, bool):
-        return value
-    text = tabular.time_text(value * DAY if t is Scalar.DATE else value)
-    day, _, clock = text.partition("T")
-    return text if not clock else day if t is Scalar.DATE else clock.removesuffix("Z") if t is Scalar.TIME else text
-
-
-DAY = 86_400_000  # ms
+    return {n: readable(v, times[n.lower()]) if n.lower() in times else v for n, v in value.items()}
 
 
 def _key(record: dict[str, Any]) -> Any:

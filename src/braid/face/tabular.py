@@ -102,6 +102,7 @@ def _line(texts: Sequence[str], widths: Sequence[int]) -> str:
 # ----------------------------------------------------------------------- times
 
 
+DAY = 86_400_000  # ms
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 A_TIME = "2024-03-01T08:00:00Z"
@@ -129,4 +130,4 @@ def time_option(name: str, given: str) -> int:
     try:
         return milliseconds(given)
     except (ValueError, OverflowError):
-        raise BraidError(f"{name} {given}: it is no time", f"{name} {A_TIME}, or milliseconds since 1970") from None
+        raise BraidError(f"{name} {given}: it is not a time", f"{name} {A_TIME}, or milliseconds since 1970") from None

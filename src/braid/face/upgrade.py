@@ -68,7 +68,7 @@ class _Upgrade:
         found = [(query, known) for query, known in self._known() if known is not None]
         if not any(known.plan != canonical(query) for query, known in found):
             raise used
-        yield f"{used.message}, and goes on: what has changed is worked out beside it"
+        yield f"{used.message}, and goes on: what has changed is computed beside it"
         reached, told = dict[str, int](), False
         while _taken(lock) is not None:
             moved = False
@@ -114,12 +114,12 @@ class _Upgrade:
             else:
                 found.append(changed(query, known, self._prepared, self._request, self._store, runs=False))
         for x in found:
-            yield f"{x.query.name} has changed: worked out anew over {_count(x.replay.last_batch + 1, 'batch', 'es')}"
+            yield f"{x.query.name} has changed: computed again over {_count(x.replay.last_batch + 1, 'batch', 'es')}"
             self._work_out(x)
             written = takeover.take_over(x.folder, self._store)
             yield f"{x.query.name} has taken the place of what it was; it goes on behind batch {x.replay.last_batch}"
             if x.query.sink.kind == "table":
-                yield f"  what stands in {x.query.sink.topic} is put right: {_count(written, 'record')}"
+                yield f"  the rows of {x.query.sink.topic} are corrected: {_count(written, 'record')}"
 
     def _work_out(self, x: Changed) -> None:
         """Its checkpoint stands beside the other's afterwards, spread as that is; one that was stopped goes on."""
@@ -193,7 +193,7 @@ def _check_read(x: Changed, beside: str) -> None:
 
 
 def _differs(x: Changed, how: str) -> BraidError:
-    what = f"{x.query.name} was worked out anew from {how} than its state in {x.folder} says"
+    what = f"{x.query.name} was computed again from {how} than its state in {x.folder} says"
     return BraidError(what, "put store and checkpoint back from one copy; or give the query another name")
 
 

@@ -168,7 +168,7 @@ def print_usage(store: str, parent: str | None, as_json: bool) -> None:
         click.echo(json_line(asdict(found)))
         return
     for why in found.unknown:
-        click.echo(f"who reads what cannot be told: {why}")
+        click.echo(f"it is not known which query reads what: {why}")
     if not (found.topics or found.queries or found.spare):
         click.echo(f"{store} holds nothing")
     if found.topics:

@@ -40,7 +40,7 @@ def verify(store: str, parent: str | None = None) -> Told:
     """What is there, as lines, and what is wrong with it. `parent`: one more folder of checkpoints."""
     opened = open_store(store)
     if (process := holder(opened.root)) is not None:
-        hint = "stop it first, or look at a copy of it"
+        hint = "stop it first, or check a copy of it"
         raise BraidError(f"process {process} runs queries on the store {store}", hint)
     looks = [partial(_topic, opened, name) for name in opened.names()]
     looks += [partial(_document, opened.root, name) for name in documents.all_of(opened.root)]
@@ -108,7 +108,7 @@ def _drops(root: str, query: str) -> Told:
 def _lost(store: TopicStore, parent: str | None) -> Told:
     """What others tell of, and is not there."""
     if away := parents_away(store, parent):
-        yield f"the checkpoints in {', '.join(away)} are not there, and are not looked at"
+        yield f"the checkpoints in {', '.join(away)} are not there, and are not checked"
     else:
         known = queries(store, parent)
         yield from (e for e in unknown(store, known, parent) if all(e is not q.torn for q in known))
@@ -155,10 +155,10 @@ def _query(store: TopicStore, folder: str) -> Told:
     yield from _torn(folder, last)
     yield from _logs(store.root, folder, known, last)
     if "topics" in known.settings:
-        yield "  its topics in Kafka are not looked at"
+        yield "  its topics in Kafka are not checked"
         return
     if known.writes() == (None, None):
-        yield f"  {known.settings['sink']} is not looked at"
+        yield f"  {known.settings['sink']} is not checked"
     for check in (_inputs, _output):
         try:
             check(store, folder, known, last)
@@ -200,7 +200,8 @@ def _logs(root: str, folder: str, known: Document, last: int | None) -> Told:
         except BraidError as e:
             yield e
     if last is not None and not cuts.check(folder, last):
-        yield "  where its first batches ended is not kept (by an older version, or cuts are gone): no upgrade"
+        why = "by an older version, or lines of the offset log are gone"
+        yield f"  where its first batches ended is not kept ({why}): no upgrade"
 
 
 def _read_files(folder: str, known: Document) -> None:

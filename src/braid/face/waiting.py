@@ -1,15 +1,35 @@
-"""Rows that wait, in words.
+"""Rows that wait, in words, and the rows themselves.
 
-In: a query's `Waiting`. Out: a line each: how many wait, for whose clock, until when, and what lets them go.
-Rule: a number that is no count is called so.
+In: a query's `Waiting`; a store and the name of a query. Out: a line each: how many wait, for whose clock, until when,
+and what lets them go; the rows.
+Rule: a number that is no count is called so. The rows of a store are those after the last batch, whether the query runs
+or not; nothing of it is changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
 
-from braid.face.tabular import time_text
-from braid.stage.waiting import Source, Waiting
+import click
+
+from braid.bind.dialects import DIALECTS
+from braid.errors import BraidError
+from braid.expr.user import Functions
+from braid.face.catalogue import Catalogue
+from braid.face.reset import named, queries
+from braid.face.show import open_store
+from braid.face.tabular import json_line, print_table, time_text
+from braid.lower.lower import lower
+from braid.lower.physical import Plan
+from braid.plan.canonical import canonical
+from braid.stage import checkpoint, state_file
+from braid.stage.call_order import Ranks
+from braid.stage.drops import as_json
+from braid.stage.room_runs import runs_at
+from braid.stage.waiting import Source, Waiting, waiting, waiting_rows
+from braid.topics.store import TopicStore
 
 END = "--end says that none will come, and lets all go"
 
@@ -31,13 +51,70 @@ def _line(name: str, w: Waiting, end: str) -> str:
     if not w.exact:
         return f"{rows}{go}"
     shown = time_text if w.moments else str
-    never = f"{w.never:,} of them for ever, as they have no time" if w.never else ""
+    never = f"{w.never:,} of them permanently, as they have no time" if w.never else ""
     if w.first is None or w.last is None:
-        return f"{rows} for ever, as no clock passes what has no time{go}"
+        return f"{rows} permanently, as no clock passes what has no time{go}"
     last = f" (the last of them {shown(w.last)})" if w.last != w.first else ""
     until = f"until {_clock(w, shown)} {'reaches' if w.reached else 'passes'} {shown(w.first)}{last}"
     held = [text for source in w.sources if (text := _held_up(source, shown))]
     return "; ".join([f"{rows} {until}", *([never] if never else []), *held]) + go
+
+
+SHOWN = 20  # rows of a table
+
+
+def print_waiting(
+    store: str, query: str, form: str, limit: int | None, parent: str | None, functions: Functions
+) -> None:
+    """What waits of a query: how many rows for which clock, then the rows, those that go first first: at most `limit`
+    (as a table `SHOWN`, as JSON lines all). `parent`: the folder of its checkpoint."""
+    opened = open_store(store)
+    found = named(query, queries(opened, parent), store, parent)
+    if found.torn is not None:
+        raise found.torn
+    known = checkpoint.load(found.folder)
+    assert known is not None
+    plan = _plan(opened, found.name, known, functions)
+    documents, runs = state_file.latest(found.folder)[1], lambda place: runs_at(found.folder, place)
+    places = {
+        f"{x.number}/{p}": n for n, (t, p) in enumerate(known.sources) for x in plan.leaves if x.source.topic == t
+    }
+    waits = waiting(plan, documents, runs, Ranks(places, plan, None))
+    if form == "jsonl":
+        for row in waiting_rows(plan, documents, runs, limit).iter_rows(named=True):
+            made = {c: x for c, x in row.items() if c != "moments"}
+            click.echo(json_line(made | {"key": as_json(row["key"]), "row": as_json(row["row"])}))
+        return
+    if not waits:
+        click.echo(f"no row of {found.name} waits")
+        return
+    for line in lines(found.name, waits, END.replace("--end", "braid run --end")):
+        click.echo(line)
+    rows = waiting_rows(plan, documents, runs).rows(named=True)
+    limit = SHOWN if limit is None else limit
+    click.echo()
+    print_table(("goes at", "timestamp", "waits for", "key", "row"), map(_cells, rows[:limit]))
+    if len(rows) > limit:
+        click.echo(f"… {len(rows) - limit:,} more: --limit {len(rows)}, or --format jsonl")
+
+
+def _cells(row: dict[str, Any]) -> list[Any]:
+    until = "never" if row["until"] is None else time_text(row["until"]) if row["moments"] else row["until"]
+    at = None if row["timestamp"] is None else time_text(row["timestamp"])
+    return [until, at, row["waits_for"], row["key"], row["row"]]
+
+
+def _plan(store: TopicStore, name: str, known: checkpoint.Document, functions: Functions) -> Plan:
+    """Of a query of the store, as its checkpoint has it."""
+    for dialect in DIALECTS:
+        catalogue = Catalogue(store, dialect, functions)
+        if catalogue.kept and (query := catalogue.program("once").queries.get(name)) is not None:
+            if known.plan == canonical(query):
+                return replace(lower(query), numbers=dict(known.numbers))
+            hint = "braid upgrade takes the change over; braid check shows it"
+            raise BraidError(f"the statement of {name} has changed since its last run", hint)
+    hint = "name the functions it calls: --functions FILE; or run its statement again, with braid run"
+    raise BraidError(f"the statement of {name} is not known in this store", hint)
 
 
 def _clock(w: Waiting, shown: Callable[[int], str]) -> str:

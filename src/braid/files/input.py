@@ -69,7 +69,7 @@ def needs_time(source: Source) -> None:
     fields = [c.field for c in columns_of(source)]
     near = get_close_matches("TIMESTAMP", fields, n=1, cutoff=0.3) or ["column"]
     raise BraidError(
-        f"{source.name} is read from files and has no times, but it stands in a join WITHIN a time",
+        f"{source.name} is read from files and has no times, but it is in a join WITHIN a time",
         f"name the column that holds them, such as {near[0]}: WITH (…, timestamp = '…') in ksqldb, "
         "OPTIONS (ROWTIME '…') in sqlstream, EVENTTIME BY … in lenses",
     )
@@ -416,7 +416,7 @@ class FileInput:
         column = next(c for c in self._columns if c.field == t.field)
         schema, total = file_parquet.schema_of(path)
         (at,) = matched(self.source, [column], list(schema), path)
-        assert at is not None, "a time stands in the value"
+        assert at is not None, "a time is in the value"
         name = list(schema)[at]
         for start in range(0, total, 8 * GROUP):
             values, _ = from_column(
@@ -498,7 +498,7 @@ def matched(source: Source, columns: Sequence[SourceColumn], names: Sequence[str
                 name, first = source.name, names[0]
                 hint = (f"write its rows under a key: INSERT INTO {name}_by_{first} SELECT STREAM {first} AS _key, "
                         f"_value.* FROM {name}; and read that: SELECT TABLE * FROM {name}_by_{first}")  # fmt: skip
-                raise BraidError(f"{path} has no column _key, which tells the rows of a table apart", hint)
+                raise BraidError(f"{path} has no column _key, which distinguishes the rows of a table", hint)
             found.append(None)
             continue
         if not same:

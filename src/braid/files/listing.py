@@ -43,7 +43,7 @@ def kind_of(name: str) -> Kind:
             return kind
     raise BraidError(
         f"{name}: what kind of file is this?",
-        f"the name's end tells; braid reads {', '.join((*_CSV, *_JSON, *_PARQUET))}",
+        f"the end of the name says it; braid reads {', '.join((*_CSV, *_JSON, *_PARQUET))}",
     )
 
 

@@ -130,7 +130,7 @@ class FileLog:
     def check(self, rows: int) -> None:
         """Refuses a log that lacks pieces of which so many rows were given to somebody."""
         if self.end < rows:
-            what = f"{self.path} is damaged: it tells of {self.end} rows, and {rows} were read"
+            what = f"{self.path} is damaged: it names {self.end} rows, and {rows} were read"
             raise BraidError(what, _DAMAGED)
 
     def begun(self, root: str) -> FileLog:
@@ -169,7 +169,9 @@ class FileLog:
                 if head.get("format") != FORMAT:
                     raise BraidError(f"{self.path} has another format than {FORMAT}", "use the braid that wrote it")
                 if self.life and head["life"] != self.life:
-                    raise BraidError(f"{self.path} was begun anew by another run", "one run at a time has a checkpoint")
+                    raise BraidError(
+                        f"{self.path} was begun again by another run", "one run at a time has a checkpoint"
+                    )
                 self.life, self.root = text(head["life"], "life"), text(head["root"], "root")
             pieces = [_piece(x) for x in found]
             ends = [self.end, *(p.end for p in pieces)]
@@ -244,5 +246,5 @@ class Names:
         except (ValueError, KeyError):
             if not line.endswith(b"}"):
                 return None
-            hint = "take it away: it only serves to tell which files of an input are gone"
+            hint = "take it away: it only serves to know which files of an input are gone"
             raise BraidError(f"{self._path} is damaged: a line is not what its checksum says", hint) from None

@@ -165,7 +165,7 @@ def _check_before(folder: str, run: str, batch: int, after: Written | None) -> N
     """The folder is as the last batch left it: whose it is, and that one's commit."""
     owner, hint = _owner(folder), f"put store, checkpoint and folder back from one copy; or {anew()}, with --overwrite"
     if owner != run:
-        why = "it is gone, or nobody's" if owner is None else f"another run ({owner}) writes there now"
+        why = "it is gone, or has no owner" if owner is None else f"another run ({owner}) writes there now"
         raise BraidError(f"{folder} is not as this query left it: {why}", hint)
     if after is None or os.path.exists(_commit(folder, run, batch)):
         return

@@ -10,7 +10,7 @@ position of the clock step that released it and stands before that position's re
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -57,11 +57,13 @@ class State:
 class Awaited:
     """Rows of a state that go out when a clock has come far enough, for whoever asks. `leaves`: whose clock it is;
     `now`: where it stands; `due`: of each row the value that the clock must pass, or (`reached`) reach. Both in ms, or,
-    where the clock's column is a number (`moments` is false), as they are; `ABOVE_ALL`: no clock lets the row go."""
+    where the clock's column is a number (`moments` is false), as they are; `ABOVE_ALL`: no clock lets the row go.
+    `rows`: gives them in that order, as they are kept."""
 
     leaves: tuple[int, ...]
     now: int
     due: Ints
+    rows: Callable[[], pl.DataFrame]
     reached: bool = False
     moments: bool = True
 
@@ -72,6 +74,8 @@ DROPPED: dict[str, pl.DataType] = {
     "_by": pl.Int128(),
     "_t": pl.Int64(),
     "clock": pl.Int64(),
+    "_moved": pl.Int128(),
+    "_short": pl.Int64(),
     "side": pl.String(),
     "message": pl.String(),
 }
@@ -80,7 +84,8 @@ DROPPED: dict[str, pl.DataType] = {
 @dataclass(slots=True)
 class Result:
     """Changes in processing order; dropped rows (columns of `DROPPED`, `_by` the position of the record that completed
-    the row; then `_k0…` and payload as JSON is made of them by the caller); counters such as expired state rows.
+    the row, `_moved` and `_short` as in `clocks.Late`; then `_k0…` and payload as JSON is made of them by the caller);
+    counters such as expired state rows.
 
     Where the changes are many, `changes` are the first of them and `more` gives the others, piece by piece, each made
     when it is asked for. The state is as after the batch by then; what pieces are made of does not lie in it. `lost`:

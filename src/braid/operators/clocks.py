@@ -68,6 +68,21 @@ def leaves(clock: Clock) -> tuple[int, ...]:
             return (*leaves(left), *leaves(right))
 
 
+@dataclass(frozen=True, slots=True)
+class Late:
+    """Why rows are late: the clock that each met; the position of the record that had moved it there, null where that
+    came in an earlier batch; by how much (ms) each row was behind what is still taken, null where no length says."""
+
+    clock: Ints | None
+    moved: pl.Series
+    short: Ints | pl.Series | None = None
+
+    @property
+    def columns(self) -> dict[str, Ints | pl.Series | None]:
+        """Of `Result.dropped`."""
+        return {"clock": self.clock, "_moved": self.moved, "_short": self.short}
+
+
 class Clocks:
     """The clocks of one batch, as seen by one bucket (all buckets see the same).
 
@@ -165,6 +180,12 @@ class Clocks:
         """The stored clock before each position; of a join's output, its clock as `at` has it."""
         return self._look(clock, STORED, positions, inclusive=isinstance(clock, JoinClock), prior=prior)
 
+    def moved(self, clock: Clock, positions: pl.Series, stored: bool = False) -> pl.Series:
+        """The places of the records that had moved the clock (or the stored one) to what it is at each position."""
+        values, before = self._values(clock, STORED if stored else CLOCK)
+        rises = np.flatnonzero((np.diff(values, prepend=before) > 0) & (values < FOREVER))
+        return _last_of(values_at(self._places, rises), positions)
+
     def _look(self, clock: Clock, kind: int, positions: pl.Series, inclusive: bool, prior: Flags | None = None) -> Ints:
         if inclusive and prior is not None and prior.any():
             values = self._look(clock, kind, positions, inclusive=True)
@@ -210,6 +231,14 @@ class Clocks:
             before = _places_in(self._places.gather(self._index[own]), positions.gather(mine), after_equal=False)
             shown[mine] = np.maximum(shown[mine], highest[before])
         return times < shown
+
+    def late_by(self, leaf: int, part: int, position: pl.Series) -> pl.Series:
+        """The place of the record that had shown most before a late row: of its partition, else of the whole leaf."""
+        own = (self._leaf == leaf) & self._says(CLOCK) & (self._part == part) & (self._value < FOREVER)
+        values = np.append(self._high.get((CLOCK, leaf, part), NEVER), self._value[own])
+        rises = np.flatnonzero(np.diff(np.maximum.accumulate(values)) > 0)
+        found = _last_of(self._places.gather(self._index[own][rises]), position)
+        return found if found.null_count() == 0 else self.moved(LeafClock(leaf), position)
 
     def shown(self, leaf: int) -> tuple[dict[int, int], int]:
         """What the leaf shows in this batch: the first time of each partition, and the highest, ends aside."""
@@ -314,6 +343,12 @@ def _places_in(rising: pl.Series, wanted: pl.Series, after_equal: bool) -> Ints:
     """Where each wanted position would go: before equal ones, or after them."""
     at = rising.search_sorted(wanted, side="right") if after_equal else rising.search_sorted(wanted, side="left")
     return at.to_numpy().astype(np.int64)
+
+
+def _last_of(rising: pl.Series, positions: pl.Series) -> pl.Series:
+    """The last of these places that is not behind each position; null where there is none."""
+    at = _places_in(rising, positions, after_equal=True) - 1
+    return rising.gather(pl.Series(at).set(pl.Series(at < 0), None))
 
 
 def _times_of(positions: pl.Series) -> Ints:

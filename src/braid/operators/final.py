@@ -125,7 +125,9 @@ class Final:
         """The windows that are open."""
         keys = [key_column(i) for i in range(len(self.types))]
         if (open_ := _Waiting(state, keys).of_windows()) is not None:
-            yield Awaited(leaves(self.clock), clocks.end(self.clock), open_[CLOSE].to_numpy(), reached=True)
+            yield Awaited(
+                leaves(self.clock), clocks.end(self.clock), open_[CLOSE].to_numpy(), lambda: open_, reached=True
+            )
 
     def _again(self, rows: pl.DataFrame, now: int, clocks: Clocks) -> pl.Series | None:
         """Which rows change a window that has been told; None: no row does."""

@@ -26,7 +26,7 @@ from braid.operators.changes import DIFF, END_OF_BATCH, HASH, LOW, NEVER, sequen
 from braid.operators.clocks import FOREVER, Clocks, LeafClock
 from braid.operators.multiset import EPOCH, TICK, Bag, at_first, changes_of, end_of, entries_of
 from braid.operators.pairing import keys_of, payload_of
-from braid.operators.ranges import Ints
+from braid.operators.ranges import Ints, rows_at
 from braid.operators.watermarks import ABOVE_ALL, Watermark, after, lowest, ticks_of
 from braid.types import WHOLE_NUMBERS
 
@@ -76,7 +76,8 @@ class EmitOnClose:
             if not number:  # told in ms
                 ticks = np.where(ticks == ABOVE_ALL, ticks, ticks // 1000)
                 now = now // 1000 if NEVER < now < FOREVER else now
-            yield Awaited(tuple(w.leaf for w in self.watermarks), now, ticks, moments=not number)
+            each = lambda: rows_at(rows, np.repeat(np.arange(rows.height), rows[DIFF].clip(lower_bound=0).to_numpy()))  # noqa: E731
+            yield Awaited(tuple(w.leaf for w in self.watermarks), now, ticks, each, moments=not number)
 
     def _limits(self, clocks: Clocks) -> tuple[Ints, Ints]:
         """The epochs that move a clock, and the watermark after each."""

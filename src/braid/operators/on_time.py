@@ -20,11 +20,10 @@ import polars as pl
 from braid.expr.nodes import Col, Expr
 from braid.operators.base import Result, State
 from braid.operators.changes import NEVER, POS, Flags
-from braid.operators.clocks import Clocks, LeafClock
-from braid.operators.pairing import dropped_rows
+from braid.operators.clocks import Clocks, Late, LeafClock
+from braid.operators.pairing import late_rows
 from braid.operators.ranges import Ints
 from braid.operators.watermarks import ABOVE_ALL, Watermark, ticks_of
-from braid.plan.drop_reasons import Reason
 from braid.types import WHOLE_NUMBERS
 
 
@@ -43,10 +42,13 @@ class OnTime:
             rows = rows.drop(self.judged.name)
         if not late.any():
             return Result(rows)
-        lost, clock = pl.Series(late), before[late]
-        if self.value.type not in WHOLE_NUMBERS:
-            clock = clock // 1000  # told in ms
-        return Result(rows.filter(~lost), dropped_rows(rows.filter(lost), Reason.LATE, None, clock))
+        lost, clock, short = rows.filter(pl.Series(late)), before[late], None
+        if self.value.type not in WHOLE_NUMBERS:  # told in ms
+            ticks = lost.select(ticks_of(self.value).alias("t"))["t"]
+            behind = pl.Series(self.watermark.of(clock)) - ticks
+            clock, short = clock // 1000, ((behind + 999) // 1000).set(ticks == ABOVE_ALL, None)
+        told = Late(clock, clocks.moved(LeafClock(self.watermark.leaf), lost[POS]), short)
+        return Result(rows.filter(pl.Series(~late)), late_rows(lost, None, told))
 
     def late(self, rows: pl.DataFrame, clocks: Clocks) -> tuple[Flags, Ints]:
         """Which rows are late, and the clock before each."""

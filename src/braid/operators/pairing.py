@@ -29,6 +29,7 @@ from braid.operators.changes import (
     prior,
     result_sub,
 )
+from braid.operators.clocks import Late
 from braid.operators.ranges import Flags, Ints, begins, columns_of, order_of, rising, rows_at, values_at
 from braid.plan.drop_reasons import Reason
 
@@ -227,14 +228,20 @@ def release_order(step: Ints, t: Ints, by_left: Flags, text: pl.Series, n: Ints)
 
 
 def dropped_rows(
-    rows: pl.DataFrame, reason: Reason, side: str | None, clock: Ints | None = None, message: pl.Series | None = None
+    rows: pl.DataFrame, reason: Reason, side: str | None, message: pl.Series | None = None, late: Late | None = None
 ) -> pl.DataFrame:
     """Rows in the form of `Result.dropped`."""
     kept = [c for c in rows.columns if c not in (SUB, DIFF, HASH, HEADERS, POS, TIME)]
-    clocks = pl.lit(None, pl.Int64) if clock is None else pl.Series(clock, dtype=pl.Int64)
-    made = {"reason": pl.lit(reason), "clock": clocks, "side": pl.lit(side, pl.String), BY: causes(rows)}
+    told = {"clock": None, "_moved": None, "_short": None} if late is None else late.columns
+    made: dict[str, pl.Expr | pl.Series] = {"reason": pl.lit(reason), "side": pl.lit(side, pl.String), BY: causes(rows)}
+    made |= {c: pl.lit(None, DROPPED[c]) if x is None else pl.Series(x, dtype=DROPPED[c]) for c, x in told.items()}
     made["message"] = pl.lit(None, pl.String) if message is None else message
     return rows.with_columns(**made).select(*DROPPED, *kept)
+
+
+def late_rows(rows: pl.DataFrame, side: str | None, late: Late) -> pl.DataFrame:
+    """Rows that came too late, in that form."""
+    return dropped_rows(rows, Reason.LATE, side, late=late)
 
 
 BOTH = "both"  # the side of a row that is a pair

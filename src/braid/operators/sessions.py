@@ -44,10 +44,10 @@ from braid.operators.changes import (
     prior,
     result_subs,
 )
-from braid.operators.clocks import Clocks, Closing
+from braid.operators.clocks import Clocks, Closing, Late
 from braid.operators.in_windows import in_windows
 from braid.operators.lives import Standing, arrivals, timeline
-from braid.operators.pairing import MISSING, all_dropped, dropped_rows, gathered, stacked, without_nulls
+from braid.operators.pairing import MISSING, all_dropped, dropped_rows, gathered, late_rows, stacked, without_nulls
 from braid.operators.ranges import (
     Flags,
     Ints,
@@ -114,7 +114,9 @@ class Sessions:
             self.gap,
         )
         if made.late.any():
-            drops.append(dropped_rows(rows.filter(made.late), Reason.LATE, None, now[made.late]))
+            lost, met = rows.filter(made.late), now[made.late]
+            short = met - self.closing.grace + 1 - made.end[made.late]
+            drops.append(late_rows(lost, None, Late(met, clocks.moved(self.closing.clock, lost[POS]), short)))
             rows, made = rows.filter(~made.late), made.timely(kept.height)
             if not rows.height:
                 return Result(self._nothing(rows, keys, accumulators), all_dropped(drops))

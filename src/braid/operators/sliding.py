@@ -14,6 +14,7 @@ told of the pair when it would go out.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -26,9 +27,18 @@ from braid.expr.nodes import Expr
 from braid.operators.arrangement import Whole
 from braid.operators.base import Awaited, Result, State
 from braid.operators.changes import DIFF, HASH, NEVER, PART, POS, POS_TYPE, SUB, TIME, no_rows
-from braid.operators.clocks import FOREVER, Clock, Clocks, LeafClock, leaves
+from braid.operators.clocks import FOREVER, Clock, Clocks, Late, LeafClock, leaves
 from braid.operators.frames import ENTER, EXPIRES, LEAVE, OPEN, Together, hop_end, hop_ends, with_lives
-from braid.operators.pairing import BOTH, all_dropped, dropped_rows, failed_rows, failing, payload_of, piece_rows
+from braid.operators.pairing import (
+    BOTH,
+    all_dropped,
+    dropped_rows,
+    failed_rows,
+    failing,
+    late_rows,
+    payload_of,
+    piece_rows,
+)
 from braid.operators.places import order_of_results, places_of, positions_of, same_leaf
 from braid.operators.ranges import Crowded, Ints, rows_at
 from braid.operators.watermarks import ABOVE_ALL
@@ -81,11 +91,14 @@ class Sliding:
         for i, rows in lives.items():
             passed = isinstance(self.node.operands[i].frame, RowsFrame)
             due = rows[ENTER].fill_null(ABOVE_ALL).to_numpy()
-            ahead = due[(due >= now) if passed else (due > now)]
+            ahead: Ints = np.flatnonzero((due >= now) if passed else (due > now))
             if self.clocks[i] is not None and len(ahead):
-                yield Awaited(leaves(self.clock), now, ahead, reached=not passed)
-        if expires and len(going := self._expiring(list(lives.values()), now)):
-            yield Awaited(leaves(self.clock), now, going)
+                some = functools.partial(rows_at, rows, ahead)
+                yield Awaited(leaves(self.clock), now, due[ahead], some, reached=not passed)
+        for alone in self._expiring(list(lives.values()), now) if expires else ():
+            yield Awaited(
+                leaves(self.clock), now, alone[ENTER].to_numpy(), functools.partial(pl.DataFrame.clone, alone)
+            )
 
     def _kept(self, i: int, state: State) -> pl.DataFrame:
         rows = Whole(state, operand(i)).rows()
@@ -94,9 +107,9 @@ class Sliding:
             rows = no_rows({AT: pl.Int64(), place(i): pl.Binary(), **columns})
         return rows.with_columns(pl.lit(None, POS_TYPE).alias(NEW))
 
-    def _expiring(self, lives: Sequence[pl.DataFrame], now: int) -> Ints:
-        """When rows that are alive, and have met nothing, go out alone."""
-        tree, found = self.node.tree, [np.empty(0, np.int64)]
+    def _expiring(self, lives: Sequence[pl.DataFrame], now: int) -> Iterator[pl.DataFrame]:
+        """Rows that are alive, and have met nothing, as they go out alone."""
+        tree = self.node.tree
         if isinstance(tree, Meeting):
             left, right = self._sides(tree, lives, NEVER, None, [])
             for number, rows, other in _preserving(tree, left, right):
@@ -104,8 +117,8 @@ class Sliding:
                 alive = rows.filter(ends & (pl.col(ENTER) < now + (pl.col(DUE) != PASSED).cast(pl.Int64)))
                 for own in alive.iter_slices(FEW_ROWS) if not _is_table(other) else ():
                     pairs = _pairs(tree, own, right) if number == ROWS[0] else _pairs(tree, left, own)
-                    found.append(self._alone(own, pairs, number, other)[ENTER].to_numpy())
-        return np.concatenate(found)
+                    if (alone := self._alone(own, pairs, number, other)).height:
+                        yield alone
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         before, now = state.manifest.get("clock", NEVER), clocks.end(self.clock)
@@ -137,7 +150,10 @@ class Sliding:
         if isinstance(clock, LeafClock) and PART in rows.columns:  # rows of a sub-query were judged at its entry
             late = clocks.late(clock.leaf, rows[PART], rows[POS], rows[TIME].to_numpy())
             if late.any():
-                drops.append(dropped_rows(rows.filter(late).drop(PART), Reason.LATE, None))
+                lost = rows.filter(late)
+                moved = clocks.late_by(clock.leaf, lost[PART][0], lost[POS].head(1))  # told of the first
+                told = Late(None, moved.extend_constant(None, lost.height - 1))
+                drops.append(late_rows(lost.drop(PART), None, told))
                 rows = rows.filter(~late)
         made = rows.select(
             pl.col(TIME).alias(AT),

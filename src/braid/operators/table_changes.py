@@ -100,7 +100,7 @@ class Upserts(Behind):
 
     @property
     def told(self) -> Told:
-        return Told([Kept("input", "rows")], notes=["under each key stands the row that was written last"])
+        return Told([Kept("input", "rows")], notes=["each key has the row that was written last"])
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         (rows,) = inputs

@@ -27,6 +27,7 @@ its place.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -52,7 +53,7 @@ from braid.operators.changes import (
     released_from,
     released_sub,
 )
-from braid.operators.clocks import Clock, Clocks, JoinClock, leaves
+from braid.operators.clocks import Clock, Clocks, JoinClock, Late, leaves
 from braid.operators.matches import (
     NONE,
     Freed,
@@ -70,6 +71,7 @@ from braid.operators.pairing import (
     dropped_rows,
     gathered,
     in_arrival_order,
+    late_rows,
     meeting,
     nothing_joined,
     payload_of,
@@ -193,7 +195,9 @@ class OneClock:
             is_late = side.t[late] < clock - self.retention + 1
             late, clock = late[is_late], clock[is_late]
         if len(late):
-            drops.append(dropped_rows(rows_at(side.frame, late), Reason.LATE, side.name, clock))
+            moved = moment.clocks.moved(side.clock, _positions(side, late), not isinstance(side.clock, JoinClock))
+            short = clock - self.retention + 1 - side.t[late]
+            drops.append(late_rows(rows_at(side.frame, late), side.name, Late(clock, moved, short)))
             if self.late == "discard":
                 joins[late] = False
             else:
@@ -289,7 +293,9 @@ class TwoClocks:
             clock = moment.clocks.at(side.clock, values_at(side.frame[POS], late), side.prior_of(late))
             behind = side.t[late] < clock
             if behind.any():
-                drops.append(dropped_rows(rows_at(side.frame, late[behind]), Reason.LATE, side.name, clock[behind]))
+                late, clock = late[behind], clock[behind]
+                told = Late(clock, moment.clocks.moved(side.clock, _positions(side, late)))
+                drops.append(late_rows(rows_at(side.frame, late), side.name, told))
 
     def ordered(self, due: Due, keys: Sequence[str]) -> tuple[Ints, pl.Series]:
         order = np.lexsort((due.n, due.t, due.step))
@@ -329,11 +335,17 @@ class WindowedJoin:
 
     def waiting(self, state: State, clocks: Clocks) -> Iterator[Awaited]:
         """Of each clock that ends a wait, the rows that it lets go."""
-        left = self.how in ("left", "full")
         for name in self.awaits:
-            clock = self.life.ends(self.clocks, left and name in self.life.agendas[True])
+            left = self.how in ("left", "full") and name in self.life.agendas[True]
+            clock = self.life.ends(self.clocks, left)
             if (entries := Agenda(state, name).standing()) is not None:
-                yield Awaited(leaves(clock), clocks.end(clock), entries[CLOSE].to_numpy())
+                mine = [(left, entries)]
+                if LEFT in entries.columns:
+                    mine = [(key, rows) for (key,), rows in entries.group_by(LEFT, maintain_order=True)]
+                for is_left, some in mine:
+                    held = Arrangement(state, "left" if is_left else "right", self._keys)
+                    rows = functools.partial(_kept, held, some)
+                    yield Awaited(leaves(clock), clocks.end(clock), some[CLOSE].to_numpy(), rows)
 
     @property
     def _keys(self) -> list[str]:
@@ -527,6 +539,16 @@ class WindowedJoin:
 def _positions(side: Side, rows: Ints) -> pl.Series:
     positions = side.frame[POS]
     return positions if len(rows) == len(positions) else values_at(positions, rows)
+
+
+def _kept(held: Arrangement, entries: pl.DataFrame) -> pl.DataFrame:
+    """The rows of agenda entries, as they are kept."""
+    if CAME in entries.columns:
+        return entries
+    h, t, n = (entries[c].to_numpy() for c in (HASH, TIME, ARRIVAL))
+    found = held.fetch(h, t, n)
+    assert found.rows is not None
+    return rows_at(found.rows, np.argsort(found.looking))
 
 
 def _whole(side: Side, at: Ints, close: Ints, n: Ints) -> pl.DataFrame:

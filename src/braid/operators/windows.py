@@ -20,13 +20,12 @@ import polars as pl
 from braid.expr import compile
 from braid.expr.nodes import Col, Expr
 from braid.operators.base import Result, State
-from braid.operators.changes import POS, SUB, TIME, numbers_within, prior, result_sub, result_subs
-from braid.operators.clocks import Clock, Clocks
+from braid.operators.changes import NEVER, POS, SUB, TIME, numbers_within, prior, result_sub, result_subs
+from braid.operators.clocks import Clock, Clocks, Late
 from braid.operators.in_windows import in_windows
-from braid.operators.pairing import all_dropped, dropped_rows, failed_rows, without_nulls
+from braid.operators.pairing import all_dropped, failed_rows, late_rows, without_nulls
 from braid.operators.ranges import Flags, Ints, rows_at, values_at
 from braid.plan import epochs, groups
-from braid.plan.drop_reasons import Reason
 from braid.plan.windows import Fixed, Hopping
 from braid.types import polars_type
 
@@ -69,9 +68,11 @@ class TimeWindows:
         lost = np.bincount(which, minlength=rows.height) == 0  # before 0 there is no window
         lost[which[late]] = True
         if lost.any():
-            told = rows.filter(lost)
+            told, first = rows.filter(lost), np.full(rows.height, NEVER)
+            first[which[::-1]] = end[::-1]
             now = clocks.at(self.clock, told[POS], prior(told))
-            drops.append(dropped_rows(told, Reason.LATE, None, now))
+            short = pl.Series(now - self.grace - first[lost] + 1).set(pl.Series(first[lost] == NEVER), None)
+            drops.append(late_rows(told, None, Late(now, clocks.moved(self.clock, told[POS]), short)))
             which, start, end = which[~late], start[~late], end[~late]
         made = rows_at(rows, which).with_columns(result_subs(rows[SUB], which, numbers_within(which)))
         return Result(in_windows(made, start, end, self.bounds), all_dropped(drops))

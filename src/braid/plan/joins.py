@@ -181,10 +181,10 @@ class StreamStreamJoin(OnKeys):
                 due = f"a match comes, or stream time passes its time by {duration(look + self.grace)}"
                 kept.append(Kept(side, "unmatched rows", due, bounded=True))
         if outer:
-            late = f"deferred: padded after its window and a grace period of {duration(self.grace)}"
+            late = f"deferred: null-extended after its window and a grace period of {duration(self.grace)}"
             notes.append(EAGER if self.pad == "eager" else late)
         if self.null_key == "pad":
-            notes.append("rows without a key go out padded")
+            notes.append("rows without a key go out null-extended")
         if self.late == "discard":
             notes.append("rows too late to be stored are dropped")
         return Told(kept, f"maximum of both inputs{held(self.hold)}", notes)
@@ -244,7 +244,7 @@ class StreamTableJoin(OnKeys):
             if self.retention is not None:
                 until += f", or the stream's clock passes its time by {duration(self.retention)}"
             kept.append(Kept("left", "unmatched rows", until, bounded))
-            notes.append("an unmatched row goes out padded, and again when a table row completes it")
+            notes.append("an unmatched row goes out null-extended, and again when a table row completes it")
         return Told(kept, "the stream's", notes)
 
 

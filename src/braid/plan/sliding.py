@@ -122,7 +122,7 @@ class Operand:
     @property
     def told(self) -> str:
         """How long a row lives."""
-        return "a table, captured at the start; its rows live for ever" if self.frame is None else self.frame.told
+        return "a table, captured at the start; its rows live permanently" if self.frame is None else self.frame.told
 
 
 @dataclass(frozen=True, slots=True)

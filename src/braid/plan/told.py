@@ -13,8 +13,8 @@ from braid.expr.show import duration
 
 SIDES = ("left", "right")
 LAST = "last row of a key"
-MEETS_TABLE = "each stream row meets the table as it stands when the row is processed"
-EAGER = "eager: an unmatched row goes out padded at once; its match goes out too"
+MEETS_TABLE = "each stream row meets the table's current rows when it is processed"
+EAGER = "eager: an unmatched row goes out null-extended at once; its match goes out too"
 
 
 class Kept(NamedTuple):

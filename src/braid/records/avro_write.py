@@ -107,7 +107,7 @@ def _writes_union(a: Avro, t: Type) -> Write:
         if v is None and null is not None:
             _long(null, out)
         elif found is None:
-            raise why or Unwritable("only null may stand here")
+            raise why or Unwritable("only null is allowed here")
         else:
             _long(found[0], out)
             found[1](v, out)

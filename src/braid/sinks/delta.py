@@ -39,6 +39,7 @@ from braid.store import on_disk
 from braid.topics.files import reach, remove
 from braid.topics.interface import Topics
 from braid.topics.view import Written
+from braid.types import Scalar
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -89,6 +90,7 @@ class DeltaSink(StagedSink):
             check_schema(self.target, there.to_pyarrow_dataset().schema, schema)
             check_required(self.target, shape, columns, _required(there), "let the column be NULL")
             _check_rules(self.target, there, shape)
+            _check_partitions(self.target, there, shape, {o.name for o in columns.key})
         self.seen[:] = [Seen(_owner(there), _identity(there))]
         check_owner(self.target, _owner(there), run, goes_on, overwrite)
 
@@ -208,6 +210,18 @@ def _check_rules(name: str, table: DeltaTable, shape: Shape) -> None:
     made = {f.name for f in table.schema().fields if any(x in f.metadata for x in COMPUTED)}
     if (own := next((x.name for x in shape.columns if x.name in made), None)) is not None:
         raise BraidError(f"{name}: {own} is computed there, and takes no value of the result", "leave it out")
+
+
+def _check_partitions(name: str, table: DeltaTable, shape: Shape, key: set[str]) -> None:
+    """A partition holds its value as a text, in which the empty text is NULL: two keys would be one."""
+    by = table.metadata().partition_columns
+    for own, x in zip(shape.own, shape.columns, strict=True):
+        if x.name in by and x.type is Scalar.BYTES:
+            what = f"the table {name} is partitioned by {x.name}, and bytes in a partition of Delta are read as others"
+            raise BraidError(what, "name a table that is partitioned by another column, or by none")
+        if x.name in by and x.type is Scalar.VARCHAR and (own in key or x.name in shape.keys):
+            what = f"the table {name} is partitioned by {x.name}, a text of the key: in a partition of Delta '' is NULL"
+            raise BraidError(what, "name a table that is partitioned by another column, or by none")
 
 
 def _names(table: DeltaTable) -> list[str]:

@@ -139,7 +139,7 @@ class IcebergSink(StagedSink):
     def publish(self, batch: Batch, columns: logical.Sink, staged: Sequence[str]) -> None:
         from pyiceberg.exceptions import CommitFailedException, RESTError
 
-        others = (RESTError, ValueError, NotImplementedError, OSError)
+        others = (RESTError, ValueError, NotImplementedError, OSError, ArithmeticError)
         paths = self.paths(batch, staged)
         commit(self.target, batch, CommitFailedException, others, lambda: self._committed(batch, columns, paths))
         for path in paths:

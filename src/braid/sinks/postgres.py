@@ -91,7 +91,7 @@ class PostgresSink(StagedSink):
             found: dict[str, Any] = conninfo.conninfo_to_dict(text)
         except psycopg.ProgrammingError:
             hint = "write postgres://USER@HOST/DATABASE#TABLE, postgres:@FILE or postgres:'$NAME'"
-            raise BraidError("what stands behind postgres: names no database", hint) from None
+            raise BraidError("the text behind postgres: names no database", hint) from None
         secret = str(found.get("password", ""))
         if given and re.fullmatch(r"\$\w+|@.+", secret):
             return found | {"password": referred(secret)}
@@ -464,8 +464,8 @@ class _Table:
             elif any(nulls):  # to an index whose NULLs are distinct the key is a new one each time
                 sets = SQL(", ").join(SQL("{0} = l.{0}").format(Identifier(n)) for n in own)
                 stands = SQL(
-                    "WITH stands AS (UPDATE {} t SET {} FROM {} l WHERE l.{} = '+' AND {} RETURNING l.{} AS seq)"
-                    " DELETE FROM {} l USING stands WHERE l.{} = stands.seq"
+                    "WITH current AS (UPDATE {} t SET {} FROM {} l WHERE l.{} = '+' AND {} RETURNING l.{} AS seq)"
+                    " DELETE FROM {} l USING current WHERE l.{} = current.seq"
                 )
                 c.execute(stands.format(table, sets, ends, op, same, seq, ends, seq))
         rest = [n for n in own if n not in keys]

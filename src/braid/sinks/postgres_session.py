@@ -53,9 +53,7 @@ def connected(settings: dict[str, Any], reads: bool = False) -> Iterator[Connect
     try:
         connection = psycopg.connect(**settings | SESSION, autocommit=True, connect_timeout=10)
     except psycopg.OperationalError as e:
-        raise Gone(
-            f"PostgreSQL does not answer: {line_of(e)}", "look at the server, its address and the user"
-        ) from None
+        raise Gone(f"PostgreSQL does not answer: {line_of(e)}", "check the server, its address and the user") from None
     connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
     try:
         with connection:
@@ -65,10 +63,10 @@ def connected(settings: dict[str, Any], reads: bool = False) -> Iterator[Connect
             yield connection
     except psycopg.Error as e:
         if isinstance(e, psycopg.OperationalError) and e.sqlstate is None:
-            raise Gone(f"PostgreSQL has gone away: {line_of(e)}", "look at the server") from None
+            raise Gone(f"PostgreSQL has gone away: {line_of(e)}", "check the server") from None
         if e.sqlstate is not None and e.sqlstate.startswith(PASSING):
-            raise Gone(f"PostgreSQL cannot take it now: {line_of(e)}", "look at the server") from None
-        raise BraidError(f"PostgreSQL refuses: {line_of(e)}", "look at the table and the rights of the user") from None
+            raise Gone(f"PostgreSQL cannot take it now: {line_of(e)}", "check the server") from None
+        raise BraidError(f"PostgreSQL refuses: {line_of(e)}", "check the table and the rights of the user") from None
 
 
 def _check_encoding(c: Connection[Any]) -> None:

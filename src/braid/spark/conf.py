@@ -118,7 +118,7 @@ SCRATCH_SETTINGS: tuple[Setting, ...] = (
 LOOPBACK = "127.0.0.1"
 LOCAL_SETTINGS: tuple[Setting, ...] = (
     Setting("spark.driver.bindAddress", LOOPBACK, "no port is open to other machines", early=True),
-    Setting("spark.driver.host", LOOPBACK, "the same: the address that this process tells its own parts", early=True),
+    Setting("spark.driver.host", LOOPBACK, "the same: the address that this process gives its own parts", early=True),
 )
 _LOCAL_IP = "SPARK_LOCAL_IP"  # the address of Spark's web page, if a user asks for it: no setting names it
 
@@ -169,7 +169,7 @@ class _Begun:
         try:
             return {} if self.jvm is None else self.jvm.address()
         except ChildProcessError:
-            hint = f"look at --master and --conf; the log is {self.log}"
+            hint = f"check --master and --conf; the log is {self.log}"
             raise BraidError("Spark does not start: its JVM has ended at once", hint) from None
 
 

@@ -139,7 +139,7 @@ def await_all(context: Any, note: Callable[[str], None], patience: float = PATIE
             told = True
             note(f"waits for executors of {context.master}")
         time.sleep(0.1)
-    hint = "are there workers with free cores and memory? The cluster's web page tells"
+    hint = "are there workers with free cores and memory? The cluster's web page shows them"
     raise BraidError(f"no executor of {context.master} has come within {patience:.0f} s", hint)
 
 

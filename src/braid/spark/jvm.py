@@ -85,7 +85,7 @@ def java_version() -> int:
         raise BraidError(f"{place}there is no Java, and Spark needs it", how)
     found = _VERSION.search(_release(command) or _said(command))
     if found is None:
-        raise BraidError(f"{command} does not tell its version", how)
+        raise BraidError(f"{command} does not say its version", how)
     major = int(found[2]) if found[1] == "1" and found[2] else int(found[1])
     if major < OLDEST_JAVA:
         raise BraidError(f"Java {major} is too old, Spark needs {OLDEST_JAVA} or later", how)

@@ -238,7 +238,7 @@ def _adopted(there: _There, last: int | None, held: Held | None) -> None:
     if held is None or last is None or there.known is None or not (was := ties.moved(there.folder, last, held)):
         return
     ties.adopt(there.folder, last, held, there.known.buckets)
-    what = f"{held.target} is taken as it stands: it is {held.identity}, and was {was}"
+    what = f"{held.target} is taken as it is: {held.identity}, and was {was}"
     there.wishes.note(f"{what}; its marker says what the checkpoint says, and its rows were not compared")
 
 
@@ -437,7 +437,7 @@ def _topics(plan: Plan, topics: Topics, files: Collection[str], known: Document 
     for name in now.keys() & then.keys():
         if now[name] != then[name]:
             raise BraidError(
-                f"the topic {name} was deleted and made anew since the query {plan.query.name} read it",
+                f"the topic {name} was deleted and created again since the query {plan.query.name} read it",
                 f"braid reset {plan.query.name} lets the query begin again with the topic that is there",
             )
     return now
@@ -498,7 +498,9 @@ def _topic(plan: Plan, topics: Topics, wanted: int | None, source: int) -> Sink:
     there = topics.exists(sink.topic)
     have = topics.partitions(sink.topic) if there else wanted or sink.partitions or source
     if wanted is not None and have != wanted:
-        raise BraidError(f"the topic {sink.topic} has {have} partitions, not {wanted}", "partitions are for ever")
+        raise BraidError(
+            f"the topic {sink.topic} has {have} partitions, not {wanted}", "the number of partitions never changes"
+        )
     return TopicSink(sink.topic, have) if topics.dense else KafkaSink(sink.topic, have)
 
 

@@ -39,7 +39,7 @@ def _own(path: str, closed: bool = False) -> None:
     elif not stat.S_ISDIR(found.st_mode):
         why = "is no folder"
     elif found.st_uid != os.getuid():
-        why = "belongs to somebody else"
+        why = "belongs to another user"
     elif closed and found.st_mode & 0o077:
         why = f"is open to others (mode {found.st_mode & 0o777:o})"
     else:

@@ -38,7 +38,7 @@ from braid.spark.turns import Turns, turns
 from braid.spark.wishes import NOTHING, Wishes
 from braid.stage import batches, state_file
 from braid.stage.inputs import TopicInput
-from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, add_up, measured
+from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, add_up, measured, most
 from braid.stage.room_runs import runs_at
 from braid.stage.state_writer import Outcome, StateWriter
 from braid.stage.waiting import Waiting, waiting
@@ -286,7 +286,7 @@ class RunningQuery:
             if all(self._upto.get(place, 0) >= end for place, end in ends.items()) or not handle.isActive:
                 return self._settle()
             if time.monotonic() > deadline:
-                raise BrokerAway(f"query {self.name} does not come to the end of its topics", "look at the broker")
+                raise BrokerAway(f"query {self.name} does not come to the end of its topics", "check the broker")
             time.sleep(0.2)  # the broker was away when Spark asked for more
 
     def _there(self) -> dict[str, int]:
@@ -470,17 +470,18 @@ class RunningQuery:
     def _noted(
         self, batch: int, told: list[tuple[str, Any]], said: list[dict[str, Any]], span: tuple[float, float, float]
     ) -> None:
-        out, drops, first = 0, dict[str, int](), dict[str, Dropped]()
+        out, drops, firsts, enough = 0, dict[str, int](), list[list[Any]](), dict[str, int]()
         for kind, found in told:
             if kind == "staged":
                 out += found["extent"]["count"] if "extent" in found else found["rows"]
             elif kind == "drops":
                 add_up(drops, found["reasons"])
-                for reason, *place in found["first"]:
-                    first.setdefault(reason, Dropped(*place))
+                firsts += found["first"]
+                enough = most(enough, found["enough"])
+        first = {reason: Dropped(*told) for _, reason, *told in sorted(firsts, key=lambda x: -x[0])}
         with self._guard:
             seen = self._seen
-            seen.last = measured(self._shape, batch, span, said, out, drops, first, seen.state)
+            seen.last = measured(self._shape, batch, span, said, out, drops, first, enough, seen.state)
             seen.totals.add(seen.last)
             seen.done.append(seen.last)
             self._starts = 1

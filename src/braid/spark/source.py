@@ -530,10 +530,11 @@ def blobs(job: Job, chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:
             name = source.name
             if made.steps.height:
                 steps.append(made.steps)
-            if source.watermark is None and job.order is None:
-                leap = measured.leap_of(made.steps, chunk.partition) if made.steps.height else None
-                leap = leap or measured.highest_of(made.rows, chunk.partition)
-                moved.setdefault(source.topic, []).extend([leap] if leap is not None else [])
+            if (
+                job.order is None
+                and (highest := measured.highest_of(source, made.steps, made.rows, chunk.partition)) is not None
+            ):
+                moved.setdefault(source.topic, []).append(highest)
             leaf, came = chunk.leaf, chunk.decoded.rows.height
             del chunk  # so that its rows are not held beside those made of them
             read[name] = read.get(name, 0) + came

@@ -51,7 +51,7 @@ def examined(master: str, given: Mapping[str, str], store: str | None, note: Cal
     finally:
         conf.end(spark)
     if store is not None and not seen and not urls:
-        yield f"ok    the store {store} is not there yet: whether workers see it was not looked at (--store)", True
+        yield f"ok    the store {store} is not there yet: whether workers see it was not checked (--store)", True
 
 
 def unreachable(master: str) -> str | None:

@@ -28,7 +28,7 @@ from braid.spark.job import Job, loads, place_in_frame
 from braid.spark.stage import Shelf, batch_id, in_pieces, through
 from braid.stage.batches import planned_digest
 from braid.stage.call_order import BATCH_BITS, place_of, topic_ranks
-from braid.stage.drops import DROPS
+from braid.stage.drops import DROPS, ENOUGH, MOVED
 from braid.stage.measured import WRITE, Piece
 from braid.timing import spent
 from braid.topics.drops import publish_drops
@@ -63,8 +63,23 @@ def stage_drops(job: Job, batch: int, told: pl.DataFrame) -> Iterator[str]:
     """A task's drops, as a staged file."""
     name = stage_drop_lines(job.store, job.name, batch, task_number(), told, run=job.run)
     first = told.unique("reason", keep="first", maintain_order=True)
-    places = first.select("reason", "topic", "partition", "offset", "message").rows()
-    yield json.dumps({"file": name, "reasons": dict(told["reason"].value_counts().rows()), "first": places})
+    if job.order is None:
+        first = _with_mover(job, first)
+    shown = first.select(c if c in first.columns else pl.lit(None).alias(c) for c in FIRST)
+    waits = told.filter(pl.col(ENOUGH).is_not_null()).group_by("operator").agg(pl.col(ENOUGH).max()).rows()
+    reasons = dict(told["reason"].value_counts().rows())
+    yield json.dumps({"file": name, "reasons": reasons, "first": shown.rows(), "enough": dict(waits)})
+
+
+PLACE = ("topic", "partition", "offset")
+FIRST = (POS, "reason", *PLACE, "message", "clock", *(f"mover_{c}" for c in PLACE))  # as `measured.Dropped` has them
+
+
+def _with_mover(job: Job, rows: pl.DataFrame) -> pl.DataFrame:
+    """Late rows with the place of the record that had moved the clock."""
+    movers = pl.DataFrame({BY: rows[MOVED]}).with_columns(pl.lit(None).cast(DROPS[c]).alias(c) for c in PLACE)
+    placed = _placed_by_rank(job, movers).select(pl.col(c).alias(f"mover_{c}") for c in PLACE)
+    return rows.hstack(placed)
 
 
 def write_drops(job: Job, batch: int, dropped: pl.DataFrame, run: str) -> None:

@@ -233,7 +233,7 @@ class Cursor:
         if self._depth + depth > MAX_DEPTH:
             raise self._too_deep()
         if self._made > MOST_MADE:
-            raise self.error(f"the types of this statement stand for more than {MOST_MADE:,} others", self.now)
+            raise self.error(f"the types of this statement expand to more than {MOST_MADE:,} others", self.now)
 
     def _too_deep(self) -> SqlError:
         hint = "write a long chain of OR as IN (...), group parts with parentheses, or use several statements"

@@ -46,7 +46,7 @@ def declaration(words: Words, d: Declaring) -> str:
         raise BraidError(f"{d.name} has no column {d.key}", f"it has {', '.join(known)}")
     if d.kind == "table" and d.key is None and words.keyed_tables:
         how = ": --key COLUMN" if d.of == "file" else ""
-        raise BraidError(f"table {d.name} needs a key", f"name the column that tells its rows apart{how}")
+        raise BraidError(f"table {d.name} needs a key", f"name the column that distinguishes its rows{how}")
     return words.declares(words, d)
 
 

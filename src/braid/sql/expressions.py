@@ -245,7 +245,7 @@ def primary(c: Cursor) -> ast.Expr:
         case TokenKind.SYMBOL if (own := c.dialect.primaries.get(token.text)) and (made := own(c)) is not None:
             expr = made
         case TokenKind.SYMBOL if token.text == "*":
-            hint = "* stands alone or as x.* in SELECT, and in COUNT(*)"
+            hint = "* is allowed alone or as x.* in SELECT, and in COUNT(*)"
             raise c.unexpected("an expression", hint=hint)
         case _:
             raise c.unexpected("an expression")
@@ -291,7 +291,7 @@ def _row(c: Cursor, first: ast.Expr, start: int) -> ast.Expr:
 def _all_fields(c: Cursor, base: ast.Expr, start: int) -> ast.Expr:
     """`base->*`, which is a SELECT item of its own."""
     if start != c.item_start:
-        raise c.error("->* stands only as an item of SELECT", c.now)
+        raise c.error("->* is allowed only as an item of SELECT", c.now)
     c.advance()
     if not (c.at_symbol(",") or c.at("FROM") or c.at_end()):
         raise c.unexpected("',' or FROM after ->*", "FROM")
@@ -308,7 +308,7 @@ def _named(c: Cursor) -> ast.Expr:
     if not c.accept_symbol("."):
         return ast.Name((name,), c.span(start))
     if c.at_symbol("*"):
-        raise c.error_from(start, f"{name}.* stands only as an item of SELECT")
+        raise c.error_from(start, f"{name}.* is allowed only as an item of SELECT")
     column = c.label("a column name after '.'") if c.dialect.postgres else c.name("a column name after '.'")
     if c.dialect.paths:
         return _path(c, start, [name, column])
@@ -324,7 +324,7 @@ def _path(c: Cursor, start: int, parts: list[str]) -> ast.Expr:
     """The rest of `a.b.c`."""
     while c.accept_symbol("."):
         if c.at_symbol("*"):
-            raise c.error_from(start, f"{'.'.join(parts)}.* stands only as an item of SELECT")
+            raise c.error_from(start, f"{'.'.join(parts)}.* is allowed only as an item of SELECT")
         parts.append(c.name("a field name after '.'"))
         c.check_height(len(parts))
     if c.at_symbol("("):
@@ -399,7 +399,7 @@ def _lambda(c: Cursor) -> ast.Expr:
 def _no_lambda(c: Cursor, token: Token) -> SqlError:
     if not c.dialect.lambdas:
         return c.error("lambda functions are not supported yet", token)
-    return c.error("a lambda function stands only as an argument", token, "write TRANSFORM(a, x => x + 1)")
+    return c.error("a lambda function is allowed only as an argument", token, "write TRANSFORM(a, x => x + 1)")
 
 
 def _is_lambda(c: Cursor) -> bool:

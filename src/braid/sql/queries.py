@@ -155,9 +155,9 @@ def _no_more_sources(c: Cursor) -> None:
     if c.at_symbol(","):
         raise c.error("a list of sources in FROM is not supported", c.now, "write a JOIN b ON a.x = b.x")
     if c.at("WITHIN") or c.at("ON"):
-        raise c.error(f"{c.word()} stands only behind JOIN", c.now)
+        raise c.error(f"{c.word()} is allowed only behind JOIN", c.now)
     if c.at("GRACE", "PERIOD"):
-        raise c.error("GRACE PERIOD stands only behind WITHIN, in a join of streams", c.now)
+        raise c.error("GRACE PERIOD is allowed only behind WITHIN, in a join of streams", c.now)
 
 
 def on_within(c: Cursor, how: ast.How, mark: str, how_span: Span) -> Condition:
@@ -167,10 +167,10 @@ def on_within(c: Cursor, how: ast.How, mark: str, how_span: Span) -> Condition:
         raise c.error("GRACE PERIOD must follow WITHIN", c.now, "write WITHIN 1 HOUR GRACE PERIOD 5 MINUTES ON ...")
     on = expression(c) if c.accept("ON") else None
     if c.at("WITHIN"):
-        where = "must stand before ON" if on and not within else "is written twice"
+        where = "must come before ON" if on and not within else "is written twice"
         raise c.error(f"WITHIN {where}", c.now, "write JOIN b WITHIN 1 HOUR ON a.x = b.x")
     if c.at("GRACE", "PERIOD"):
-        raise c.error("GRACE PERIOD must stand before ON, after WITHIN", c.now)
+        raise c.error("GRACE PERIOD must come before ON, after WITHIN", c.now)
     if c.at("ON"):
         raise c.error("ON is written twice", c.now, "put the second condition into WHERE")
     return on, (), within
@@ -304,7 +304,7 @@ def _in_order(c: Cursor, clause: str, written: list[str]) -> None:
     later = [w for w in written if order.index(w) > order.index(clause)]
     if later:
         right = ", ".join(name for name in ("SELECT", "FROM", *order) if name in {*written, clause, "SELECT", "FROM"})
-        raise c.error(f"{clause} must stand before {later[0]}", c.now, f"the order is {right}")
+        raise c.error(f"{clause} must come before {later[0]}", c.now, f"the order is {right}")
 
 
 def _leftover(c: Cursor, written: list[str]) -> SqlError:
@@ -312,15 +312,15 @@ def _leftover(c: Cursor, written: list[str]) -> SqlError:
     order = c.dialect.clauses
     place = f"after {written[-1]}" if written else "after FROM"
     if c.word() in HOWS:
-        return c.error(f"{c.word()} must stand in FROM, before {written[0] if written else 'the clauses'}", c.now)
+        return c.error(f"{c.word()} must be in FROM, before {written[0] if written else 'the clauses'}", c.now)
     if c.at("AS"):
-        return c.error("unexpected AS", c.now, "an alias stands directly behind an item of SELECT or a source")
+        return c.error("unexpected AS", c.now, "an alias comes directly behind an item of SELECT or a source")
     if c.at("WITHIN") or c.at("GRACE", "PERIOD") or c.at("ON"):
-        return c.error(f"{c.word()} must stand in the join, before {written[0] if written else 'the clauses'}", c.now)
+        return c.error(f"{c.word()} must be in the join, before {written[0] if written else 'the clauses'}", c.now)
     if c.at("FROM"):
         return c.error("FROM is written twice", c.now)
     if c.at("WITH"):
-        return c.error("WITH must stand before AS SELECT", c.now, "write CREATE STREAM name WITH (...) AS SELECT ...")
+        return c.error("WITH must come before AS SELECT", c.now, "write CREATE STREAM name WITH (...) AS SELECT ...")
     later = takewhile(lambda name: name not in written, reversed(order))
     words = [*([] if written else ("AS", *HOWS, "WITHIN", "ON")), *later, "AND", "OR"]
     return c.unexpected(f"a clause or ';' {place}", *words)

@@ -138,7 +138,7 @@ def _column(c: Cursor) -> ast.ColumnDef:
     """`name TYPE [KEY | PRIMARY KEY | HEADERS | HEADER('h')]`."""
     start = c.index
     if c.at("PRIMARY", "KEY") and c.ahead(2).text == "(":
-        raise c.error("PRIMARY KEY stands behind a column here", c.now, "write id INT PRIMARY KEY, at each key column")
+        raise c.error("PRIMARY KEY comes behind a column here", c.now, "write id INT PRIMARY KEY, at each key column")
     name = c.name("the name of a column")
     column_type = sql_type(c)
     if c.accept("KEY"):

@@ -247,7 +247,7 @@ class Lexer:
             if token is None:
                 continue
             if token.text == ";" or token.text.startswith("${"):
-                message = f"variable {name} holds {short(token.text)}; a variable stands for a part of one statement"
+                message = f"variable {name} holds {short(token.text)}; a variable is a part of one statement"
                 token = Token(TokenKind.BAD, token.text, message, start, end)
             tokens.append(Token(token.kind, token.text, token.value, start, end, token.hint))
         return tokens
@@ -287,7 +287,7 @@ def _escaped(written: str, at: int, end: int) -> Token:
         value = _ESCAPE.sub(_character, written[2:-1])
         value.encode()
     except (ValueError, OverflowError):
-        return Token(TokenKind.BAD, written, "a back-slash stands before no character that there is", at, end,
+        return Token(TokenKind.BAD, written, "a back-slash must come before a character", at, end,
                      "write it as itself, or \\\\ for a back-slash")  # fmt: skip
     return Token(TokenKind.STRING, written, value, at, end)
 

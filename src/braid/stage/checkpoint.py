@@ -84,7 +84,7 @@ def together(refused: Sequence[ValuesChanged]) -> BraidError:
     what = f"{len(refused)} queries give other values than {versions}, by which their checkpoints were made"
     details = [f"  {e.query}: another value in {version(MEANING)}: {text}" for e in refused for text in e.changed]
     details += [f"  {e.query}: carried out in another way" for e in refused if not e.changed]
-    hint = f"braid reset QUERY lets each begin anew; or go on with braid {versions}"
+    hint = f"braid reset QUERY lets each begin again; or go on with braid {versions}"
     return BraidError(what, hint, details[:_SHOWN])
 
 

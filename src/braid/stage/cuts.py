@@ -176,7 +176,9 @@ def _damaged(folder: str, line: int) -> BraidError:
 
 def _missing(folder: str, batch: int) -> BraidError:
     what = f"{_called(folder)} does not say where batch {batch} ended"
-    return BraidError(what, "versions before 0.2 kept no cuts; else lines of it are gone: put it back from a copy")
+    return BraidError(
+        what, "versions before 0.2 kept no offset log; else lines of it are gone: put it back from a copy"
+    )
 
 
 def _changed(before: Document, x: Document) -> Document:

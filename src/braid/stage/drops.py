@@ -20,14 +20,15 @@ from braid.lower.physical import Leaf, Plan, Step
 from braid.operators.changes import BY, LEAF_BITS, POS, POS_TYPE, TIME, causes, no_rows
 from braid.operators.pairing import BOTH
 from braid.plan.drop_reasons import Reason
-from braid.plan.groups import TimeWindows
+from braid.plan.groups import Sessions, TimeWindows
 from braid.plan.joins import StreamStreamJoin
-from braid.plan.logical import Source
+from braid.plan.logical import Node, Source
 from braid.records import codec
 from braid.records.wire import Wire
 from braid.stage.decode import wires_of
 from braid.types import Column
 
+MOVED, ENOUGH = "_moved", "_enough"
 Find = Callable[[int], tuple[str | None, int | None, int | None]]
 
 DROPS: dict[str, pl.DataType] = {
@@ -43,6 +44,8 @@ DROPS: dict[str, pl.DataType] = {
     "message": pl.String(),
     POS: POS_TYPE,
     BY: POS_TYPE,
+    MOVED: POS_TYPE,  # of the record that had moved the clock, where a row is late, and that came in the same batch
+    ENOUGH: pl.Int64(),  # how long (ms) the operator would have had to wait for it
 }
 FIELDS = tuple(c for c in DROPS if not c.startswith("_"))
 
@@ -101,7 +104,7 @@ def drops_of(
     parts = [_with_text(pl.col(c), rows.schema[c]).alias(c) for c in payload]
     text = pl.struct(parts).struct.json_encode() if parts else pl.lit(None)
     placed = rows.with_columns(causes(rows).alias(BY))
-    made = _told(placed, reason=pl.lit(reason), operator=pl.lit(operator), key=_key_shown(key), value=text)
+    made = _told(placed, reason=pl.lit(reason), operator=pl.lit(operator), key=key_shown(key), value=text)
     return made if message is None else made.with_columns(message.alias("message"))
 
 
@@ -115,17 +118,29 @@ def of_operator(plan: Plan, step: Step, dropped: pl.DataFrame) -> pl.DataFrame:
     """Rows that an operator dropped; places as in `drops_of`."""
     keys = [c for c in dropped.columns if c.startswith("_k") and c[2:].isdigit()]
     if len(step.inputs) == 1:  # a row that came, or one that goes
-        text = _shown(dropped, [*_columns_of(plan, step.inputs[0]), *step.columns])
+        text = shown(dropped, [*columns_of(plan, step.inputs[0]), *step.columns])
     else:  # a row of one side shows that side's columns, a pair all
         leaf, sides = pl.col(POS) % (1 << LEAF_BITS), pl.lit(None, pl.String)
         for name, number in zip(("left", "right", *("" for _ in step.inputs)), step.inputs, strict=False):
             below = leaf.is_in([x.number for x in _leaves_below(plan, number)])
             mine = pl.when(pl.col("side").is_null()).then(below).otherwise(pl.col("side") == name)
-            sides = pl.when(mine).then(_shown(dropped, _columns_of(plan, number))).otherwise(sides)
-        both = pl.when(pl.col("side") == BOTH).then(_shown(dropped, step.columns)).otherwise(sides)
+            sides = pl.when(mine).then(shown(dropped, columns_of(plan, number))).otherwise(sides)
+        both = pl.when(pl.col("side") == BOTH).then(shown(dropped, step.columns)).otherwise(sides)
         text = dropped.select(text=both)["text"]
-    facts = {c: pl.col(c) for c in ("reason", "clock")} | {"message": pl.coalesce("message", _why(step))}
-    return _told(dropped, operator=pl.lit(step.node.called), key=_key_shown(keys), value=text, **facts)
+    facts = {c: pl.col(c) for c in ("reason", "clock", MOVED)} | {"message": pl.coalesce("message", _why(step))}
+    facts[ENOUGH] = pl.col("_short") + waits(step.node)
+    return _told(dropped, operator=pl.lit(step.node.called), key=key_shown(keys), value=text, **facts)
+
+
+def waits(node: Node) -> int:
+    """For how long (ms) a node takes rows that come late; of one that has no such length 0."""
+    match node:
+        case StreamStreamJoin(retention=int() as retention, before=before, after=after):
+            return retention - before - after
+        case TimeWindows(grace=grace) | Sessions(grace=grace):
+            return grace
+        case _:
+            return 0
 
 
 def _why(step: Step) -> pl.Expr:
@@ -154,13 +169,13 @@ def _with_text(x: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     return x
 
 
-def _key_shown(columns: Sequence[str]) -> pl.Expr:
+def key_shown(columns: Sequence[str]) -> pl.Expr:
     """The key of a dropped row as text."""
     parts = [pl.col(c).cast(pl.String) for c in columns]
     return pl.concat_str(parts, separator=",") if parts else pl.lit(None)
 
 
-def _shown(dropped: pl.DataFrame, columns: Sequence[Col]) -> pl.Series:
+def shown(dropped: pl.DataFrame, columns: Sequence[Col]) -> pl.Series:
     """The values of these columns, as far as they are there, as JSON."""
     there = {c.name: Column(c.name, c.type) for c in columns if c.name in dropped.columns}
     payload = list(there.items())
@@ -171,7 +186,7 @@ def _step_of(plan: Plan, number: int) -> Step:
     return next(x for s in plan.stages for x in s.steps if x.number == number)
 
 
-def _columns_of(plan: Plan, number: int) -> tuple[Col, ...]:
+def columns_of(plan: Plan, number: int) -> tuple[Col, ...]:
     """The columns of the leaf or step with this number."""
     return plan.leaves[number].columns if number < len(plan.leaves) else _step_of(plan, number).columns
 

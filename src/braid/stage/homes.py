@@ -108,5 +108,5 @@ def _of_operands(operator: Sliding) -> Home:
 
 
 def nowhere(part: str, rows: pl.DataFrame) -> pl.Series | None:
-    what = "a part of the state does not tell by what its rows are spread"
-    raise BraidError(what, "braid reset lets the query begin anew, with other numbers")
+    what = "a part of the state does not say by what its rows are spread"
+    raise BraidError(what, "braid reset lets the query begin again, with other numbers")

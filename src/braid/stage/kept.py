@@ -193,7 +193,7 @@ class _Mapped:
             frame = mapped(path, run)
             if frame is None:
                 why = "is torn" if os.path.exists(path) else "is missing"
-                raise BraidError(f"a run of the result {why}: {path}", DAMAGED)
+                raise BraidError(f"a state file of the result {why}: {path}", DAMAGED)
             self._frames[run] = frame
         return self._frames[run]
 

@@ -39,6 +39,7 @@ class LocalQuery:
     def __init__(self, plan: Plan, partitions: int, buckets: int) -> None:
         self.plan, self.partitions, self.buckets = plan, partitions, buckets
         self.batch = 0
+        self.rows: dict[int, tuple[int, int]] = {}  # into each step so far, and out of it
         self._states = [[BucketState(MemoryRuns()) for _ in range(self._width(i))] for i in range(len(plan.stages))]
 
     def _width(self, stage: int) -> int:
@@ -82,6 +83,9 @@ class LocalQuery:
                         self._forward(out, stage, frames)
                     dropped.append(lost)
                 dropped.append(outcome.dropped)
+                for n, (came, went) in outcome.rows.items():
+                    before = self.rows.get(n, (0, 0))
+                    self.rows[n] = (before[0] + came, before[1] + went)
                 if kept is not None:
                     kept.rows.close()
         self.batch += 1

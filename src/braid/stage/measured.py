@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any
 
@@ -25,11 +25,15 @@ import polars as pl
 from braid.expr.nodes import Lit
 from braid.expr.show import show
 from braid.lower.physical import Plan
-from braid.operators.changes import LEAF_BITS, LOW, OFFSET_BITS, POS, POS_TYPE, TIME
+from braid.operators.changes import LEAF_BITS, LOW, OFFSET_BITS, POS, TIME
 from braid.operators.clocks import BOTH, CLOCK, FOREVER
+from braid.plan.logical import Node, Source
+from braid.plan.node import OfTwo
+from braid.plan.sliding import SlidingJoin, meetings
 from braid.stage.state_file import runs_in
 from braid.store.objects import AGAIN
 from braid.timing import MATCH, Watch
+from braid.types import WHOLE_NUMBERS
 
 SOURCE, WRITE = "source", "write"
 
@@ -66,74 +70,48 @@ class Piece:
         }
 
 
-# ------------------------------------------------------------- leaps of clocks
+# -------------------------------------------------------------- highest times
 
 
-@dataclass(frozen=True, slots=True)
-class Leap:
-    """The record at this place has `time`; before it the partition's highest was `before` (ms)."""
-
-    partition: int
-    offset: int
-    time: int
-    before: int
-
-
-def leap_of(steps: pl.DataFrame, partition: int) -> dict[str, Any] | None:
-    """What a task says of a part's steps: its first record that moved the clock, the furthest leap after that, the
-    highest time. None where nothing moved."""
-    own = steps.filter(pl.col("kind").is_in([CLOCK, BOTH]) & (pl.col("value") < FOREVER))
-    if not own.height:
-        return None
-    offset = (pl.col(POS) % pl.lit(LOW, POS_TYPE) // (1 << LEAF_BITS) % (1 << OFFSET_BITS)).cast(pl.Int64)
-    at = own.select(offset.alias("offset"), "value", by=pl.col("value") - pl.col("value").shift(1))
-    furthest = at["by"].arg_max()
-    leap = None
-    if furthest is not None:
-        leap = [at["offset"][furthest], at["value"][furthest], at["value"][furthest - 1]]
-    return {
-        "partition": partition,
-        "first": [at["offset"][0], at["value"][0]],
-        "leap": leap,
-        "highest": at["value"].max(),
-    }
+def highest_of(source: Source, steps: pl.DataFrame, rows: pl.DataFrame, partition: int) -> dict[str, Any] | None:
+    """What a task says of a part of a source: its highest time (ms), unless a watermark says what its times are; and
+    the offset of the record that moved the clock furthest, with the clock. None where nothing came."""
+    shown = steps.filter(pl.col("kind").is_in([CLOCK, BOTH]) & (pl.col("value") < FOREVER))
+    last, at = None, shown["value"].arg_max()
+    if at is not None:
+        offset = shown[POS][at] % LOW // (1 << LEAF_BITS) % (1 << OFFSET_BITS)
+        counts = source.watermark is None or source.watermark.type in WHOLE_NUMBERS
+        last = [offset, shown["value"][at] // (1 if counts else 1000)]
+    highest = None if source.watermark is not None else last[1] if last is not None else rows[TIME].max()
+    return None if highest is None and last is None else {"partition": partition, "highest": highest, "last": last}
 
 
-def highest_of(rows: pl.DataFrame, partition: int) -> dict[str, Any] | None:
-    """The same of rows that move no clock: their highest time."""
-    highest = rows[TIME].max() if rows.height else None
-    return None if highest is None else {"partition": partition, "first": None, "leap": None, "highest": highest}
-
-
-class Leaps:
-    """By topic: the furthest leap and the highest time."""
+class Highest:
+    """By topic the highest time; by partition the record that moved the clock last."""
 
     def __init__(self) -> None:
-        self.furthest: dict[str, Leap] = {}
-        self.highest: dict[str, int] = {}
-        self._shown: dict[tuple[str, int], int] = {}  # the highest time of each partition
+        self.times: dict[str, int] = {}
+        self._last: dict[tuple[str, int], tuple[int, int]] = {}  # its clock, its offset
 
     def add(self, said: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
-        """A batch: what the tasks say (`leap_of`), by topic."""
+        """A batch: what the tasks say (`highest_of`), by topic."""
         for topic, parts in said.items():
-            for part in sorted(parts, key=lambda x: (x["partition"], x["first"] or [])):
-                self._add(topic, part)
+            for part in parts:
+                if (time := part["highest"]) is not None:
+                    self.times[topic] = max(self.times.get(topic, time), time)
+                if part["last"] is not None:
+                    offset, clock = part["last"]
+                    place = topic, part["partition"]
+                    self._last[place] = max(self._last.get(place, (clock, offset)), (clock, offset))
 
-    def _add(self, topic: str, part: Mapping[str, Any]) -> None:
-        partition, highest = part["partition"], part["highest"]
-        self.highest[topic] = max(self.highest.get(topic, highest), highest)
-        if part["first"] is None:
-            return
-        before = self._shown.get((topic, partition))
-        found = [] if part["leap"] is None else [Leap(partition, *part["leap"])]
-        offset, time = part["first"]
-        if before is not None and time > before:
-            found.append(Leap(partition, offset, time, before))
-        for leap in found:
-            known = self.furthest.get(topic)
-            if known is None or leap.time - leap.before > known.time - known.before:
-                self.furthest[topic] = leap
-        self._shown[topic, partition] = highest if before is None else max(before, highest)
+    def mover(self, late: Dropped) -> Dropped:
+        """A late row with the record of an earlier batch that had moved the clock, where one has that very time: one of
+        its own topic before others."""
+        if late.mover_topic is not None or late.clock is None:
+            return late
+        known = ((topic, p, offset) for (topic, p), (clock, offset) in self._last.items() if clock == late.clock)
+        found = min(known, key=lambda x: (x[0] != late.topic, x), default=(None, None, None))
+        return Dropped(late.topic, late.partition, late.offset, late.message, late.clock, *found)
 
 
 # --------------------------------------------------------------------- batches
@@ -164,12 +142,24 @@ class Hot:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """The first row that was dropped for a reason: where its record lies, and what was wrong with it."""
+    """The first row that was dropped for a reason: where its record lies, and what was wrong with it. Of one that was
+    late: the clock (ms), and where the record lies that had moved it there, if that is known."""
 
     topic: str | None
     partition: int | None
     offset: int | None
     message: str | None
+    clock: int | None = None
+    mover_topic: str | None = None
+    mover_partition: int | None = None
+    mover_offset: int | None = None
+
+    @property
+    def mover(self) -> str | None:
+        """The record that had moved the clock, for people."""
+        if self.mover_topic is None:
+            return None
+        return f"{self.mover_topic} partition {self.mover_partition} offset {self.mover_offset}"
 
 
 @dataclass(slots=True)
@@ -250,6 +240,7 @@ class Shape:
     buckets: Mapping[Place, int]
     keys: Mapping[Place, str]
     awaits: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    inner: Mapping[int, str] = field(default_factory=dict)  # inner joins, by step: what must be equal
 
     @staticmethod
     def of(plan: Plan, query: str, buckets: int) -> Shape:
@@ -258,12 +249,31 @@ class Shape:
             s.number: ", ".join(show(k) for k in s.keys if not isinstance(k, Lit)) for s in plan.stages
         }
         awaits = {x.number: getattr(x.operator, "awaits", ()) for stage in plan.stages for x in stage.steps}
-        return Shape(query, steps, {s.number: 1 if s.single else buckets for s in plan.stages}, keys, awaits)
+        every: dict[Place, int] = {s.number: 1 if s.single else buckets for s in plan.stages}
+        return Shape(query, steps, every, keys, awaits, inner_joins(plan))
 
     def waits(self, documents: Iterable[Mapping[str, Any]]) -> bool:
         """Whether rows may wait for a clock to go out: some of those may be taken back already."""
         steps = ((self.awaits.get(int(n), ()), kept) for x in documents for n, kept in x.get("steps", {}).items())
         return any(kept.get(name, {}).get("runs") for names, kept in steps for name in names)
+
+
+def inner_joins(plan: Plan) -> dict[int, str]:
+    """The steps that are inner joins, and what must be equal in each."""
+    steps = [x for stage in plan.stages for x in stage.steps]
+    return {x.number: on for x in steps if (on := _inner(x.node)) is not None}
+
+
+def _inner(node: Node) -> str | None:
+    match node:
+        case SlidingJoin():
+            met = list(meetings(node.tree))
+            inner, pairs = bool(met) and all(m.how == "inner" for m in met), [pair for m in met for pair in m.keys]
+        case OfTwo():
+            inner, pairs = node.how == "inner", list(getattr(node, "equalities", ()))
+        case _:
+            return None
+    return " AND ".join(f"{show(a)} = {show(b)}" for a, b in pairs) if inner else None
 
 
 @dataclass(slots=True)
@@ -277,7 +287,7 @@ class Measured:
     batch_ms: float
     publish_ms: float
     tasks_ms: float
-    rows_in: int
+    read: Mapping[str, int]  # records, by source
     rows_out: int
     drops: Mapping[str, int]
     counts: Mapping[str, int]
@@ -285,7 +295,12 @@ class Measured:
     state: dict[Place, Held]
     moved: Mapping[str, list[Mapping[str, Any]]]  # by topic, `leap_of`
     first: Mapping[str, Dropped]  # by reason
+    enough: Mapping[str, int]  # by operator: for how long (ms) it would have had to wait for what was late
     spark_ms: Mapping[str, float] | None = None
+
+    @property
+    def rows_in(self) -> int:
+        return sum(self.read.values())
 
     @property
     def jvm_ms(self) -> float:
@@ -364,6 +379,7 @@ def measured(
     rows_out: int,
     drops: Mapping[str, int],
     dropped_first: Mapping[str, Dropped],
+    enough: Mapping[str, int],
     state: Mapping[str, Mapping[str, Any]],
 ) -> Measured:
     """`span`: when the batch began, when its tasks were done, when it was published (ms since 1970); `said`: what tasks
@@ -380,10 +396,11 @@ def measured(
         sums.wall_ms = last - first
         sums.gap_ms = max(0.0, first - reached) if reached is not None else max(0.0, first - span[0])
         reached = max(last, reached or last)
-    counts: dict[str, int] = {}
+    counts, read = dict[str, int](), dict[str, int]()
     moved: dict[str, list[Mapping[str, Any]]] = {}
     for x in said:
         add_up(counts, x.get("counts", {}))
+        add_up(read, x.get("read", {}))
         for source, parts in x.get("moved", {}).items():
             moved.setdefault(source, []).extend(parts)
     return Measured(
@@ -393,7 +410,7 @@ def measured(
         batch_ms=span[2] - span[0],
         publish_ms=span[2] - span[1],
         tasks_ms=covered([(p["at"][0], p["at"][1]) for p in pieces], span[0], span[1]),
-        rows_in=sum(n for x in said for n in x.get("read", {}).values()),
+        read=read,
         rows_out=rows_out,
         drops=drops,
         counts=counts,
@@ -401,6 +418,7 @@ def measured(
         state=held_by_stage(state),
         moved=moved,
         first=dropped_first,
+        enough=enough,
     )
 
 
@@ -434,22 +452,32 @@ class Totals:
     jvm_ms: float = 0.0
     tasks_ms: float = 0.0
     publish_ms: float = 0.0
-    rows_in: int = 0
+    read: dict[str, int] = field(default_factory=dict)
     rows_out: int = 0
     drops: dict[str, int] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     stages: dict[Place, StageSums] = field(default_factory=dict)
-    leaps: Leaps = field(default_factory=Leaps)
+    highest: Highest = field(default_factory=Highest)
     first: dict[str, Dropped] = field(default_factory=dict)
+    enough: dict[str, int] = field(default_factory=dict)
 
     def add(self, m: Measured) -> None:
         self.batches += 1
-        self.leaps.add(m.moved)
-        self.first = {**m.first, **self.first}
-        for name in ("batch_ms", "jvm_ms", "tasks_ms", "publish_ms", "rows_in", "rows_out", "drops", "counts"):
+        self.first = {reason: self.highest.mover(row) for reason, row in m.first.items()} | self.first
+        self.highest.add(m.moved)
+        self.enough = most(self.enough, m.enough)
+        for name in ("batch_ms", "jvm_ms", "tasks_ms", "publish_ms", "read", "rows_out", "drops", "counts"):
             setattr(self, name, add_up(getattr(self, name), getattr(m, name)))
         for place, sums in m.stages.items():
             add_up(self.stages.setdefault(place, StageSums()), sums)
+
+    @property
+    def rows_in(self) -> int:
+        return sum(self.read.values())
+
+    def steps(self) -> Iterator[tuple[int, StepSums]]:
+        """Of all stages."""
+        return (x for sums in self.stages.values() for x in sums.steps.items())
 
     def hot(self, shape: Shape) -> dict[int, Hot]:
         """Stages in which one bucket had most of the rows over many batches."""
@@ -472,6 +500,11 @@ def add_up(to: Any, more: Any) -> Any:
     else:
         return to + more
     return to
+
+
+def most(x: Mapping[str, int], y: Mapping[str, int]) -> dict[str, int]:
+    """The larger of two figures, name by name."""
+    return {name: max(x.get(name, n), y.get(name, n)) for name, n in (*x.items(), *y.items())}
 
 
 def _turn(place: Place) -> int:

@@ -66,7 +66,7 @@ class RoomRuns(Runs):
                 if frame is not None:
                     return frame
             cache.drop(name)
-        raise BraidError(f"a run of the state is torn: {self._checkpoint}, {run}", DAMAGED)
+        raise BraidError(f"a state file is torn: {self._checkpoint}, {run}", DAMAGED)
 
     def _path(self, run: str) -> str:
         return os.path.join(cache_of(self._checkpoint).scratch, f"{uuid4().hex}.arrow")
@@ -220,7 +220,7 @@ def _fetch(checkpoint: str, run: str, path: str) -> None:
     except FileNotFoundError:
         raise
     except (pa.ArrowInvalid, OSError) as e:
-        raise BraidError(f"a run of the state is torn: {checkpoint}/{name}: {e}", DAMAGED) from e
+        raise BraidError(f"a state file is torn: {checkpoint}/{name}: {e}", DAMAGED) from e
     finally:
         remove(packed)
 
@@ -229,4 +229,4 @@ def _piece(checkpoint: str, name: str, at: int, length: int) -> bytes:
     try:
         return room_of(checkpoint).range(name, at, length)
     except FileNotFoundError:
-        raise BraidError(f"a run of the state is missing: {checkpoint}/{name}", DAMAGED) from None
+        raise BraidError(f"a state file is missing: {checkpoint}/{name}", DAMAGED) from None

@@ -57,7 +57,7 @@ class Runs(ABC):
                 size = self._write(run, path, frame)
             except (OSError, pl.exceptions.PolarsError) as e:
                 hint = "nothing is lost: make room there, and start the query again"
-                raise BraidError(f"a run of the state cannot be written to {path}: {e}", hint) from e
+                raise BraidError(f"a state file cannot be written to {path}: {e}", hint) from e
         remember(run, frame_file.mapped(path, size - _SUM) if size >= LARGE else frame)
         return size
 
@@ -95,7 +95,7 @@ class FileRuns(Runs):
         frame = mapped(path, run)
         if frame is None:
             why = "is torn" if os.path.exists(path) else "is missing"
-            raise BraidError(f"a run of the state {why}: {path}", DAMAGED)
+            raise BraidError(f"a state file {why}: {path}", DAMAGED)
         return frame
 
     _read = check

@@ -31,7 +31,7 @@ from braid.stage.bucket import BucketState, StoredRuns
 from braid.stage.homes import Home, homes, nowhere
 
 RUNS, FLOOR, TICKS, ARRIVALS = "runs", "floor", "ticks", "arrivals"
-_DAMAGED = "put the checkpoint back from a copy; or braid reset lets the query begin anew"
+_DAMAGED = "put the checkpoint back from a copy; or braid reset lets the query begin again"
 
 Room = Callable[[int, int], RunStore]
 Places = npt.NDArray[np.uint32]

@@ -83,7 +83,7 @@ def check_new(folder: str, query: str, topic: str, topics: Topics) -> None:
     """A query without a checkpoint has not written yet: its rows would come once more."""
     if any(is_life(run, query) for run in topics.once(topic)):
         what = f"the topic {topic} holds what {query} wrote, and its checkpoint {folder} is gone"
-        raise BraidError(what, f"put it back from a copy; or braid rm {topic} lets {query} begin anew")
+        raise BraidError(what, f"put it back from a copy; or braid rm {topic} lets {query} begin again")
 
 
 def check_inputs(folder: str, query: str, topics: Topics, seen: bool) -> bool:
@@ -134,7 +134,7 @@ def check_seen(seen: Mapping[str, Sequence[int]], query: str, topics: Topics, hi
             what = f"{at} was compacted, and {query} has read up to {end}: those behind that are not what they were"
         else:
             what = f"{at} holds other records than those that {query} has read: the first {end} were changed"
-        raise BraidError(f"{what}; it was made anew, or put back from another copy", hint)
+        raise BraidError(f"{what}; it was created again, or put back from another copy", hint)
 
 
 def check_output(

@@ -12,15 +12,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from braid.lower.physical import Leaf, Plan
 from braid.operators.base import Awaited, RunStore, State
-from braid.operators.changes import NEVER, no_rows
+from braid.operators.changes import NEVER, TIME, no_rows
 from braid.operators.clocks import CLOCK, STEPS, Clocks, LeafClock
+from braid.operators.pairing import keys_of
 from braid.operators.watermarks import ABOVE_ALL
 from braid.stage import state_file
 from braid.stage.bucket import StoredRuns
 from braid.stage.call_order import Ranks
+from braid.stage.drops import columns_of, key_shown, shown
 from braid.types import WHOLE_NUMBERS
 
 LOOKED = 5_000_000  # entries of a step
@@ -67,6 +70,53 @@ def waiting(plan: Plan, documents: Documents, runs: Open, ranks: Ranks) -> Seque
     return [found for stage, step in steps for found in _of_step(plan, stage.number, step, documents, runs, ranks)]
 
 
+def waiting_rows(plan: Plan, documents: Documents, runs: Open, limit: int | None = None) -> pl.DataFrame:
+    """The rows themselves, those that go first first. Columns: `waits_for`; `timestamp`, null where a row has none of
+    its own; `until`: what the clock must come to (null: it never does); `moments`, as in `Waiting`; `key` and `row`: of
+    its step and its columns, as drops show them."""
+    parts = [no_rows(ROWS)]
+    for stage in plan.stages:
+        for step in stage.steps:
+            parts += [_rows(plan, step, one) for _, one in _awaited(plan, stage.number, step, documents, runs)]
+    rows = pl.concat(parts).sort("until", "timestamp", nulls_last=True, maintain_order=True)
+    return rows if limit is None else rows.head(limit)
+
+
+ROWS: dict[str, pl.DataType] = {
+    "waits_for": pl.String(),
+    "timestamp": pl.Int64(),
+    "until": pl.Int64(),
+    "moments": pl.Boolean(),
+    "key": pl.String(),
+    "row": pl.String(),
+}
+
+
+def _rows(plan: Plan, step: Any, one: Awaited) -> pl.DataFrame:
+    rows, until = one.rows(), pl.Series("until", one.due, dtype=pl.Int64)
+    text = shown(rows, [column for n in step.inputs for column in columns_of(plan, n)])
+    made: dict[str, pl.Expr | pl.Series] = {
+        "waits_for": pl.lit(step.operator.waits_for),
+        "timestamp": pl.col(TIME) if TIME in rows.columns else pl.lit(None),
+        "until": until.set(until == ABOVE_ALL, None),
+        "moments": pl.lit(one.moments),
+        "key": key_shown(keys_of(rows)),
+        "row": text,
+    }
+    return rows.select(x.cast(ROWS[c]).alias(c) for c, x in made.items())
+
+
+def _awaited(plan: Plan, stage: int, step: Any, documents: Documents, runs: Open) -> Iterator[tuple[str, Awaited]]:
+    """What waits in each bucket of a step, with the bucket's place."""
+    number, operator = str(plan.kept_as(step.number)), step.operator
+    for place, document in documents.items():
+        manifest = document["steps"].get(number, {}) if place.split("/")[0] == str(stage) else {}
+        if any(manifest.get(name, {}).get("runs") for name in getattr(operator, "awaits", ())):
+            state = State(StoredRuns(runs(place), plan.stored), "", dict(manifest))
+            for one in operator.waiting(state, Clocks(_NO_STEPS, document["clocks"])):
+                yield place, one
+
+
 def _of_step(plan: Plan, stage: int, step: Any, documents: Documents, runs: Open, ranks: Ranks) -> Iterator[Waiting]:
     number, operator = str(plan.kept_as(step.number)), step.operator
     mine = {place: x for place, x in documents.items() if place.split("/")[0] == str(stage)}
@@ -78,13 +128,10 @@ def _of_step(plan: Plan, stage: int, step: Any, documents: Documents, runs: Open
         yield Waiting(operator.waits_for, held, exact=False)
         return
     found: dict[tuple[tuple[int, ...], bool], list[Awaited]] = {}
-    clocks: dict[str, Clocks] = {}
-    for place, manifest in manifests.items():
-        if any(manifest.get(name, {}).get("runs") for name in operator.awaits):
-            clocks[place] = Clocks(_NO_STEPS, mine[place]["clocks"])
-            state = State(StoredRuns(runs(place), plan.stored), "", dict(manifest))
-            for one in operator.waiting(state, clocks[place]):
-                found.setdefault((one.leaves, one.reached), []).append(one)
+    places: set[str] = set()
+    for place, one in _awaited(plan, stage, step, documents, runs):
+        places.add(place)
+        found.setdefault((one.leaves, one.reached), []).append(one)
     for (leaves, reached), several in found.items():
         due = np.concatenate([one.due for one in several])
         if not len(due):
@@ -102,7 +149,7 @@ def _of_step(plan: Plan, stage: int, step: Any, documents: Documents, runs: Open
             reached,
             several[0].moments,
             [
-                _source(plan.leaves[leaf], ranks, [mine[place]["clocks"] for place in clocks])
+                _source(plan.leaves[leaf], ranks, [mine[place]["clocks"] for place in sorted(places)])
                 for leaf in dict.fromkeys(leaves)
             ],
         )

@@ -323,7 +323,7 @@ class ObjectRoom:
         if code in _NO_BUCKET:
             return self._no_bucket()
         if status >= 500 or status in _BUSY:
-            return Away(f"{self.url}: the server is busy or ill ({told})", _LATER)
+            return Away(f"{self.url}: the server is overloaded or failing ({told})", _LATER)
         if "kind: Timeout" in said:
             return Away(f"{self.url}: no answer", _LATER)
         if "HttpError" in said:

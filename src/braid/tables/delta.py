@@ -58,7 +58,7 @@ class DeltaTable(Table):
         except BraidError:
             raise
         except Exception as e:  # whatever its readers of logs and files raise
-            raise BraidError(f"{path} cannot be read: {line_of(e)}", "look at the table") from None
+            raise BraidError(f"{path} cannot be read: {line_of(e)}", "check the table") from None
         return of_columns(declared, found.select(names), path)
 
     def _table(self) -> There:
@@ -78,11 +78,13 @@ def _check_numbers(table: There, fields: Sequence[Mapping[str, Any]]) -> None:
             if known.get(number, name) != name:
                 own = known[number]
                 what = f"{table.table_uri} maps columns by number, and {uri} has {name} where the table has {own}"
-                raise BraidError(what, "write the table anew (REORG TABLE … APPLY (PURGE)), or map its columns by name")
+                raise BraidError(
+                    what, "write the table again (REORG TABLE … APPLY (PURGE)), or map its columns by name"
+                )
         missing = next((name for number, name in known.items() if number not in dict(_found(schema))), None)
         if missing is not None and missing in schema.names:
             what = f"{table.table_uri} maps columns by number, and {missing} has none in {uri}"
-            raise BraidError(what, "write the table anew, or map its columns by name")
+            raise BraidError(what, "write the table again, or map its columns by name")
 
 
 def _numbered(fields: Iterable[Mapping[str, Any]]) -> Iterable[tuple[int, str]]:

@@ -53,7 +53,7 @@ class SnapshotTable(Table):
             (end,) = there.ends()
             made = there.read(0, 0, end)
         if look(self.pattern) != (root, found):
-            raise Unready(f"{self.pattern} changed while it was read", "it is looked at again")
+            raise Unready(f"{self.pattern} changed while it was read", "it is read again")
         return Read(made.rows.select(pl.col(c.name).alias(c.field) for c in columns_of(source)), made.error)
 
 

@@ -38,7 +38,7 @@ class IcebergTable(Table):
         try:
             found = pl.DataFrame(table.scan(selected_fields=tuple(names)).to_arrow())
         except Exception as e:  # whatever its readers of files raise
-            raise BraidError(f"{name} cannot be read: {line_of(e)}", "look at the table and its files") from None
+            raise BraidError(f"{name} cannot be read: {line_of(e)}", "check the table and its files") from None
         return of_columns(declared, found.select(names), name)
 
     def _table(self) -> There:

@@ -83,14 +83,14 @@ class Mirror:
         if not topics.exists(topic):
             topics.create(topic, self.declared.partitions or 1, compacted=True)
         if self._broker is not None and not access.takes(self._broker, topic).keyed:
-            what = f"the topic {topic} is not compacted, and the time of what a look writes is 1970: it would expire"
+            what = f"the topic {topic} is not compacted, and the time of what a poll writes is 1970: it would expire"
             raise BraidError(what, f"set cleanup.policy=compact for {topic}")
         note, identity = f"tables/{check_name(topic)}", topics.identity(topic)
         if _noted(topics.root, note) == identity:
             return
         if any(topics.end_offsets(topic)):
             what = f"the topic {topic} has records that did not come from {self.table.described()}"
-            hint = f"a look would delete them: declare {self.declared.name} over another topic, or remove that one"
+            hint = f"a poll would delete them: declare {self.declared.name} over another topic, or remove that one"
             raise BraidError(what, hint)
         said = {"topic": topic, "identity": identity, "from": self.table.described()}
         changed(topics.root, note, lambda _: json.dumps(said).encode())
@@ -219,13 +219,13 @@ def _check_declared(declared: Declared) -> None:
     name = declared.name
     if declared.kind != "table":
         raise BraidError(
-            f"{name} is a stream, and what is looked at is a table", f"declare it as one: CREATE TABLE {name}"
+            f"{name} is a stream, and what is polled is a table", f"declare it as one: CREATE TABLE {name}"
         )
     if not _of(declared, "key") or (declared.relation is not None and declared.relation.row_id):
         hint = "declare it with PRIMARY KEY; in sqlstream, which reads a table once, name files: --source NAME=PATH"
-        raise BraidError(f"{name} has no primary key, by which its rows are told apart", hint)
+        raise BraidError(f"{name} has no primary key, by which its rows are distinguished", hint)
     if declared.windowed is not None or declared.created_by is not None or declared.read_only:
-        raise BraidError(f"{name} is not written by looks", "declare a table of its own")
+        raise BraidError(f"{name} is not written by polls", "declare a table of its own")
 
 
 def _noted(root: str, note: str) -> str | None:

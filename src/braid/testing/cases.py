@@ -406,7 +406,7 @@ def case_files(paths: Sequence[str]) -> list[Path]:
             found.append(p)
         elif p.is_file():
             hint = "a case is a Markdown file, see docs/case-pages.md"
-            hint = f"{hint}; to look at SQL: braid check {p}" if p.suffix == ".sql" else hint
+            hint = f"{hint}; to check SQL: braid check {p}" if p.suffix == ".sql" else hint
             raise BraidError(f"{p} is no case page", hint)
         else:
             raise BraidError(f"no file or folder {p}")

@@ -275,7 +275,7 @@ class Driver:
         """Rows of a query over tables as they stand, or over a stream's records so far; of SHOW, DESCRIBE and PRINT."""
         for effect in self._program.copy().statements(sql):
             if not isinstance(effect.bound, BatchAsked | Pull | Shown | Described | Printed):
-                raise BraidError("this is no query over tables", "read the topic of a table with read()")
+                raise BraidError("this is not a query over tables", "read the topic of a table with read()")
         return self.execute(sql) or []
 
     def _pulled(self, pull: Pull) -> list[tuple[Any, ...]]:

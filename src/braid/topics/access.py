@@ -60,7 +60,9 @@ def check(topics: Topics, query: str, reads: Iterable[str], writes: str | None) 
 def _check_letters(topic: str, query: str, others: Collection[str | None]) -> None:
     check_name(topic)
     if None in others:
-        what = f"--dead-letters {topic}: the result of {query} does not go to a topic, with which letters are written"
+        what = (
+            f"--dead-letters {topic}: the result of {query} does not go to a topic, with which dead letters are written"
+        )
         raise BraidError(what, "leave it out; drops are read by braid drops")
     if topic in others:
         raise BraidError(f"--dead-letters {topic}: {query} reads or writes it", "name a topic of its own")
@@ -115,7 +117,7 @@ def takes(broker: Broker, topic: str, letters: bool = False) -> Takes:
         )
     compacted = "compact" in (settings["cleanup.policy"].value or "").split(",")
     if letters and compacted:
-        what = f"--dead-letters {topic}: the topic is compacted, and keeps the last letter of a key only"
+        what = f"--dead-letters {topic}: the topic is compacted, and keeps the last dead letter of a key only"
         raise BraidError(what, f"set cleanup.policy=delete for {topic}, or name another topic")
     early = settings["compression.type"].value == "producer"
     return Takes(int(settings["max.message.bytes"].value or 0), compacted, early)

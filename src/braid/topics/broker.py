@@ -165,7 +165,7 @@ def _made(broker: Broker, of: Callable[[dict[str, Any]], T], more: Mapping[str, 
         for name, value in broker.settings().items():
             if _SECRET.search(name):
                 text = text.replace(value, "***")
-        raise BraidError(f"Kafka's client refuses its settings: {text}", "look at the file of --kafka-config") from None
+        raise BraidError(f"Kafka's client refuses its settings: {text}", "check the file of --kafka-config") from None
 
 
 def admin(broker: Broker) -> AdminClient:
@@ -360,6 +360,6 @@ def _silent(broker: Broker, what: str) -> BraidError:
     said = _LAST.get(broker) or _Log.last
     text = said.split(": ", 1)[-1] if said else ""
     if re.search(r"authenticat|SASL|SSL|certificate", said, re.IGNORECASE):
-        hint = "look at security.protocol and sasl.* in the file of --kafka-config"
+        hint = "check security.protocol and sasl.* in the file of --kafka-config"
         return BraidError(f"{what}: the broker at {broker.address} refuses the connection: {text}", hint)
     return BrokerAway(f"{what}: no broker answers at {broker.address}", "name a broker that runs: --kafka HOST:PORT")

@@ -343,7 +343,7 @@ def _rename(topic: Topic, staged: str, path: str, size: int | None) -> None:
     elif os.path.exists(path) and os.path.getsize(path):
         if size is not None and os.path.getsize(path) != size:
             raise BraidError(
-                f"{path} stands where a committed segment belongs", f"move it away; the segment is still in {source}"
+                f"{path} is where a committed segment belongs", f"move it away; the segment is still in {source}"
             )
         remove(source)  # staged again by a task that did not know
     else:

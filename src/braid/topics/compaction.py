@@ -13,7 +13,7 @@ The segments are written before anything is locked, and thrown away where others
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from uuid import uuid4
@@ -29,7 +29,7 @@ from braid.topics.prefix import joined
 from braid.topics.rolling import LARGE
 from braid.topics.segments import COMPACTED, HOLE, Segment, Written, measure, read_bytes, split_lines
 from braid.topics.taking import Gone, ready, taken
-from braid.topics.view import Keep, Mark
+from braid.topics.view import Keep, Mark, View
 
 WORTH = 1  # times the bytes that were compacted before are worth looking through all again
 MARKS = 16  # compactions that are remembered, so that records without a value go in time
@@ -51,8 +51,8 @@ def compact(
 ) -> None:
     """`now` in ms since 1970; `tombstones`: ms for which records without a value stay."""
     with ready(topic) as view:
-        ends = [min(needed(p, view.end(p)), end) for p, end in enumerate(topic.folded_ends(view))]
-    due = next((m.ends for m in reversed(view.marks) if m.at <= now - tombstones), (0,) * len(ends))
+        ends = _ends(topic, view, needed)
+    due = _due(view, now, tombstones)
     looked = view.marks[-1].ends if view.marks else (0,) * len(ends)
     made, upto = list[Made](), list(looked)
     for p in range(len(ends)):
@@ -65,6 +65,39 @@ def compact(
         upto[p] = max(mine[-1].end, looked[p])
     if made or tuple(upto) != tuple(looked):
         _committed(topic, made, _marks(view.marks, Mark(now, tuple(upto)), tombstones), gone)
+
+
+def foreseen(
+    topic: Topic,
+    view: View,
+    needed: Callable[[int, int], int],
+    now: int,
+    tombstones: int,
+    skip: Mapping[int, int],
+    gone: Gone,
+) -> None:
+    """What would go, and nothing does. `skip`: of each partition so many segments at the front, which go anyway."""
+    due = _due(view, now, tombstones)
+    for p, end in enumerate(_ends(topic, view, needed)):
+        mine = list(_below(view.parts[p][skip.get(p, 0) :], end))
+        if not mine:
+            continue
+        staying = _staying(topic, mine, due[p])
+        gone.records += sum(s.extent.count for s in mine) - len(staying)
+        for s in mine:
+            data = _lines(topic, s)
+            made = _with_holes(data, staying[np.searchsorted(staying, s.first) :], s)
+            gone.size += 0 if made is None else len(data) - len(made)
+
+
+def _ends(topic: Topic, view: View, needed: Callable[[int, int], int]) -> list[int]:
+    """Up to where each partition may be compacted."""
+    return [min(needed(p, view.end(p)), end) for p, end in enumerate(topic.folded_ends(view))]
+
+
+def _due(view: View, now: int, tombstones: int) -> Sequence[int]:
+    """Of each partition the offset below which records without a value go."""
+    return next((m.ends for m in reversed(view.marks) if m.at <= now - tombstones), (0,) * len(view.parts))
 
 
 def _marks(before: Sequence[Mark], new: Mark, tombstones: int) -> list[Mark]:

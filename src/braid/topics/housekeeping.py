@@ -15,7 +15,7 @@ from braid.topics.prefix import upto
 from braid.topics.retention import Retention
 from braid.topics.segments import Segment
 from braid.topics.taking import Gone, ready, taken
-from braid.topics.view import Beginning, Keep
+from braid.topics.view import Beginning, Keep, View
 
 Needed = Callable[[int, int], int]  # of a partition and its end: the offset before which no reader needs a record
 
@@ -31,23 +31,41 @@ def apply(topic: Topic, wanted: Retention, needed: Needed, now: int, at_once: bo
     return gone
 
 
+def foreseen(topic: Topic, wanted: Retention, needed: Needed, now: int) -> Gone:
+    """What would go, and nothing does."""
+    gone, view = Gone(), topic.settled()
+    going = _going(topic, view, wanted, needed, now, gone) if wanted.limited else {}
+    gone.count([s for old in going.values() for s in old])
+    if wanted.compact:
+        compaction.foreseen(
+            topic, view, needed, now, wanted.tombstones, {p: len(old) for p, old in going.items()}, gone
+        )
+    return gone
+
+
 def _shorten(topic: Topic, wanted: Retention, needed: Needed, now: int, gone: Gone) -> None:
     while True:
         with ready(topic) as view:
-            ends, begins, going = topic.folded_ends(view), dict[int, Beginning](), list[Segment]()
-            for p, segments in enumerate(view.parts):
-                old = segments[: _old(segments, wanted, now)]
-                limit = needed(p, view.end(p))
-                if old and old[-1].end > limit:
-                    gone.held[p] = limit
-                old = [s for s in old if s.end <= min(limit, ends[p])]
-                if old:
-                    begins[p] = Beginning(old[-1].end, upto(topic, view, p, len(old) - 1))
-                    going += old
+            going = _going(topic, view, wanted, needed, now, gone)
+            begins = {p: Beginning(old[-1].end, upto(topic, view, p, len(old) - 1)) for p, old in going.items()}
             if not begins or taken(topic, view, Keep(begins)):
                 break
-    gone.records += sum(s.extent.records for s in going)
-    gone.size += sum(s.extent.size for s in going)
+    gone.count([s for old in going.values() for s in old])
+
+
+def _going(
+    topic: Topic, view: View, wanted: Retention, needed: Needed, now: int, gone: Gone
+) -> dict[int, list[Segment]]:
+    """By partition the segments at the front that are not kept, and nobody needs; `gone` is told who needs more."""
+    found, ends = dict[int, list[Segment]](), topic.folded_ends(view)
+    for p, segments in enumerate(view.parts):
+        old = segments[: _old(segments, wanted, now)]
+        limit = needed(p, view.end(p))
+        if old and old[-1].end > limit:
+            gone.held[p] = limit
+        if old := [s for s in old if s.end <= min(limit, ends[p])]:
+            found[p] = old
+    return found
 
 
 def _old(segments: Sequence[Segment], wanted: Retention, now: int) -> int:

@@ -526,7 +526,7 @@ class _Reader:
 def gone(topic: str, partition: int, first: int) -> BraidError:
     return BraidError(
         f"the topic {topic!r} has lost records from offset {first} on, in partition {partition}",
-        "retention or a hand took them away, or it was made anew: braid reset QUERY lets the query begin again",
+        "retention or a person took them away, or it was created again: braid reset QUERY lets the query begin again",
     )
 
 

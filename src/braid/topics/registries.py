@@ -356,7 +356,7 @@ class HttpRegistry:
             if e.http_status_code == 409:
                 raise self._incompatible(what.removeprefix("subject ")) from None
             if e.http_status_code in (401, 403):
-                hint = "look at basic.auth.user.info in the file of --registry-config"
+                hint = "check basic.auth.user.info in the file of --registry-config"
                 raise BraidError(f"{self._called} refuses access to {what} ({e.http_status_code})", hint) from None
             if e.http_status_code == 422:
                 why = _first(e, self._settings)
@@ -365,7 +365,7 @@ class HttpRegistry:
             raise kind(f"{self._called} does not give {what}: {e.http_status_code}", _registry_hint(e)) from None
         except Exception as e:  # what the HTTP client raises is not told by its own interface
             if "SSL" in str(e):
-                hint = "look at ssl.* in the file of --registry-config"
+                hint = "check ssl.* in the file of --registry-config"
                 raise BraidError(f"{self._called} cannot be trusted, or does not trust: {e}", hint) from None
             hint = "is it up, and is this its address?"
             raise RegistryAway(f"no registry answers at {self._called}: {type(e).__name__}", hint) from None

@@ -311,7 +311,7 @@ def measure(path: str) -> Extent:
             ends = np.append(ends, len(data))
         times = parse_envelope(split_lines(data)["_line"])["_t"]
         if len(times) != len(ends):
-            raise BraidError(f"{path}: the lines cannot be told apart")
+            raise BraidError(f"{path}: the lines cannot be distinguished")
         meter.add(data, np.diff(ends, prepend=0), times)
     return meter.extent()
 

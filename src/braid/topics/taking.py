@@ -8,12 +8,13 @@ once, or with the next that takes the topic's lock, or, in an object store, with
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from braid.topics import commit
 from braid.topics.files import reach
 from braid.topics.log import Topic
+from braid.topics.segments import Segment
 from braid.topics.view import Keep, Origin, View
 
 
@@ -25,6 +26,12 @@ class Gone:
     records: int = 0
     size: int = 0
     held: dict[int, int] = field(default_factory=dict)
+
+    def count(self, segments: Iterable[Segment]) -> None:
+        """Whole segments that went."""
+        for s in segments:
+            self.records += s.extent.records
+            self.size += s.extent.size
 
 
 @contextlib.contextmanager

@@ -264,7 +264,7 @@ class Transaction(Writing):
             what = f"the broker has forgotten how far {self._group} has written {self._topic}"
         else:
             what = f"{self._group} has written batch {number} to {self._topic}; the checkpoint is at batch {self.batch}"
-        hint = "the checkpoint and the topic do not belong together any more: braid reset QUERY lets it begin anew"
+        hint = "the checkpoint and the topic do not belong together any more: braid reset QUERY lets it begin again"
         raise BraidError(what, hint)
 
     def _marker(self) -> tuple[int, str]:

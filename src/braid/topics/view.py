@@ -44,7 +44,7 @@ class Written(NamedTuple):
         if self.batch == batch and (self.digest == digest or not self.digest):
             return True
         raise BraidError(
-            f"batch {batch} of {query} was written into {where} by somebody else",
+            f"batch {batch} of {query} was written into {where} by another writer",
             "two runs go on from one checkpoint, or from an older copy of it",
         )
 

@@ -244,7 +244,7 @@ def _side(e: ast.Expr, scope: Sources) -> str:
     """The alias of the one source that a side of ON reads."""
     for call in aggregates(e):
         raise SqlError(
-            f"{call.name} is an aggregate; it cannot stand in ON", call.span, "aggregate first, into a table"
+            f"{call.name} is an aggregate; it is not allowed in ON", call.span, "aggregate first, into a table"
         )
     read: dict[str, None] = {}
     for name in names(e):
@@ -468,7 +468,7 @@ def refusal(left: Kind, right: Kind, how: How, left_names: list[str], right_name
     if (left, right) == ("stream", "table"):
         message = f"{NAMES[how]} of stream {left_name} and table {right_name} is not possible"
         return message, "only stream rows emit here: write INNER JOIN or LEFT JOIN"
-    message = f"{NAMES[how]} of table {left_name} and stream {right_name} is not possible: a stream stands left"
+    message = f"{NAMES[how]} of table {left_name} and stream {right_name} is not possible: a stream must be on the left"
     if how in SWAPPED and len(left_names) == 1:
         return message, f"swap the sides: FROM {right_name} {SWAPPED[how]} {left_name}"
     if how in SWAPPED:

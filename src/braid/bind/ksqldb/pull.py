@@ -41,7 +41,7 @@ def bind_pull(q: ast.Select, env: Env) -> Pull:
     def column(n: ast.Name) -> Col:
         if declared.kind == "table" and n.parts[-1] in NO_PLACE:
             hint = f"leave it out; SELECT … FROM {declared.name} EMIT CHANGES has it"
-            raise SqlError(f"a row that stands in a table has no {n.parts[-1]}", n.span, hint)
+            raise SqlError(f"a row of a table has no {n.parts[-1]}", n.span, hint)
         return scope.column(n)
 
     items = bind_items(q.items, scope, None, bounds=True, column=column, whole=present)
@@ -49,7 +49,7 @@ def bind_pull(q: ast.Select, env: Env) -> Pull:
     keys = None if predicate is None else wanted(predicate, entry.source)
     if keys is None and declared.kind == "table" and not env.settings.scans:
         hint = "write WHERE key = …, or SET 'ksql.query.pull.table.scan.enabled'='true'"
-        raise SqlError(f"all rows of {declared.name} would be looked at", q.span, hint)
+        raise SqlError(f"all rows of {declared.name} would be read", q.span, hint)
     made = tuple(Output(i.name, i.expr) for i in items)
     return Pull(declared, entry.source, made, predicate, keys, q.limit)
 

@@ -36,8 +36,8 @@ from braid.sql import ast
 from braid.types import Scalar
 
 EAGER = (
-    "the outer join has no GRACE PERIOD: a row is padded as soon as it finds no match, so IS NULL also passes rows "
-    "whose match comes later; write GRACE PERIOD 0 SECONDS (or more) to wait for the window's end"
+    "the outer join has no GRACE PERIOD: a row is null-extended as soon as it finds no match, so IS NULL also passes "
+    "rows whose match comes later; write GRACE PERIOD 0 SECONDS (or more) to wait for the window's end"
 )
 
 
@@ -364,7 +364,7 @@ def _partitioned(a: Asked, r: Keyed, source: From) -> Keyed:
     nulls = [e for e in q.partition_by if isinstance(e, ast.Literal) and e.value is None]
     if nulls:
         if len(q.partition_by) > 1:
-            raise SqlError("PARTITION BY NULL stands alone", nulls[0].span, "leave NULL out, or the others")
+            raise SqlError("PARTITION BY NULL must be alone", nulls[0].span, "leave NULL out, or the others")
         return r
     rules = Rules("PARTITION BY", source.scope.column)
     keys: list[Wanted] = []

@@ -86,7 +86,7 @@ class Windowed:
 
 def bind_window(w: ast.Window, over_table: bool, final: bool, binary: bool) -> Windowed:
     if over_table:
-        hint = "leave WINDOW out: the rows of a table are those that stand now"
+        hint = "leave WINDOW out: the rows of a table are its current ones"
         raise SqlError("windows group the rows of streams", w.span, hint)
     clause, (name, first) = CLAUSES[w.kind], w.lengths[0]
     if first.ms == 0:

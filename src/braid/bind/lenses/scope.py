@@ -264,7 +264,7 @@ def _call(e: ast.Call, r: Rules) -> Expr:
         if r.aggregate is None:
             hint = "add GROUP BY" if r.clause == "SELECT" else "group in a WITH first, then use its field"
             where = "without GROUP BY" if r.clause == "SELECT" else f"in {r.clause}"
-            raise SqlError(f"{e.name} is an aggregate; it cannot stand {where}", hint=hint)
+            raise SqlError(f"{e.name} is an aggregate; it is not allowed {where}", hint=hint)
         return r.aggregate(e)
     if e.distinct or any(isinstance(a, ast.Star) for a in e.args):
         raise SqlError(f"{e.name} takes values", hint="only COUNT takes *")

@@ -52,7 +52,7 @@ def rows_of(q: ast.Query, env: Env) -> Rows:
     names = [cte.name for cte in q.ctes]
     for n, cte in enumerate(q.ctes):
         if cte.name in names[:n]:
-            raise SqlError(f"{cte.name} stands twice in WITH", cte.span, "give one of them another name")
+            raise SqlError(f"{cte.name} is defined twice in WITH", cte.span, "give one of them another name")
         inner = rows_of(cte.query, env)
         token = env.made.token("q", cte.name)
         written.append(f"{token} AS ({inner.sql})")

@@ -262,9 +262,9 @@ class Values:
                 return Col(f"({self._row(a)} {op} {self._row(b)})", S.BOOLEAN)
             case ast.Quantified():
                 hint = "write x = ANY (SELECT …)"
-                raise SqlError(f"{'ALL' if e.all else 'ANY'} stands at the right of a comparison", e.span, hint)
+                raise SqlError(f"{'ALL' if e.all else 'ANY'} is the right side of a comparison", e.span, hint)
             case ast.GroupingSets():
-                raise SqlError(f"{e.kind} stands in GROUP BY", e.span, "write it there")
+                raise SqlError(f"{e.kind} is in GROUP BY", e.span, "write it there")
             case ast.Call(name="ROW"):
                 types = [typing.finished(self.expr(x)).type for x in e.args]
                 fields = tuple(Column(f"f{i + 1}", t) for i, t in enumerate(types))
@@ -313,7 +313,7 @@ class Values:
 
     def _quantified(self, op: str, left: ast.Expr, query: ast.Query, q: ast.Quantified) -> Expr:
         if op not in typing.COMPARES:
-            raise SqlError("ANY and ALL stand behind a comparison", q.span, "write x = ANY (SELECT …)")
+            raise SqlError("ANY and ALL must come behind a comparison", q.span, "write x = ANY (SELECT …)")
         a, (b, sql) = self.expr(left), self._single(query, q.span)
         x, y = self._met(op, a, b, q.span)
         word = "ALL" if q.all else "ANY"

@@ -126,7 +126,7 @@ def _bind(e: ast.Expr, names: Names) -> Expr:
         case ast.Interval():
             return interval(e)
         case ast.Star():
-            raise SqlError("* stands only as an item of SELECT, and in count(*)", hint="name the column")
+            raise SqlError("* is allowed only as an item of SELECT, and in count(*)", hint="name the column")
         case ast.Lambda() | ast.Arrow() | ast.MapLiteral() | ast.StructLiteral():
             hint = "keep its parts in columns of their own"
             raise SqlError("structures and JSON are not supported yet", hint=hint)
@@ -233,7 +233,7 @@ def _like(e: ast.Like, names: Names) -> Expr:
 def _quantified(e: ast.Binary, q: ast.Quantified, names: Names) -> Expr:
     """`x = ANY (array)`."""
     if e.op not in typing.COMPARES or isinstance(q.of, ast.Query):
-        raise SqlError("ANY and ALL stand behind a comparison", q.span, "write x = ANY (array)")
+        raise SqlError("ANY and ALL must come behind a comparison", q.span, "write x = ANY (array)")
     return typing.quantified(e.op, bind(e.left, names), bind(q.of, names), every=q.all)
 
 
@@ -301,7 +301,7 @@ def _aggregate(e: ast.Call, names: Names) -> Expr:
     hint = "WHERE sees single rows; write HAVING behind GROUP BY"
     if names.clause != "WHERE":
         hint = "aggregate first, in a sub-query: FROM (SELECT …, sum(x) AS s … GROUP BY …) t"
-    raise SqlError(f"{e.name} is an aggregate; it cannot stand in {names.clause}", hint=hint)
+    raise SqlError(f"{e.name} is an aggregate; it is not allowed in {names.clause}", hint=hint)
 
 
 def _check_known(name: str, names: Names) -> None:
@@ -311,7 +311,7 @@ def _check_known(name: str, names: Names) -> None:
     if user.overloads(name):
         if not names.batch:
             return
-        hint = "functions of users stand in materialized views: a batch query has none"
+        hint = "functions of users are for materialized views: a batch query has none"
         raise SqlError(f"there is no function {name.lower()}", hint=hint)
     if name in _PRESENT:
         hint = "compare with a column of the row; a batch query may call it"

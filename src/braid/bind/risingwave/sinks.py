@@ -194,7 +194,7 @@ def _keys(given: Given, rows: Result, context: Context) -> tuple[Expr, ...]:
     if asked:
         what = f"two rows of {given.sink} may have the same {', '.join(i.name for i in asked)}"
         raise SqlError(what, given.span("primary_key"), hint)
-    raise SqlError(f"rows of {given.sink} are not told apart by what is selected", given.span("type"), hint)
+    raise SqlError(f"rows of {given.sink} are not distinguished by what is selected", given.span("type"), hint)
 
 
 def _asked(given: Given, rows: Result) -> list[Item]:

@@ -163,7 +163,7 @@ def _result(q: ast.Select, env: Env, prefix: str) -> Result:
     _check_stream(q, tree, nested=bool(prefix))
     if isinstance(tree, Operand) and tree.frame is not None:
         hint = "leave OVER out; a window says how long a row waits for those that it joins"
-        raise SqlError("a window stands only on a source of a join", tree.frame.span, hint)
+        raise SqlError("a window is allowed only on a source of a join", tree.frame.span, hint)
     rowtime = None if tree.kind == "table" else Col(f"{prefix}.ROWTIME", Scalar.BIGINT)
     if rowtime is not None:
         scope = timed(scope, rowtime, isinstance(tree, Operand))

@@ -159,7 +159,7 @@ def full_name(name: ast.Name, env: Env) -> str:
     """The full name of something new."""
     for part in name.parts:
         if "." in part:
-            raise SqlError(f"the name {part} holds a '.'", name.span, "a '.' stands between schema and name")
+            raise SqlError(f"the name {part} holds a '.'", name.span, "a '.' separates schema and name")
     schema = env.settings.sqlstream.schema if len(name.parts) == 1 else None
     return str(name) if schema is None else f"{schema}.{name}"
 

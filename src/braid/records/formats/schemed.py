@@ -163,7 +163,5 @@ class Schemed(Format):
         wrong = pl.DataFrame({"a": why, "b": unfit.set(null, None)}).select(pl.coalesce("a", "b"))["a"]
         for text, reason in zip(texts, wrong, strict=True):
             if reason is not None:
-                raise BraidError(
-                    f"the {facet.name} {cut(text)} does not fit its schema: {reason}", "look at its fields"
-                )
+                raise BraidError(f"the {facet.name} {cut(text)} does not fit its schema: {reason}", "check its fields")
         return made.set(null, None)

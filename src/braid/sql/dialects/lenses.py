@@ -51,7 +51,7 @@ def query(c: Cursor, nested: bool = False) -> ast.Select:
         if clause in written:
             raise c.error(f"{clause} is written twice", c.now)
         if clause == "WHERE" and written:
-            raise c.error("WHERE must stand before GROUP BY", c.now, "the order is FROM, WHERE, GROUP BY")
+            raise c.error("WHERE must come before GROUP BY", c.now, "the order is FROM, WHERE, GROUP BY")
         c.expect(*clause.split())
         written.append(clause)
         if clause == "WHERE":
@@ -85,7 +85,7 @@ def _ended(c: Cursor, nested: bool, written: list[str]) -> None:
         raise c.error("there is no HAVING in Lenses SQL", c.now, "group in a WITH, then filter its result with WHERE")
     if c.at("WITHIN") or c.at("ON"):
         where = f"before {written[0]}" if written else "behind JOIN"
-        raise c.error(f"{c.word()} must stand in the join, {where}", c.now)
+        raise c.error(f"{c.word()} must be in the join, {where}", c.now)
     if c.word() in JOIN_WORDS[:5]:
         hint = "join two sources in a WITH, then join its name with the third"
         raise c.error("a query joins two sources at most", c.now, hint)
@@ -267,7 +267,7 @@ def _insert(c: Cursor) -> ast.Statement:
         if key is None and value is None:
             raise c.unexpected("KEY AS or VALUE AS after STORE", "KEY", "VALUE", hint="write STORE VALUE AS JSON")
         if c.at("KEY", "AS"):
-            raise c.error("KEY AS must stand before VALUE AS", c.now, "write STORE KEY AS STRING VALUE AS JSON")
+            raise c.error("KEY AS must come before VALUE AS", c.now, "write STORE KEY AS STRING VALUE AS JSON")
     if not c.at("SELECT"):
         raise c.unexpected("SELECT, STORE or VALUES", "SELECT", "STORE", "VALUES")
     inner = query(c)
@@ -423,7 +423,7 @@ def _keyed(words: Words, d: Declaring) -> str:
     return f"{made}\nWITH {keyed} AS (SELECT STREAM {key} AS _key, _value.* FROM {name}{at});"
 
 
-_NO_CHANGE = "a topic gets records by INSERT INTO ... VALUES; the last one of a key stands"
+_NO_CHANGE = "a topic gets records by INSERT INTO ... VALUES; the last one of a key is current"
 
 LENSES = Words(
     name="lenses",

@@ -175,7 +175,7 @@ def interval_value(c: Cursor) -> ast.Expr | None:
     after = c.ahead(1)
     if after.kind is TokenKind.NUMBER:
         hint = f"write INTERVAL '{after.text}' {c.ahead(2).text if c.ahead(2).kind is TokenKind.WORD else 'MINUTE'}"
-        raise c.error("the value of an interval stands in quotes", after, hint)
+        raise c.error("the value of an interval is written in quotes", after, hint)
     return interval(c) if after.kind is TokenKind.STRING else None
 
 

@@ -65,7 +65,7 @@ def query(c: Cursor, nested: bool = False) -> ast.Select:
     if c.word() in _NOT_YET:
         raise c.error(f"{_NOT_YET[c.word()]} is not supported yet", c.now, "leave it out; WHERE filters rows")
     if c.at("WHERE") or c.at("WINDOW"):
-        raise c.error(f"{c.word()} stands in the wrong place", c.now, "the order is SELECT, FROM, WHERE, WINDOW")
+        raise c.error(f"{c.word()} is in the wrong place", c.now, "the order is SELECT, FROM, WHERE, WINDOW")
     if not c.at_end() and not c.starts_statement() and not (nested and c.at_symbol(")")):
         raise _left_over(c, where is not None)
     return ast.Select(items, source, c.span(start), "STREAM" if stream else None, where=where, windows=windows)
@@ -106,11 +106,11 @@ def _windows(c: Cursor) -> tuple[tuple[str, ast.RangeWindow | ast.RowsWindow], .
 
 def _left_over(c: Cursor, filtered: bool) -> SqlError:
     if c.at("OVER"):
-        return c.error("OVER stands before the alias", c.now, "write source OVER (…) AS alias")
+        return c.error("OVER comes before the alias", c.now, "write source OVER (…) AS alias")
     if c.at("ON") or c.at("USING"):
-        return c.error(f"{c.word()} stands only behind JOIN", c.now, "write a JOIN b ON a.x = b.x")
+        return c.error(f"{c.word()} is allowed only behind JOIN", c.now, "write a JOIN b ON a.x = b.x")
     if c.word() in _JOIN_WORDS:
-        return c.error(f"{c.word()} must stand in FROM, before WHERE", c.now)
+        return c.error(f"{c.word()} must be in FROM, before WHERE", c.now)
     words = ("AND", "OR", "WINDOW") if filtered else ("AS", "OVER", *_JOIN_WORDS, "ON", "USING", "WHERE", "WINDOW")
     return c.unexpected("a clause or ';'", *words)
 
@@ -181,7 +181,7 @@ def source(c: Cursor) -> ast.Relation:
     alias = c.alias("an alias after AS")
     if c.at("OVER"):
         what = alias or "its window"
-        raise c.error("OVER stands before the alias", c.now, f"write source OVER (…) AS {what}")
+        raise c.error("OVER comes before the alias", c.now, f"write source OVER (…) AS {what}")
     if isinstance(found, ast.Name):
         return ast.Table(found, alias, c.span(start), over=over_)
     if alias is None:
@@ -204,7 +204,7 @@ def object_name(c: Cursor, expected: str) -> ast.Name:
 def column_name(c: Cursor) -> ast.Name:
     name = plain_name(c, "the name of a column")
     if c.at_symbol("."):
-        raise c.error("a plain column name stands here", c.now, "write the column without its source")
+        raise c.error("a plain column name is expected here", c.now, "write the column without its source")
     return name
 
 
@@ -474,14 +474,14 @@ SQLSTREAM = Words(
     | {
         ("SHOW", "VIEWS"): "views are among SHOW STREAMS and SHOW TABLES",
         ("SHOW", "PUMPS"): "pumps are among SHOW QUERIES",
-        ("OVER", "("): "OVER stands behind a source of a join; aggregates over windows are not supported yet",
+        ("OVER", "("): "OVER comes behind a source of a join; aggregates over windows are not supported yet",
         ("WITH", "("): "write OPTIONS (TOPIC 'x', PARTITIONS '1', ROWTIME 'column')",
         ("EXTRACT", "("): "keep the part of the time as a column of its own",
         ("EMIT", "CHANGES"): f"SQLstream has no EMIT: {_STREAM}",
         ("FOR", "SYSTEM_TIME"): "SQLstream captures a table when the query starts",
     },
     foreign_starts={
-        "UPDATE": "a stream has no UPDATE; run the query anew to see a changed table",
+        "UPDATE": "a stream has no UPDATE; run the query again to see a changed table",
         "DELETE": "a stream has no DELETE",
         "MERGE": "MERGE is not supported",
         "WITH": "write a sub-query in FROM, or CREATE VIEW first",

@@ -36,7 +36,7 @@ def interval(c: Cursor) -> ast.Interval:
         raise c.error("an interval cannot have a sign", c.now, "write INTERVAL '1' MINUTE")
     if c.now.kind is TokenKind.NUMBER:
         hint = f"write INTERVAL '{c.now.text}' {c.ahead(1).text.upper() or 'MINUTE'}"
-        raise c.error("the value of an interval stands in quotes", c.now, hint)
+        raise c.error("the value of an interval is written in quotes", c.now, hint)
     value = c.now
     text = c.string("the value of the interval in quotes", "write INTERVAL '1' MINUTE")
     first = _unit(c)
@@ -141,7 +141,7 @@ def over(c: Cursor) -> ast.RangeWindow | ast.RowsWindow | ast.Name:
     if c.at_symbol("("):
         return window(c)
     if (c.at("RANGE") or c.at("ROWS")) and c.ahead(1).text.upper() in ("INTERVAL", "BETWEEN", "CURRENT", "UNBOUNDED"):
-        raise c.error(f"the window {c.now.text} … stands in parentheses", c.now, f"write {_EXAMPLE}")
+        raise c.error(f"the window {c.now.text} … is written in parentheses", c.now, f"write {_EXAMPLE}")
     if c.at("WINDOW") and c.ahead(1).kind in (TokenKind.WORD, TokenKind.NAME):
         c.advance()
     name = c.name("the name of a window, or '('")
@@ -166,7 +166,7 @@ def window(c: Cursor) -> ast.RangeWindow | ast.RowsWindow:
         at = c.now
         c.advance()
         if order is not None and order.kind != "ROWTIME":
-            message = f"ORDER BY {order.kind}(…) stands with RANGE, not with ROWS"
+            message = f"ORDER BY {order.kind}(…) goes with RANGE, not with ROWS"
             raise c.error(message, order.span, "write RANGE CURRENT ROW, or leave ORDER BY out")
         fewest, most = _rows(c, at)
         c.close(opened, ")")

@@ -1,0 +1,86 @@
+"""Commands that show what queries have dropped, and which rows wait.
+
+In: arguments. Out: tables, or JSON lines.
+Rule: as in `cli.py`, which has them: a command reads arguments, calls one function, prints.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from braid.bind.dialects import DIALECTS
+from braid.face.options import PLACE, folder_of, functions_option, read_sql, store_option
+
+if TYPE_CHECKING:
+    from braid.expr.user import Functions
+
+form_option = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "jsonl"]),
+    default="table",
+    show_default=True,
+    help="Print a table, or JSON lines.",
+)
+rows_option = click.option(
+    "--limit", type=click.IntRange(min=0), default=None, help="Print at most so many rows. [default: 20, jsonl: all]"
+)
+
+
+@click.command()
+@click.argument("query", metavar="[QUERY|FILE]", required=False)
+@form_option
+@rows_option
+@click.option("--key", metavar="KEY", help="Show only rows with this key: JSON, or a text.")
+@click.option(
+    "--dialect", type=click.Choice(DIALECTS), help="Read FILE in this SQL. [default: its first line, else ksqldb]"
+)
+@store_option
+@functions_option
+def drops(
+    query: str | None,
+    form: str,
+    limit: int | None,
+    key: str | None,
+    dialect: str | None,
+    store: str,
+    functions: Functions,
+) -> None:
+    """Show the rows that a query dropped, and why.
+
+    Of a FILE of statements, those of each of its queries; without either, those of all queries of the store.
+    """
+    from braid.face.catalogue import over
+    from braid.face.show import print_drops
+
+    names = None if query is None else [query]
+    if query is not None and os.path.isfile(query):
+        sql, spoken = read_sql(query, None, dialect)
+        program = over(store, spoken, None, functions, folder_of(query))
+        names = [e.query.name for e in program.statements(sql) if e.query is not None]
+    print_drops(store, names, form, limit, key)
+
+
+@click.command()
+@click.argument("query")
+@form_option
+@rows_option
+@click.option(
+    "--checkpoint", type=PLACE, help="Read the query's checkpoint in this folder. [default: STORE/checkpoints]"
+)
+@store_option
+@functions_option
+def waiting(query: str, form: str, limit: int | None, checkpoint: str | None, store: str, functions: Functions) -> None:
+    """Show the buffered rows of a query: those that wait for a clock to go out, and for how long.
+
+    They are those after its last batch, whether it runs or not.
+    """
+    from braid.face.waiting import print_waiting
+
+    print_waiting(store, query, form, limit, checkpoint, functions)
+
+
+REPORTS: tuple[click.Command, ...] = (drops, waiting)
