@@ -205,7 +205,11 @@ class Program:
                 return bound
             case _ if same:
                 return bound
-        hint = f"DROP it first, or take another name; it was made by: {' '.join(before.split())}"
+        way = "DROP it first"
+        if name in self.queries:
+            replaces = "CREATE OR REPLACE or " if hasattr(statement, "or_replace") else ""
+            way = f"{replaces}braid upgrade FILE changes it"
+        hint = f"{way}, or take another name; it was made by: {' '.join(before.split())}"
         span = getattr(statement, "name_span", statement.span)
         raise SqlError(f"{name} exists already, with another definition", span, hint, script)
 
@@ -234,6 +238,8 @@ class Program:
         if old is None or bound.replaces or self.standing[name].anew:
             return bound
         why = refusal(old, bound.query)
+        if why is not None and self.mode != "once":  # the checkpoint judges, and it may be worked out anew
+            return bound
         if why is not None:
             hint = f"DROP {name} and create it anew, or write into another one"
             raise SqlError(f"{name} runs, and cannot be replaced by this: {why}", span, hint, text)
@@ -283,6 +289,25 @@ class Program:
         if self.keeper is not None and (made.of or made.text.lstrip()[:6].upper() == "CREATE"):
             self.keeper.made(made)
         return made.name
+
+    def keep(self, query: Query) -> None:
+        """The statement of a query is kept before it has taken effect: its checkpoint will be of this one."""
+        if self.keeper is not None and query.sql.lstrip()[:6].upper() == "CREATE":
+            variables = self.variables if "${" in query.sql else {}
+            sets = (*self.sets, *self._types(query.sql, query.name))
+            self.keeper.made(Standing(query.name, query.sql, sets, variables))
+
+    def begins_anew(self, queries: Sequence[str]) -> None:
+        """These queries do not run any more, and begin anew by their statements; what they make stays declared."""
+        for name in queries:
+            if name in self.standing:
+                self._stands(replace(self.standing[name], anew=True))
+
+    def forget(self, names: Sequence[str]) -> None:
+        """What bears these names is gone, and queries of these names are."""
+        queries = tuple(name for name in names if name in self.queries)
+        self.catalog = self.catalog.apply(Dropped(tuple(n for n in names if n in self.catalog.sources), queries))
+        self._gone(names, queries)
 
     def _ended(self, query: str, effect: Effect) -> None:
         """A query ended for good; the stream or table that it made stands without it."""

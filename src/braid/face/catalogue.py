@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from braid.bind.bound import Declared, TypeMade
+from braid.bind.bound import Declared, SourceDeclared, TypeMade
 from braid.bind.catalog import Catalog
 from braid.bind.dialects import DIALECTS, dialect_named
 from braid.bind.program import Mode, Program, Standing
 from braid.errors import BraidError, SqlError
 from braid.expr.user import NONE, Functions
+from braid.face.frames import all_declared
 from braid.face.scripts import scripts_in
 from braid.records.wire import Wires
 from braid.topics.broker import Broker
@@ -96,7 +97,10 @@ class Catalogue:
 
     @property
     def _empty(self) -> Catalog:
-        return Catalog(registry=self._registry, functions=self._functions)
+        made = Catalog(registry=self._registry, functions=self._functions)
+        for declared in all_declared(self._store.root, self.dialect):
+            made = made.apply(SourceDeclared(declared))
+        return made
 
     def made(self, standing: Standing) -> None:
         self._change((standing.name,), (standing,))

@@ -29,7 +29,10 @@ from braid.face.options import (
 from braid.face.tabular import Terminal
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from braid.topics.broker import Broker
+    from braid.topics.lock import StoreLock
 
 err = Terminal(stderr=True)
 COMMANDS: list[click.Command] = []
@@ -57,7 +60,7 @@ def upgrade(file: str | None, text: str | None, dialect: str | None, master: str
     there twice. What a stream has written stays as it is; what stands in a table is put right.
     """
     from braid.face.request import Request
-    from braid.face.run import spark_session
+    from braid.face.run import jvm_pid, spark_session
     from braid.face.upgrade import upgrade as told
     from braid.spark.wishes import Asked
 
@@ -65,7 +68,15 @@ def upgrade(file: str | None, text: str | None, dialect: str | None, master: str
     wanted |= {name: pairs(wanted[name], f"--{name.rstrip('s')}") for name in ("sources", "sinks", "deleted")}
     request = Request(sql, dialect, asked=Asked.taken(wanted), master=master, folder=folder_of(file), **wanted)
     with contextlib.ExitStack() as stack:
-        for line in told(request, functools.cache(lambda: stack.enter_context(spark_session(request)))):
+
+        @functools.cache
+        def spark(own: StoreLock) -> SparkSession:
+            begun = stack.enter_context(spark_session(request))
+            if (jvm := jvm_pid(begun)) is not None:
+                own.add_pid(jvm)
+            return begun
+
+        for line in told(request, spark):
             click.echo(line)
 
 

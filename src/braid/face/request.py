@@ -47,6 +47,7 @@ from braid.tables.named import is_table
 from braid.topics import whereabouts
 from braid.topics.files import check_name
 from braid.topics.interface import Topics
+from braid.topics.registered import is_registered
 from braid.topics.store import TopicStore
 
 
@@ -357,6 +358,7 @@ def check_broker(prepared: Prepared, request: Request, store: Topics) -> None:
 
     access.check_speculation(request.conf.get("spark.speculation"))
     files = source_files(prepared, request).topics()
+    files |= {s.topic for q in prepared.queries for s in sources(q.root) if is_registered(s.topic)}
     for query in prepared.queries:
         stays = query.name in prepared.push or bool(request.target(query))
         reads = {s.topic for s in sources(query.root)} - files

@@ -39,7 +39,7 @@ from braid.face.engine import Engine, EngineWorld, dropped_rows
 from braid.face.infer import statement
 from braid.face.looks import Looks
 from braid.face.pulls import StorePulls
-from braid.face.request import SourceFiles
+from braid.face.request import Request, SourceFiles
 from braid.face.scripts import scripts_in
 from braid.face.tabular import cell, print_table, time_text
 from braid.face.waiting import count
@@ -53,13 +53,15 @@ from braid.sql.tokens import Lexer, TokenKind
 from braid.stage.call_order import Ranks, partition_ranks
 from braid.stage.cut import LIMIT, Cut, beginning, part_name, plan_batch
 from braid.stage.ingest import Chunk
-from braid.stage.inputs import Input, TopicInput, Until
+from braid.stage.inputs import Input, Until
 from braid.stage.local import LocalQuery
+from braid.stage.registered import input_of
 from braid.tables.named import is_table
 from braid.topics.begin import offsets_of
 from braid.topics.broker import Broker
 from braid.topics.interface import Topics, open_topics
 from braid.topics.lock import StoreLock, holder
+from braid.topics.registered import is_registered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,14 +92,14 @@ class Tail:
         self._inputs: list[tuple[int, Input]] = []
         for leaf in self._plan.leaves:
             opened = (files or {}).get(leaf.source.name)
-            x: Input = TopicInput(store, leaf.source) if opened is None else opened(leaf.source)
+            x: Input = input_of(store, leaf.source) if opened is None else opened(leaf.source)
             self._inputs.append((leaf.number, Until(x, x.ends()) if leaf.source.captured else x))
         ranks = partition_ranks(self._plan, {leaf: x.partitions for leaf, x in self._inputs})
         self._ranks = Ranks({part_name(*place): n for place, n in ranks.items()}, self._plan, len(ranks))
         self._query = LocalQuery(self._plan, 1, 1)
         self._at: Cut = beginning()
         for leaf in self._plan.leaves:
-            if leaf.source.name not in (files or {}):
+            if leaf.source.name not in (files or {}) and not is_registered(leaf.source.topic):
                 begun = offsets_of(store, leaf.source.topic, leaf.source.begin)
                 self._at["next"] |= {part_name(leaf.number, p): offset for p, offset in enumerate(begun)}
         self._given = 0
@@ -354,7 +356,7 @@ class Shell:
     def tail(self, query: Query) -> None:
         """Rows as they come, until LIMIT, Ctrl-C, or (in a script) there are no more."""
         for topic in sorted({leaf.source.topic for leaf in lower(query).leaves} - self.files.topics()):
-            if not self._store.exists(topic):
+            if not self._store.exists(topic) and not is_registered(topic):
                 raise BraidError(f"there is no topic {topic}", "declare it with partitions = 1, or braid put it")
         self.settle_script()
         self.note_age(s.name for s in read_by(query.root))
@@ -436,6 +438,7 @@ class _World(EngineWorld):
         files, ticks = shell.files.opened(), shell.program.spoken.ticks
         super().__init__(shell.engine, shell.pulls, files, ticks, shell.looked)
         self._shell = shell
+        self.program = shell.program
 
     def create_topic(self, name: str, partitions: int | None, compacted: bool) -> None:
         if name not in self._shell.files.topics():
@@ -469,6 +472,12 @@ class _World(EngineWorld):
 
     def start_query(self, query: Query) -> None:
         self._shell.start(query)
+
+    def say(self, line: str) -> None:
+        self._shell.tell(line)
+
+    def request(self, dialect: str) -> Request:
+        return replace(super().request(dialect), sources=self._shell.files.patterns)
 
     def check(self, asserted: Asserted, span: Span) -> None:
         self.engine.settle()

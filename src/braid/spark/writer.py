@@ -30,11 +30,13 @@ from braid.stage.batches import planned_digest
 from braid.stage.call_order import BATCH_BITS, place_of, topic_ranks
 from braid.stage.drops import DROPS
 from braid.stage.measured import WRITE, Piece
+from braid.stage.registered import FrameInput
 from braid.timing import spent
 from braid.topics.drops import publish_drops
 from braid.topics.drops import stage_drops as stage_drop_lines
 from braid.topics.drops import write_drops as write_drop_lines
 from braid.topics.interface import store_of
+from braid.topics.registered import is_registered
 from braid.topics.view import UNTOLD, Written
 
 # ----------------------------------------------------------- publishing
@@ -82,6 +84,7 @@ def _told(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
     if not dropped.height:
         return dropped
     rows = (_placed_by_order if job.order is not None else _placed_by_rank)(job, dropped.sort(POS, maintain_order=True))
+    rows = _placed_in_frames(job, rows)
     return rows.with_columns(_json("key").alias("_key"), _json("value").alias("_value"))
 
 
@@ -114,6 +117,19 @@ def _placed_by_rank(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
             pl.coalesce("offset", (low % (1 << OFFSET_BITS)).cast(pl.Int64)).alias("offset"),
         )
     )
+
+
+def _placed_in_frames(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
+    """Rows of registered DataFrames at their places in what the user gave."""
+    leaves = (leaf for leaf in job.plan.leaves if leaf.number not in job.frames)
+    frames = {x.source.topic: FrameInput(job.store, x.source) for x in leaves if is_registered(x.source.topic)}
+    at = dropped.select("topic", "partition", "offset").rows()
+    if not any(topic in frames for topic, *_ in at):
+        return dropped
+    told = (frames[t].place(p, o) if t in frames and o is not None else (p, o) for t, p, o in at)
+    partitions, offsets = zip(*told, strict=True)
+    made = (pl.Series("partition", partitions, pl.Int32), pl.Series("offset", offsets, pl.Int64))
+    return dropped.with_columns(made)
 
 
 def _placed_by_order(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
