@@ -129,7 +129,7 @@ class Keeper(Protocol):
 @dataclass(slots=True)
 class Program:
     """A catalog and settings that grow statement by statement. `standing`: by name; `sets`: texts of SETs so far;
-    `scripts`: reads files for RUN SCRIPT."""
+    `scripts`: reads files for RUN SCRIPT. `reworks`: the door works changed queries out anew."""
 
     dialect: str
     catalog: Catalog = field(default_factory=Catalog)
@@ -141,6 +141,7 @@ class Program:
     sets: tuple[str, ...] = ()
     keeper: Keeper | None = None
     scripts: Scripts | None = None
+    reworks: bool = False
 
     @property
     def spoken(self) -> Dialect:
@@ -201,6 +202,8 @@ class Program:
                 return Again(name)
             case SourceDeclared(declared=made) if replace(made, sql="") == replace(self.catalog.sources[name], sql=""):
                 return bound  # its topic may be missing
+            case SourceDeclared(declared=made) if _says(made) == _says(self.catalog.sources[name]):
+                return Again(name)  # what a query makes, declared as that makes it
             case QueryBound() if self.mode == "file":
                 return bound
             case _ if same:
@@ -238,10 +241,11 @@ class Program:
         if old is None or bound.replaces or self.standing[name].anew:
             return bound
         why = refusal(old, bound.query)
-        if why is not None and self.mode != "once":  # the checkpoint judges, and it may be worked out anew
+        if why is not None and self.reworks:
             return bound
         if why is not None:
-            hint = f"DROP {name} and create it anew, or write into another one"
+            way = "braid upgrade FILE lets it go on, worked out anew; or " if self.mode == "file" else ""
+            hint = f"{way}DROP {name} and create it anew, or write into another one"
             raise SqlError(f"{name} runs, and cannot be replaced by this: {why}", span, hint, text)
         return replace(bound, upgrades=old)
 
@@ -364,6 +368,11 @@ class Program:
         if found is None:
             raise BraidError("there is no query in this statement", "explain a SELECT, CREATE … AS or INSERT INTO")
         return found
+
+
+def _says(d: Declared) -> object:
+    """What a declaration says of the records of a topic."""
+    return d.name, d.kind, d.topic, [(c.name, c.type, c.place) for c in d.visible]
 
 
 def made_type(words: Words, name: str, t: Type) -> str:

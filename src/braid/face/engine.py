@@ -25,6 +25,7 @@ from braid.face.effects import StoreWorld, append_records
 from braid.face.metrics import warned
 from braid.face.pulls import StorePulls
 from braid.face.request import Prepared, Request
+from braid.face.upgrade import LOCK, Upgrade
 from braid.lower.lower import lower
 from braid.plan.canonical import canonical
 from braid.plan.logical import Query, sources
@@ -314,8 +315,6 @@ class EngineWorld(StoreWorld):
 
     def changed(self, queries: Sequence[Query]) -> Iterator[str]:
         """Queries that have checkpoints of others go on, worked out anew over what those have read."""
-        from braid.face.upgrade import LOCK, Upgrade
-
         if not queries:
             return
         assert self.program is not None

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from braid.topics.broker import Broker
+    from braid.topics.interface import Topics
     from braid.topics.lock import StoreLock
 
 err = Terminal(stderr=True)
@@ -59,6 +60,7 @@ def upgrade(file: str | None, text: str | None, dialect: str | None, master: str
     has read, and takes its own place behind the last record of that: nothing is missing in its result, and nothing
     there twice. What a stream has written stays as it is; what stands in a table is put right.
     """
+    from braid.face.engine import Engine
     from braid.face.request import Request
     from braid.face.run import jvm_pid, spark_session
     from braid.face.upgrade import upgrade as told
@@ -76,7 +78,10 @@ def upgrade(file: str | None, text: str | None, dialect: str | None, master: str
                 own.add_pid(jvm)
             return begun
 
-        for line in told(request, spark):
+        def made(store: Topics, own: StoreLock) -> Engine:
+            return Engine(store, lambda: spark(own), broker=request.asked.broker, begins=request.asked.begins)
+
+        for line in told(request, made):
             click.echo(line)
 
 

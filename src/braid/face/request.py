@@ -153,9 +153,10 @@ class Prepared:
     replaced: Mapping[str, Query] = field(default_factory=dict)
 
 
-def prepare(request: Request) -> Prepared:
-    """Parses, binds and checks all statements."""
+def prepare(request: Request, reworks: bool = False) -> Prepared:
+    """Parses, binds and checks all statements. `reworks`: changed queries are worked out anew."""
     program = over(request.store, request.dialect, request.asked.broker, request.functions, request.folder)
+    program.reworks = reworks
     effects = tuple(program.statements(request.sql))
     for option, names in (("--source", request.sources), ("--sink", request.sinks)):
         for name in names:

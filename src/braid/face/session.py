@@ -92,6 +92,7 @@ class Session(Public):
         folder = store if store is not None else self._temporary.name  # type: ignore[union-attr]
         self._store = open_topics(folder, broker)
         self._program = Catalogue(self._store, self._dialect.name).program("cell")
+        self._program.reworks = True
         self._looked = Looked(StoreLookout(self._store))
         self._pulls = StorePulls(self._store)
         self._streams: dict[str, InSpark] = {}  # DataFrames whose rows Spark gives, by source name

@@ -233,7 +233,7 @@ class Shell:
         """The names of the present dialect; those of another one wait until it is chosen again."""
         if self.dialect not in self._programs:
             program = Catalogue(self._store, self.dialect, self._functions).program("cell")
-            program.scripts = scripts_in(".")
+            program.scripts, program.reworks = scripts_in("."), True
             self._programs[self.dialect] = program
         return self._programs[self.dialect]
 

@@ -21,7 +21,6 @@ from braid.bind.bound import QueryBound
 from braid.errors import BraidError
 from braid.face.catalogue import Catalogue
 from braid.face.changed import Changed, changed
-from braid.face.engine import Engine
 from braid.face.request import Prepared, Request, checkpoint_of, prepare, source_files
 from braid.face.show import open_folder
 from braid.files.log import MOST
@@ -35,26 +34,23 @@ from braid.topics.interface import Topics, open_topics
 from braid.topics.lock import InUse, StoreLock
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from braid.face.engine import Engine
 
 LOCK = ".upgrade.lock"  # of a store: one upgrade at a time
 PAUSE = 1.0  # s between two looks at a run
 
-Begin = Callable[[StoreLock], "SparkSession"]  # begins Spark; what outlives this process is written into the lock
-
-
-def upgrade(request: Request, spark: Begin) -> Iterator[str]:
-    """What goes on, what begins, what was worked out anew. All is looked at before anything is done."""
-    prepared = prepare(request)
+def upgrade(request: Request, made: Callable[[Topics, StoreLock], Engine]) -> Iterator[str]:
+    """What goes on, what begins, what was worked out anew. All is looked at before anything is done. `made`: what
+    starts queries; a process that may outlive this one is written into the lock."""
+    prepared = prepare(request, reworks=True)
     if not prepared.queries:
         yield "the file has no query"
         return
     root = open_folder(request.store).root
     store = open_topics(root, request.asked.broker)
     own = StoreLock(store.root, name=LOCK)
-    engine = Engine(store, lambda: spark(own), broker=request.asked.broker, begins=request.asked.begins)
     with own:
-        yield from Upgrade(request, prepared, engine).go()
+        yield from Upgrade(request, prepared, made(store, own)).go()
 
 
 class Upgrade:
