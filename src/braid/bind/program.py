@@ -173,8 +173,17 @@ class Program:
         text = script[statement.span.start : statement.span.end]
         known = None if self.mode == "once" else self._known(statement, text, fresh)
         if known is None:
-            return Effect(statement, self._bound(statement, script, self.catalog), text)
+            return Effect(statement, self._bound(statement, script, self._as_before(statement)), text)
         return Effect(statement, self._again(statement, script, text, known), text)
+
+    def _as_before(self, statement: ast.Statement) -> Catalog:
+        """The catalog for a statement of a file: what an INSERT has made that this one is in the place of is not there,
+        as it was not then."""
+        if self.mode == "file" and isinstance(statement, ast.InsertSelect):
+            made = self.catalog.sources.get(str(statement.target))
+            if made is not None and made.created_by == self.catalog.next_insert(made.name):
+                return self.catalog.without(made.name)
+        return self.catalog
 
     def _known(self, statement: ast.Statement, text: str, fresh: Collection[str]) -> str | None:
         """The name of what stands and is made again by this statement."""
@@ -195,7 +204,8 @@ class Program:
         if same and (self.standing[name].of or self._altered(name)):
             return Again(name)
         if not same and (getattr(statement, "or_replace", False) or getattr(statement, "if_not_exists", False)):
-            return self._bound(statement, script, self.catalog)
+            pump = isinstance(statement, ast.CreatePump)  # that takes the place of its own, and of no relation
+            return self._bound(statement, script, self.catalog.without(name) if pump else self.catalog)
         bound = self._bound(statement, script, self.catalog.without(name))
         match bound:
             case RowsChanged() if same:

@@ -15,15 +15,16 @@ from typing import Any
 from braid.bind.bound import Declared, SourceDeclared, TypeMade
 from braid.bind.catalog import Catalog
 from braid.bind.dialects import DIALECTS, dialect_named
-from braid.bind.program import Mode, Program, Standing
+from braid.bind.program import Mode, Program, Standing, first_match
 from braid.errors import BraidError, SqlError
 from braid.expr.user import NONE, Functions
 from braid.face.frames import all_declared
 from braid.face.scripts import scripts_in
 from braid.records.wire import Wires
+from braid.sql.declare import text as quoted_text
 from braid.topics.broker import Broker
 from braid.topics.documents import called, changed, document
-from braid.topics.files import parsed
+from braid.topics.files import is_name, parsed
 from braid.topics.interface import Topics, open_topics
 
 FORMAT = 1
@@ -55,6 +56,44 @@ def declared_over(store: Topics, topic: str) -> Declared | None:
         if found is not None:
             return found
     return None
+
+
+def statement_of(
+    store: str, name: str, dialect: str | None, broker: Broker | None = None, functions: Functions = NONE
+) -> tuple[str, str] | None:
+    """The statement of a query of a store, with what it leans on, and its dialect; None where that is no plain name.
+    Of INSERT INTO … SELECT only the file has the statement."""
+    if not is_name(name):
+        return None
+    topics, found, fallen = open_topics(store, broker), dict[str, str](), dict[str, str]()
+    there = list[str]()
+    for d in DIALECTS if dialect is None else (dialect,):
+        catalogue = Catalogue(topics, d, functions)
+        if not catalogue.kept:
+            continue
+        program = catalogue.program("file")
+        there += program.queries
+        if (query := first_match(name, program.queries)) is not None:
+            found[d] = _with_settings(program.standing[query])
+        elif (lost := first_match(name, program.catalog.fallen)) is not None:
+            fallen[lost] = program.catalog.fallen[lost]
+    if len(found) > 1:
+        raise BraidError(f"{name} is a query in {' and in '.join(found)}", "name one of them: --dialect")
+    for lost, why in fallen.items() if not found else ():
+        raise BraidError(f"{lost} was declared in {store}, but does not stand: {why}", "give the file of statements")
+    if not found and (name.endswith(".sql") or not there):
+        return None
+    if not found:
+        hint = f"queries of {store}: {', '.join(dict.fromkeys(there)) or 'none'}"
+        raise BraidError(f"there is no file {name}, and no statement of a query {name} in {store}", hint)
+    ((d, text),) = found.items()
+    return text, d
+
+
+def _with_settings(s: Standing) -> str:
+    sets = [text for text in s.sets if text.lstrip()[:3].upper() == "SET"]
+    defined = [f"DEFINE {n} = {quoted_text(value)}" for n, value in s.variables.items()]
+    return "".join(f"{text};\n" for text in (*defined, *sets, s.text))
 
 
 class Catalogue:

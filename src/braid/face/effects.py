@@ -52,7 +52,7 @@ from braid.bind.bound import (
     TypeMade,
     View,
 )
-from braid.bind.program import Effect, Mode, NewRecords, Program, new_records
+from braid.bind.program import Effect, NewRecords, Program, new_records
 from braid.errors import BraidError, Span, SqlError
 from braid.face.asserted import PRINTED, Asserted, Looked, StoreLookout
 from braid.face.tabular import time_text
@@ -384,10 +384,12 @@ def carry_out_all(program: Program, sql: str, world: World) -> None:
         carry_out(effect, world)
 
 
-def bound_whole(program: Program, sql: str, mode: Mode | None = None) -> list[Effect]:
-    """The effects of a text, all of which is bound before the first is carried out. `mode`: if not the program's."""
+def bound_whole(program: Program, sql: str, as_file: bool = False) -> list[Effect]:
+    """The effects of a text, all of which is bound before the first is carried out. `as_file`: its queries may be other
+    ones than those of their names; its INSERTs are called as if they were the first."""
     trial = program.copy()
-    trial.mode = mode or trial.mode
+    if as_file:
+        trial.mode, trial.catalog = "file", replace(trial.catalog, inserts={})
     effects = list(trial.statements(sql))
     program.variables.update(trial.variables)
     return effects

@@ -20,10 +20,11 @@ from braid.face.options import (
     folder_of,
     functions_option,
     kafka_options,
+    named_in,
     pairs,
     places_options,
     read_sql,
-    sql_options,
+    sql_or_name_options,
     store_option,
 )
 from braid.face.tabular import Terminal
@@ -46,7 +47,7 @@ def command(function: Callable[..., Any]) -> click.Command:
 
 
 @command
-@sql_options
+@sql_or_name_options
 @store_option
 @places_options
 @click.option("--master", default="local[*]", show_default=True, help="Spark master URL.")
@@ -54,7 +55,7 @@ def command(function: Callable[..., Any]) -> click.Command:
 @kafka_options
 @at_least_once_option
 def upgrade(file: str | None, text: str | None, dialect: str | None, master: str, **wanted: Any) -> None:
-    """Let changed queries of a file go on.
+    """Let changed queries of a file go on, or a query of the store by its name.
 
     Of each query it is told whether it goes on, is new, or has changed. A changed one is worked out anew over what it
     has read, and takes its own place behind the last record of that: nothing is missing in its result, and nothing
@@ -66,7 +67,8 @@ def upgrade(file: str | None, text: str | None, dialect: str | None, master: str
     from braid.face.upgrade import upgrade as told
     from braid.spark.wishes import Asked
 
-    sql, dialect = read_sql(file, text, dialect)
+    named = named_in(wanted["store"], dialect, wanted["broker"], wanted["functions"])
+    sql, dialect = read_sql(file, text, dialect, named)
     wanted |= {name: pairs(wanted[name], f"--{name.rstrip('s')}") for name in ("sources", "sinks", "deleted")}
     request = Request(sql, dialect, asked=Asked.taken(wanted), master=master, folder=folder_of(file), **wanted)
     with contextlib.ExitStack() as stack:

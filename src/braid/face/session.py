@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -282,7 +282,7 @@ class Session(Public):
         or is worked out anew over what it has read and takes its own place. A query that runs here is stopped, and
         runs afterwards. `sql`: statements; or the name of a query of the store, as its catalogue has it."""
         whole = len(sql.split()) > 1
-        effects = bound_whole(self._program, sql if whole else self._statement_of(sql), "file")
+        effects = bound_whole(self._program, sql if whole else self._statement_of(sql), as_file=True)
         world = _World(self)
         wanted = [e.query for e in effects if isinstance(e.bound, QueryBound | Again) and e.query is not None]
         lasting = [q for q in wanted if not any(e.query is q and _is_transient(e) for e in effects)]
@@ -319,22 +319,34 @@ class Session(Public):
         with self._store_held() as store:
             known = [q.name for q in resetting.queries(store)]
             if (query := first_match(name, known)) is None:
-                return self._drop_topic(store, name)
+                declared = first_match(name, self._program.queries)
+                return self._drop_topic(store, name) if declared is None else self._forgotten([declared])
             broker = self._engine.broker
             going = resetting.to_begin_anew(store, query, self.store, None, cascade, broker, "drop")
             self._stop(q.name for q in going)
             lines = Lines(resetting.begin_anew(store, going, broker, broker is not None))
-        names = {q.name for q in going} | {q.writes for q in going if q.writes is not None}
-        made = [d.name for d in self._program.catalog.sources.values() if d.created_by in names or d.topic in names]
-        self._program.forget([*dict.fromkeys((*(q.name for q in going), *made))])
-        lines += [f"{q.name}: removed from the catalogue" for q in going]
-        return lines
+        names = [q.name for q in going]
+        topics = {q.writes for q in going if q.writes is not None and not q.on_broker}
+        return Lines([*lines, *self._forgotten([*names, *self._made(names, topics)])])
+
+    def _made(self, queries: Sequence[str], topics: Collection[str]) -> list[str]:
+        """What queries have made, and what is declared over topics."""
+        there = self._program.catalog.sources.values()
+        return [d.name for d in there if d.created_by in queries or d.topic in topics]
+
+    def _forgotten(self, names: Sequence[str]) -> Lines:
+        """These names are not in the catalogue any more."""
+        self._stop(names)
+        self._program.forget([*dict.fromkeys((*names, *self._made(names, ())))])
+        return Lines(f"{name}: removed from the catalogue" for name in dict.fromkeys(names))
 
     def _drop_topic(self, store: TopicStore, name: str) -> Lines:
         declared = self._program.find(name)
         topic = name if declared is None else declared.topic
+        if declared is not None and (readers := self._program.catalog.readers(declared.name)):
+            hint = f"session.drop({readers[0]!r}) first"
+            raise BraidError(f"{declared.name} is read by {' and '.join(readers)}", hint)
         if declared is not None and declared.registered:
-            self._refuse_running(declared.name)
             topic = registered.name_of(topic)
         at = None if declared is None else declared.topic
         over = [d.name for d in self._program.catalog.sources.values() if d.topic == at]

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 LOCK = ".upgrade.lock"  # of a store: one upgrade at a time
 PAUSE = 1.0  # s between two looks at a run
 
+
 def upgrade(request: Request, made: Callable[[Topics, StoreLock], Engine]) -> Iterator[str]:
     """What goes on, what begins, what was worked out anew. All is looked at before anything is done. `made`: what
     starts queries; a process that may outlive this one is written into the lock."""

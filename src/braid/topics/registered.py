@@ -116,13 +116,14 @@ def name_of(topic: str) -> str:
 
 
 def names(root: str) -> list[str]:
-    """All that are registered in a store, hidden ones too."""
+    """All that are registered in a store, hidden ones too, and those of older versions, which have no document."""
     folder = os.path.join(root, FOLDER)
     if is_url(root) or not os.path.isdir(folder):
         return []
     refuse_link(folder)
-    found = (name.removesuffix(".json") for name in os.listdir(folder) if name.endswith(".json"))
-    return sorted(name for name in found if is_name(name) and not name.startswith("."))
+    with os.scandir(folder) as found:
+        there = [e.name if e.is_dir(follow_symlinks=False) else e.name.removesuffix(".json") for e in found]
+    return sorted({name for name in there if is_name(name) and not name.startswith(".")})
 
 
 def read(root: str, name: str) -> Registered | None:
