@@ -138,6 +138,8 @@ def test_a_day(dialect: str, spark: Any, store: str) -> None:
             assert len(s.query("SELECT id FROM large;")) == 3 and len(s.query("SELECT id FROM orders;")) == 4
         else:
             assert s.sql("SELECT STREAM id FROM large").columns[:1] != [] and s.sql("SELECT STREAM id FROM orders")
+        if dialect == "lenses":
+            s.execute("SET defaults.topic.autocreate=true;")
         done = s.upgrade(third)
         assert any("has taken the place" in line for line in done.lines), done
         assert [line.split()[1:] for line in s.upgrade(third).lines] == [["goes", "on"]]

@@ -108,7 +108,7 @@ Mode = Literal["once", "cell", "file"]
 class Standing:
     """A statement that made what bears this name, with what it leaned on: SETs, types (as statements) and variables.
     `of`: it changed what bears that name, and goes with it; then its own name is its text. `anew`: of a query that does
-    not run any more, and will begin anew."""
+    not run any more, and will begin anew. `by`: the query of an INSERT that made it, and is not kept itself."""
 
     name: str
     text: str
@@ -116,6 +116,7 @@ class Standing:
     variables: Mapping[str, str] = field(default_factory=dict)
     of: str = ""
     anew: bool = False
+    by: str = ""
 
 
 class Keeper(Protocol):
@@ -177,9 +178,9 @@ class Program:
         return Effect(statement, self._again(statement, script, text, known), text)
 
     def _as_before(self, statement: ast.Statement) -> Catalog:
-        """The catalog for a statement of a file: what an INSERT has made that this one is in the place of is not there,
-        as it was not then."""
-        if self.mode == "file" and isinstance(statement, ast.InsertSelect):
+        """The catalog for a statement: what an INSERT has made in whose place this one is, is not there, as it was not
+        then."""
+        if self.mode != "once" and isinstance(statement, ast.InsertSelect):
             made = self.catalog.sources.get(str(statement.target))
             if made is not None and made.created_by == self.catalog.next_insert(made.name):
                 return self.catalog.without(made.name)
@@ -264,8 +265,10 @@ class Program:
         bound = effect.bound
         self.catalog = self.catalog.apply(bound)
         match bound:
-            case QueryBound(query=query, transient=False):
+            case QueryBound(query=query, declared=made, transient=False):
                 self.queries[query.name] = query
+                if made is not None and made.name != query.name:
+                    self._stands(replace(self._standing(made.name, effect), by=query.name))
                 return self._made(query.name, effect)
             case SourceDeclared(declared=made) | RowsChanged(target=made, creates=True):
                 return self._made(made.name, effect)
@@ -292,15 +295,17 @@ class Program:
         return None
 
     def _made(self, name: str, effect: Effect, of: str = "") -> str:
+        return self._stands(replace(self._standing(name, effect), of=of))
+
+    def _standing(self, name: str, effect: Effect) -> Standing:
         variables = effect.variables if "${" in effect.text else {}
-        made = Standing(name, effect.text, (*self.sets, *self._types(effect.text, name)), variables, of)
-        return self._stands(made)
+        return Standing(name, effect.text, (*self.sets, *self._types(effect.text, name)), variables)
 
     def _stands(self, made: Standing) -> str:
         """Takes the place of what bore the name, and of what changed that."""
         self.standing = {n: s for n, s in self.standing.items() if n == made.name or s.of != made.name}
         self.standing[made.name] = made
-        if self.keeper is not None and (made.of or made.text.lstrip()[:6].upper() == "CREATE"):
+        if self.keeper is not None and (made.of or made.by or made.text.lstrip()[:6].upper() == "CREATE"):
             self.keeper.made(made)
         return made.name
 

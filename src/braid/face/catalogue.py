@@ -62,7 +62,7 @@ def statement_of(
     store: str, name: str, dialect: str | None, broker: Broker | None = None, functions: Functions = NONE
 ) -> tuple[str, str] | None:
     """The statement of a query of a store, with what it leans on, and its dialect; None where that is no plain name.
-    Of INSERT INTO … SELECT only the file has the statement."""
+    Of an INSERT INTO … SELECT into what was there before only the file has the statement."""
     if not is_name(name):
         return None
     topics, found, fallen = open_topics(store, broker), dict[str, str](), dict[str, str]()
@@ -72,9 +72,10 @@ def statement_of(
         if not catalogue.kept:
             continue
         program = catalogue.program("file")
-        there += program.queries
-        if (query := first_match(name, program.queries)) is not None:
-            found[d] = _with_settings(program.standing[query])
+        known = {s.by or n: s for n, s in program.standing.items() if s.by or n in program.queries}
+        there += known
+        if (query := first_match(name, known)) is not None:
+            found[d] = _with_settings(known[query])
         elif (lost := first_match(name, program.catalog.fallen)) is not None:
             fallen[lost] = program.catalog.fallen[lost]
     if len(found) > 1:
@@ -183,19 +184,27 @@ class Catalogue:
 
 
 def _entry(s: Standing) -> dict[str, Any]:
-    made = {"name": s.name, "text": s.text, "sets": s.sets, "variables": s.variables, "of": s.of, "anew": s.anew}
-    return {field: x for field, x in made.items() if x or field not in ("of", "anew")}
+    made = {"name": s.name, "text": s.text, "sets": s.sets, "variables": s.variables}
+    return made | {field: x for field, x in {"of": s.of, "anew": s.anew, "by": s.by}.items() if x}
 
 
 def _entries(document: Any) -> Iterator[Standing]:
     if document["format"] != FORMAT:
         raise ValueError(f"it is of format {document['format']}, this version reads {FORMAT}")
     for x in document["statements"]:
-        texts = [x["name"], x["text"], x.get("of", ""), *x["sets"], *x["variables"], *x["variables"].values()]
+        texts = [
+            x["name"],
+            x["text"],
+            x.get("of", ""),
+            x.get("by", ""),
+            *x["sets"],
+            *x["variables"],
+            *x["variables"].values(),
+        ]
         if not all(isinstance(t, str) for t in texts):
             raise ValueError("a statement is no text")
         sets, variables, anew = tuple(x["sets"]), dict(x["variables"]), x.get("anew") is True
-        yield Standing(x["name"], x["text"], sets, variables, x.get("of", ""), anew)
+        yield Standing(x["name"], x["text"], sets, variables, x.get("of", ""), anew, x.get("by", ""))
 
 
 def _falls(program: Program, s: Standing) -> str | None:
@@ -209,7 +218,12 @@ def _falls(program: Program, s: Standing) -> str | None:
                     types[effect.bound.name] = effect.bound.type
     except SqlError as e:
         return e.message
+    before = program.catalog
     program.catalog = replace(alone.catalog, types=types)
+    if s.by:  # what an INSERT has made stands; the query is not of the catalogue
+        program.catalog = replace(program.catalog, queries=before.queries, inserts=before.inserts)
+        program.standing[s.name] = s
+        return None
     queries = program.queries | alone.queries
     program.queries = {n: q for n, q in queries.items() if n in program.catalog.queries}
     program.standing[s.name] = s
