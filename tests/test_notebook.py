@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,10 +22,15 @@ pytest.importorskip("pyspark")
 
 import braid  # noqa: E402
 from braid.errors import BraidError  # noqa: E402
+from braid.face.effects import bound_whole  # noqa: E402
+from braid.face.frames import asked_of  # noqa: E402
 from braid.records.wire import Wires  # noqa: E402
+from braid.spark.dataframes import files_of  # noqa: E402
+from braid.spark.wishes import Wishes  # noqa: E402
 from braid.testing.on_spark import shared_session  # noqa: E402
 from braid.topics import TopicStore, registered  # noqa: E402
 from cli_help import braid as command  # noqa: E402
+from cli_help import on_shared_spark  # noqa: E402
 
 ORDERS = pd.DataFrame({"id": [1, 2, 3], "customer": [7, 8, 7], "amount": [12.5, 3.0, 8.25]})
 MORE = pd.DataFrame({"id": [4], "customer": [8], "amount": [99.0]})
@@ -348,3 +356,122 @@ def test_commands_take_names(spark: Any, store: str) -> None:
     assert "orders is in use: LARGE reads it" in command("rm", "orders", "--store", store).err
     assert command("reset", "LARGE", "--store", store).code == 0
     assert "removed the DataFrame orders" in command("rm", "orders", "--store", store).out
+
+
+# --------------------------------------------------------- kernels that are killed
+
+
+KERNEL = '''
+import os, signal, sys, warnings
+import pandas as pd
+import braid
+from braid.topics import files
+
+warnings.simplefilter("ignore")
+step, store, point, least, most = int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5]
+
+
+def die(at):
+    if at == point:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+cell = f"""
+    CREATE TABLE names (k BIGINT PRIMARY KEY, name STRING)
+      WITH (kafka_topic='names', value_format='JSON', partitions=1);
+    CREATE OR REPLACE STREAM large AS SELECT customer, id, name FROM orders o LEFT JOIN names n ON o.customer = n.k
+      WHERE amount > {least};
+    CREATE OR REPLACE TABLE spent AS SELECT customer, SUM(amount) AS total, {most}(id) AS n FROM orders
+      WHERE amount > {least} GROUP BY customer;"""
+s = braid.connect("ksqldb", store, master="local[2]", conf={"spark.ui.enabled": "false"})
+if step:
+    s.query("SELECT id FROM large;")
+frame = pd.DataFrame({"id": [10 * step + 1, 10 * step + 2], "customer": [7, 8], "amount": [10.0 + step, 2.0 + step]})
+files.crash_hook = die
+s.register("orders", frame, key="id")
+for handle in s.execute(cell):
+    handle.await_idle()
+files.crash_hook = None
+assert len(s.query("SELECT id FROM orders;")) == 2 * (step + 1)
+print("LARGE", sorted(r[0] for r in s.query("SELECT id FROM large;")))
+print("SPENT", sorted(s.query("SELECT customer, total, n FROM spent;")))
+s.stop()
+'''
+
+
+def kernel(folder: Path, step: int, least: int, most: str, point: str = "") -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-c", KERNEL, str(step), str(folder / "store"), point, str(least), most]
+    return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False, cwd=folder)
+
+
+def seen(done: subprocess.CompletedProcess[str]) -> tuple[list[int], list[tuple[int, float, int]]]:
+    assert done.returncode == 0, done.stderr[-3000:]
+    large, spent = (line.partition(" ")[2] for line in done.stdout.splitlines() if line[:5] in ("LARGE", "SPENT"))
+    return ast.literal_eval(large), ast.literal_eval(spent)
+
+
+def test_a_day_of_kernels_that_are_killed(tmp_path: Path) -> None:
+    """Each brings rows and changes both queries; some are killed amid that, and the next does the same cell."""
+    assert seen(kernel(tmp_path, 0, 9, "COUNT")) == ([1], [(7, 10.0, 1)])
+    orders, large = [(1, 7, 10.0), (2, 8, 2.0)], [1]
+    for step, point in enumerate(("upgrade is ready", "writer taken over"), 1):
+        least, most = 9 - 4 * step, ("MAX", "MIN")[step - 1]
+        assert kernel(tmp_path, step, least, most, point).returncode == -9, point
+        orders += [(10 * step + 1, 7, 10.0 + step), (10 * step + 2, 8, 2.0 + step)]
+        large += [n for n, _, amount in orders[-2:] if amount > least]
+        spent = [(k, [(n, a) for n, c, a in orders if c == k and a > least]) for k in (7, 8)]
+        best = max if most == "MAX" else min
+        want = [(k, sum(a for _, a in x), best(n for n, _ in x)) for k, x in spent if x]
+        assert seen(kernel(tmp_path, step, least, most)) == (large, want), point
+    assert command("verify", "--store", tmp_path / "store").code == 0
+
+
+# ----------------------------------------------------------------- other doors
+
+
+def test_a_query_that_an_older_version_began_goes_on(spark: Any, store: str) -> None:
+    """Its rows come from Spark's source of files, whose log its checkpoint has."""
+    sql = "CREATE STREAM o AS SELECT id, amount FROM orders;"
+    with braid.connect("ksqldb", store, spark) as s:
+        s.register("orders", ORDERS, key="id")
+        (effect,) = bound_whole(s._program, sql)
+        found = registered.read(store, "orders")
+        assert found is not None and effect.query is not None
+        frame = files_of(spark, registered.path_of(store, "orders", found.pieces[0]))
+        wishes = Wishes(frames={"ORDERS": s._as_read(asked_of(found), frame)})
+        s._engine.start(effect.query, wishes).await_idle()
+    assert (Path(store) / "checkpoints" / "O" / "spark").is_dir()
+    with braid.connect("ksqldb", store, spark) as s:
+        s.register("orders", ORDERS, key="id")
+        (handle,) = s.execute(sql)
+        handle.await_idle()
+        assert [r["id"] for r in rows(store, "o")] == [1, 2, 3] and TopicStore(store).end_offsets("O") == [3]
+        handle.stop()
+        s.register("orders", MORE, key="id")
+        s.execute(sql)[0].await_idle()
+        assert TopicStore(store).end_offsets("O") == [4]
+        with pytest.raises(BraidError, match="ORDERS is read by Spark") as e:
+            s.upgrade("CREATE STREAM o AS SELECT id, amount, customer FROM orders WHERE amount > 1;")
+        assert "session.reset('O')" in (e.value.hint or "")
+        assert "O up to 0" in command("usage", "--store", store).out
+
+
+def test_the_prompt_replaces_a_query(spark: Any, store: str) -> None:
+    with braid.connect("ksqldb", store, spark) as s:
+        s.register("orders", ORDERS, key="id")
+        s.execute(DAY["ksqldb"].declared + statement("ksqldb", False, 5))[0].await_idle()
+    said = on_shared_spark(
+        "sql", "-e", "SELECT id FROM orders; SELECT id FROM large;", "--store", store, cwd=Path(store)
+    )
+    assert said.code == 0 and re.findall(r"\d+", said.out) == ["1", "2", "3", "1", "3"], said
+    changed = statement("ksqldb", True, 1).replace("CREATE", "CREATE OR REPLACE")
+    said = on_shared_spark("sql", "-e", changed + "SELECT id FROM large;", "--store", store, cwd=Path(store))
+    assert said.code == 0 and "LARGE has taken the place of what it was" in said.err, said
+    Path("day.sql").write_text(
+        DAY["ksqldb"].declared.split(" INSERT")[0] + statement("ksqldb", True, 9).replace("CREATE", "CREATE OR REPLACE")
+    )
+    said = on_shared_spark("run", "day.sql", "--store", store, "--until-idle", cwd=Path.cwd())
+    assert said.code == 1 and "a join cannot be changed" in said.err and "braid upgrade FILE" in said.err, said
+    said = on_shared_spark("upgrade", "day.sql", "--store", store, cwd=Path.cwd())
+    assert said.code == 0 and "LARGE has taken the place" in said.out, said
+    assert command("upgrade", "large", "--store", store).out.split() == ["LARGE", "goes", "on"], "the catalogue has it"
