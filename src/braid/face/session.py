@@ -150,7 +150,7 @@ class Session(Public):
 
         asked = Asked(name, kind, key, time, partition, offset, deleted)
         frames.check_texts(asked)
-        check_name(name)
+        check_name(f"{registered.PREFIX}{check_name(name)}")  # by which queries know it
         declared = self._program.find(name)
         if declared is not None and not declared.registered:
             self._register_kafka(asked, declared, df)
