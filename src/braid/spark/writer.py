@@ -123,13 +123,16 @@ def _placed_in_frames(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
     """Rows of registered DataFrames at their places in what the user gave."""
     leaves = (leaf for leaf in job.plan.leaves if leaf.number not in job.frames)
     frames = {x.source.topic: FrameInput(job.store, x.source) for x in leaves if is_registered(x.source.topic)}
-    at = dropped.select("topic", "partition", "offset").rows()
-    if not any(topic in frames for topic, *_ in at):
+    mine = dropped["topic"].is_in(list(frames)) & dropped["offset"].is_not_null() & dropped["partition"].is_not_null()
+    if not mine.fill_null(False).any():
         return dropped
-    told = (frames[t].place(p, o) if t in frames and o is not None else (p, o) for t, p, o in at)
-    partitions, offsets = zip(*told, strict=True)
-    made = (pl.Series("partition", partitions, pl.Int32), pl.Series("offset", offsets, pl.Int64))
-    return dropped.with_columns(made)
+    rows = dropped.with_row_index("_row").filter(mine)
+    partitions, offsets = dropped["partition"].cast(pl.Int64), dropped["offset"].cast(pl.Int64)
+    for (topic, partition), part in rows.partition_by("topic", "partition", as_dict=True).items():
+        at = part["_row"]
+        found = frames[topic].places(partition, part["offset"].to_numpy())
+        partitions, offsets = partitions.scatter(at, found[0].tolist()), offsets.scatter(at, found[1].tolist())
+    return dropped.with_columns(partitions.cast(pl.Int32).alias("partition"), offsets.alias("offset"))
 
 
 def _placed_by_order(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:

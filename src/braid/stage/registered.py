@@ -98,16 +98,24 @@ class FrameInput:
             rows = pl.concat(parts) if parts else self._none()
             return self._decoded(rows, partition, first)
 
-    def place(self, partition: int, offset: int) -> tuple[int, int]:
-        """Where the user finds a row: partition and offset as given; else the number of the piece, and the row."""
-        for number, piece, a, b in self._in(partition, offset, offset + 1):
-            row = int(self._laid(piece, partition)[0][a:b][0])
-            if not self.found.shape.placed:
-                return number, row
-            assert self.found.shape.offset is not None
-            given = self._frame(piece).select(pl.col(self.found.shape.offset).cast(pl.Int64)).slice(row, 1).collect()
-            return self._numbers[partition], int(given.item())
-        return partition, offset
+    def places(self, partition: int, offsets: Numbers) -> tuple[Numbers, Numbers]:
+        """Where the user finds rows: partitions and offsets as given; else numbers of pieces, and rows in them."""
+        found, at, start = np.full_like(offsets, partition), offsets.copy(), 0
+        for number, piece in enumerate(self.found.pieces):
+            stop = start + piece.rows.get(self._numbers[partition], 0)
+            mine = (offsets >= start) & (offsets < stop)
+            if mine.any():
+                rows = self._laid(piece, partition)[0][offsets[mine] - start]
+                placed = self.found.shape.placed and self.found.shape.offset is not None
+                found[mine] = self._numbers[partition] if placed else number
+                at[mine] = self._given(piece)[rows] if placed else rows
+            start = stop
+        return found, at
+
+    def _given(self, piece: Piece) -> Numbers:
+        """The offsets that the user gave, row by row."""
+        column = pl.col(self.found.shape.offset or "").cast(pl.Int64)
+        return self._frame(piece).select(column).collect().to_series().to_numpy()
 
     def _in(self, partition: int, first: int, last: int) -> Iterator[tuple[int, Piece, int, int]]:
         """The pieces that a range lies in, each with its number and what of it is asked for."""
