@@ -97,6 +97,14 @@ class BraidError(Exception):
         return self.render().removeprefix("error: ")
 
 
+def all_of(what: str, found: Sequence[BraidError]) -> BraidError:
+    """One error that tells all that was found, each with its hint. `what`: of what they are the reasons."""
+    if len(found) == 1:
+        return found[0]
+    details = [line for e in found for line in (f"  {e.message}", *([f"    hint: {e.hint}"] if e.hint else []))]
+    return BraidError(f"{what}: {len(found)} problems", None, details)
+
+
 class QueryRefused(BraidError):
     """One query cannot go on; others of the same run can."""
 

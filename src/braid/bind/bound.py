@@ -185,7 +185,8 @@ class SourceDeclared:
 class QueryBound:
     """A query to run. `declared`: what CREATE … AS makes; None for INSERT INTO and push queries (`transient`).
     `replaces`: one of this name goes first, with all that it wrote. `over`: the views whose SQL was put into it.
-    `upgrades`: the query that runs by this name, and from where it stands this one goes on. `keeps`: as above."""
+    `upgrades`: the query that runs by this name, and from where it stands this one goes on. `or_replace`: where it
+    cannot, and the door can, this one is worked out anew over what that has read. `keeps`: as above."""
 
     query: Query
     declared: Declared | None = None
@@ -193,6 +194,7 @@ class QueryBound:
     replaces: bool = False
     over: tuple[str, ...] = ()
     upgrades: Query | None = None
+    or_replace: bool = False
     keeps: int | None = None
 
 

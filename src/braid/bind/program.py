@@ -102,7 +102,7 @@ Mode = Literal["once", "cell", "file"]
 class Standing:
     """A statement that made what bears this name, with what it leaned on: SETs, types (as statements) and variables.
     `of`: it changed what bears that name, and goes with it; then its own name is its text. `anew`: of a query that does
-    not run any more, and will begin anew."""
+    not run any more, and will begin anew. `by`: the query of an INSERT that made it, and is not kept itself."""
 
     name: str
     text: str
@@ -110,6 +110,7 @@ class Standing:
     variables: Mapping[str, str] = field(default_factory=dict)
     of: str = ""
     anew: bool = False
+    by: str = ""
 
 
 class Keeper(Protocol):
@@ -123,7 +124,7 @@ class Keeper(Protocol):
 @dataclass(slots=True)
 class Program:
     """A catalog and settings that grow statement by statement. `standing`: by name; `sets`: texts of SETs so far;
-    `scripts`: reads files for RUN SCRIPT."""
+    `scripts`: reads files for RUN SCRIPT. `reworks`: the door works changed queries out anew."""
 
     dialect: str
     catalog: Catalog = field(default_factory=Catalog)
@@ -135,6 +136,7 @@ class Program:
     sets: tuple[str, ...] = ()
     keeper: Keeper | None = None
     scripts: Scripts | None = None
+    reworks: bool = False
 
     @property
     def spoken(self) -> Dialect:
@@ -166,8 +168,17 @@ class Program:
         text = script[statement.span.start : statement.span.end]
         known = None if self.mode == "once" else self._known(statement, text, fresh)
         if known is None:
-            return Effect(statement, self._bound(statement, script, self.catalog), text)
+            return Effect(statement, self._bound(statement, script, self._as_before(statement)), text)
         return Effect(statement, self._again(statement, script, text, known), text)
+
+    def _as_before(self, statement: ast.Statement) -> Catalog:
+        """The catalog for a statement: what an INSERT has made in whose place this one is, is not there, as it was not
+        then."""
+        if self.mode != "once" and isinstance(statement, ast.InsertSelect):
+            made = self.catalog.sources.get(str(statement.target))
+            if made is not None and made.created_by == self.catalog.next_insert(made.name):
+                return self.catalog.without(made.name)
+        return self.catalog
 
     def _known(self, statement: ast.Statement, text: str, fresh: Collection[str]) -> str | None:
         """The name of what stands and is made again by this statement."""
@@ -188,18 +199,25 @@ class Program:
         if same and (self.standing[name].of or self._altered(name)):
             return Again(name)
         if not same and (getattr(statement, "or_replace", False) or getattr(statement, "if_not_exists", False)):
-            return self._bound(statement, script, self.catalog)
+            pump = isinstance(statement, ast.CreatePump)  # that takes the place of its own, and of no relation
+            return self._bound(statement, script, self.catalog.without(name) if pump else self.catalog)
         bound = self._bound(statement, script, self.catalog.without(name))
         match bound:
             case RowsChanged() if same:
                 return Again(name)
             case SourceDeclared(declared=made) if replace(made, sql="") == replace(self.catalog.sources[name], sql=""):
                 return bound  # its topic may be missing
+            case SourceDeclared(declared=made) if _says(made) == _says(self.catalog.sources[name]):
+                return Again(name)  # what a query makes, declared as that makes it
             case QueryBound() if self.mode == "file":
                 return bound
             case _ if same:
                 return bound
-        hint = f"DROP it first, or take another name; it was made by: {' '.join(before.split())}"
+        way = "DROP it first"
+        if name in self.queries:
+            replaces = "CREATE OR REPLACE or " if hasattr(statement, "or_replace") else ""
+            way = f"{replaces}braid upgrade FILE changes it"
+        hint = f"{way}, or take another name; it was made by: {' '.join(before.split())}"
         span = getattr(statement, "name_span", statement.span)
         raise SqlError(f"{name} exists already, with another definition", span, hint, script)
 
@@ -228,8 +246,11 @@ class Program:
         if old is None or bound.replaces or self.standing[name].anew:
             return bound
         why = refusal(old, bound.query)
+        if why is not None and self.reworks:
+            return bound
         if why is not None:
-            hint = f"DROP {name} and create it again, or write into another one"
+            way = "braid upgrade FILE rebuilds it; or " if self.mode == "file" else ""
+            hint = f"{way}DROP {name} and create it again, or write into another one"
             raise SqlError(f"{name} runs, and cannot be replaced by this: {why}", span, hint, text)
         return replace(bound, upgrades=old)
 
@@ -238,8 +259,10 @@ class Program:
         bound = effect.bound
         self.catalog = self.catalog.apply(bound)
         match bound:
-            case QueryBound(query=query, transient=False):
+            case QueryBound(query=query, declared=made, transient=False):
                 self.queries[query.name] = query
+                if made is not None and made.name != query.name:
+                    self._stands(replace(self._standing(made.name, effect), by=query.name))
                 return self._made(query.name, effect)
             case SourceDeclared(declared=made) | RowsChanged(target=made, creates=True):
                 return self._made(made.name, effect)
@@ -266,17 +289,38 @@ class Program:
         return None
 
     def _made(self, name: str, effect: Effect, of: str = "") -> str:
+        return self._stands(replace(self._standing(name, effect), of=of))
+
+    def _standing(self, name: str, effect: Effect) -> Standing:
         variables = effect.variables if "${" in effect.text else {}
-        made = Standing(name, effect.text, (*self.sets, *self._types(effect.text, name)), variables, of)
-        return self._stands(made)
+        return Standing(name, effect.text, (*self.sets, *self._types(effect.text, name)), variables)
 
     def _stands(self, made: Standing) -> str:
         """Takes the place of what bore the name, and of what changed that."""
         self.standing = {n: s for n, s in self.standing.items() if n == made.name or s.of != made.name}
         self.standing[made.name] = made
-        if self.keeper is not None and (made.of or made.text.lstrip()[:6].upper() == "CREATE"):
+        if self.keeper is not None and (made.of or made.by or made.text.lstrip()[:6].upper() == "CREATE"):
             self.keeper.made(made)
         return made.name
+
+    def keep(self, query: Query) -> None:
+        """The statement of a query is kept before it has taken effect: its checkpoint will be of this one."""
+        if self.keeper is not None and query.sql.lstrip()[:6].upper() == "CREATE":
+            variables = self.variables if "${" in query.sql else {}
+            sets = (*self.sets, *self._types(query.sql, query.name))
+            self.keeper.made(Standing(query.name, query.sql, sets, variables))
+
+    def begins_anew(self, queries: Sequence[str]) -> None:
+        """These queries do not run any more, and begin anew by their statements; what they make stays declared."""
+        for name in queries:
+            if name in self.standing:
+                self._stands(replace(self.standing[name], anew=True))
+
+    def forget(self, names: Sequence[str]) -> None:
+        """What bears these names is gone, and queries of these names are."""
+        queries = tuple(name for name in names if name in self.queries)
+        self.catalog = self.catalog.apply(Dropped(tuple(n for n in names if n in self.catalog.sources), queries))
+        self._gone(names, queries)
 
     def _ended(self, query: str, effect: Effect) -> None:
         """A query ended for good; the stream or table that it made stands without it."""
@@ -333,6 +377,11 @@ class Program:
         if found is None:
             raise BraidError("there is no query in this statement", "explain a SELECT, CREATE … AS or INSERT INTO")
         return found
+
+
+def _says(d: Declared) -> object:
+    """What a declaration says of the records of a topic."""
+    return d.name, d.kind, d.topic, [(c.name, c.type, c.place) for c in d.visible]
 
 
 def made_type(words: Words, name: str, t: Type) -> str:

@@ -12,17 +12,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from braid.bind.bound import Declared, TypeMade
+from braid.bind.bound import Declared, SourceDeclared, TypeMade
 from braid.bind.catalog import Catalog
 from braid.bind.dialects import DIALECTS, dialect_named
-from braid.bind.program import Mode, Program, Standing
+from braid.bind.program import Mode, Program, Standing, first_match
 from braid.errors import BraidError, SqlError
 from braid.expr.user import NONE, Functions
+from braid.face.frames import all_declared
 from braid.face.scripts import scripts_in
 from braid.records.wire import Wires
+from braid.sql.declare import text as quoted_text
 from braid.topics.broker import Broker
 from braid.topics.documents import called, changed, document
-from braid.topics.files import parsed
+from braid.topics.files import is_name, parsed
 from braid.topics.interface import Topics, open_topics
 
 FORMAT = 1
@@ -54,6 +56,45 @@ def declared_over(store: Topics, topic: str) -> Declared | None:
         if found is not None:
             return found
     return None
+
+
+def statement_of(
+    store: str, name: str, dialect: str | None, broker: Broker | None = None, functions: Functions = NONE
+) -> tuple[str, str] | None:
+    """The statement of a query of a store, with what it leans on, and its dialect; None where that is no plain name.
+    Of an INSERT INTO … SELECT into what was there before only the file has the statement."""
+    if not is_name(name):
+        return None
+    topics, found, fallen = open_topics(store, broker), dict[str, str](), dict[str, str]()
+    there = list[str]()
+    for d in DIALECTS if dialect is None else (dialect,):
+        catalogue = Catalogue(topics, d, functions)
+        if not catalogue.kept:
+            continue
+        program = catalogue.program("file")
+        known = {s.by or n: s for n, s in program.standing.items() if s.by or n in program.queries}
+        there += known
+        if (query := first_match(name, known)) is not None:
+            found[d] = _with_settings(known[query])
+        elif (lost := first_match(name, program.catalog.fallen)) is not None:
+            fallen[lost] = program.catalog.fallen[lost]
+    if len(found) > 1:
+        raise BraidError(f"{name} is a query in {' and in '.join(found)}", "name one of them: --dialect")
+    for lost, why in fallen.items() if not found else ():
+        raise BraidError(f"{lost} was declared in {store}, but cannot be read any more: {why}", "give the file of statements")
+    if not found and (name.endswith(".sql") or not there):
+        return None
+    if not found:
+        hint = f"queries of {store}: {', '.join(dict.fromkeys(there)) or 'none'}"
+        raise BraidError(f"there is no file {name}, and no statement of a query {name} in {store}", hint)
+    ((d, text),) = found.items()
+    return text, d
+
+
+def _with_settings(s: Standing) -> str:
+    sets = [text for text in s.sets if text.lstrip()[:3].upper() == "SET"]
+    defined = [f"DEFINE {n} = {quoted_text(value)}" for n, value in s.variables.items()]
+    return "".join(f"{text};\n" for text in (*defined, *sets, s.text))
 
 
 class Catalogue:
@@ -96,7 +137,10 @@ class Catalogue:
 
     @property
     def _empty(self) -> Catalog:
-        return Catalog(registry=self._registry, functions=self._functions)
+        made = Catalog(registry=self._registry, functions=self._functions)
+        for declared in all_declared(self._store.root, self.dialect):
+            made = made.apply(SourceDeclared(declared))
+        return made
 
     def made(self, standing: Standing) -> None:
         self._change((standing.name,), (standing,))
@@ -140,19 +184,27 @@ class Catalogue:
 
 
 def _entry(s: Standing) -> dict[str, Any]:
-    made = {"name": s.name, "text": s.text, "sets": s.sets, "variables": s.variables, "of": s.of, "anew": s.anew}
-    return {field: x for field, x in made.items() if x or field not in ("of", "anew")}
+    made = {"name": s.name, "text": s.text, "sets": s.sets, "variables": s.variables}
+    return made | {field: x for field, x in {"of": s.of, "anew": s.anew, "by": s.by}.items() if x}
 
 
 def _entries(document: Any) -> Iterator[Standing]:
     if document["format"] != FORMAT:
         raise ValueError(f"it is of format {document['format']}, this version reads {FORMAT}")
     for x in document["statements"]:
-        texts = [x["name"], x["text"], x.get("of", ""), *x["sets"], *x["variables"], *x["variables"].values()]
+        texts = [
+            x["name"],
+            x["text"],
+            x.get("of", ""),
+            x.get("by", ""),
+            *x["sets"],
+            *x["variables"],
+            *x["variables"].values(),
+        ]
         if not all(isinstance(t, str) for t in texts):
             raise ValueError("a statement is no text")
         sets, variables, anew = tuple(x["sets"]), dict(x["variables"]), x.get("anew") is True
-        yield Standing(x["name"], x["text"], sets, variables, x.get("of", ""), anew)
+        yield Standing(x["name"], x["text"], sets, variables, x.get("of", ""), anew, x.get("by", ""))
 
 
 def _falls(program: Program, s: Standing) -> str | None:
@@ -166,7 +218,12 @@ def _falls(program: Program, s: Standing) -> str | None:
                     types[effect.bound.name] = effect.bound.type
     except SqlError as e:
         return e.message
+    before = program.catalog
     program.catalog = replace(alone.catalog, types=types)
+    if s.by:  # what an INSERT has made stands; the query is not of the catalogue
+        program.catalog = replace(program.catalog, queries=before.queries, inserts=before.inserts)
+        program.standing[s.name] = s
+        return None
     queries = program.queries | alone.queries
     program.queries = {n: q for n, q in queries.items() if n in program.catalog.queries}
     program.standing[s.name] = s

@@ -7,8 +7,11 @@ Rule: what is shown in a notebook is what `repr` says, as a table or a picture.
 
 from __future__ import annotations
 
+import functools
 import html
+import inspect
 import os
+import re
 import sys
 import threading
 import warnings
@@ -40,14 +43,58 @@ LOOK = 0.5  # s between two lines of progress
 
 
 class Public:
-    """What a person sees of an object: its public names."""
+    """What a person sees of an object: its public names. What it raises says what to do in Python."""
+
+    def __init_subclass__(cls) -> None:
+        for name, method in list(vars(cls).items()):
+            if inspect.isfunction(method) and not name.startswith("_"):
+                setattr(cls, name, _speaking(method))
 
     def __dir__(self) -> list[str]:
         return sorted(n for n in {*vars(type(self)), *getattr(self, "__slots__", ())} if not n.startswith("_"))
 
 
+def _speaking(method: Callable[..., Waited]) -> Callable[..., Waited]:
+    """The method, whose errors are of this door."""
+
+    @functools.wraps(method)
+    def speaks(*args: Any, **more: Any) -> Waited:
+        try:
+            return method(*args, **more)
+        except BraidError as e:
+            e.message, e.hint = in_python(e.message), e.hint and in_python(e.hint)
+            e.details = [in_python(line) for line in e.details]
+            raise
+
+    return speaks
+
+
+_COMMANDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(found), instead)
+    for found, instead in (
+        (r"braid upgrade FILE", "session.upgrade('…')"),
+        (r"braid (upgrade|reset|drop) QUERY", r"session.\1('…')"),
+        (r"braid (upgrade|reset|drop) ([\w.-]*\w) --cascade", r"session.\1('\2', cascade=True)"),
+        (r"braid (upgrade|reset|drop) ([\w.-]*\w)", r"session.\1('\2')"),
+        (r"braid rm ([\w.-]*\w)", r"session.drop('\1')"),
+        (r"braid drops ([\w.-]*\w)", r"session.drops('\1')"),
+        (r"give this one another --store", "give this one another store"),
+        (r"--delete-topic", "delete_topic=True"),
+        (r"--kafka HOST:PORT", "connect(kafka='HOST:PORT')"),
+    )
+)
+
+
+def in_python(text: str) -> str:
+    """A text that names commands, with what does the same in a session."""
+    for found, instead in _COMMANDS if "braid " in text or "--" in text else ():
+        text = found.sub(instead, text)
+    return text
+
+
 def warn(text: str) -> None:
     """A warning at the line of the user's that led here."""
+    text = in_python(text)
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         level, frame = level + 1, frame.f_back
@@ -147,6 +194,19 @@ class Plan(str):
         return f"<pre>{_text_lines(self)}</pre>"
 
 
+class Lines(list[str]):
+    """What was done, line by line, as a command says it."""
+
+    def __str__(self) -> str:
+        return "\n".join(self)
+
+    def __repr__(self) -> str:
+        return str(self) or "nothing to do"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{_text_lines(repr(self))}</pre>"
+
+
 def _text_lines(text: str) -> str:
     return "\n".join(_text(line) for line in text.split("\n"))
 
@@ -158,7 +218,12 @@ class Handle(Public):
     """A started query."""
 
     def __init__(self, running: RunningQuery, engine: Engine) -> None:
-        self._running, self._engine = running, engine
+        self._started, self._engine = running, engine
+
+    @property
+    def _running(self) -> RunningQuery:
+        """The query, also where it was changed since and goes on as another one."""
+        return self._engine.newest(self._started)
 
     def __repr__(self) -> str:
         return f"<{self.name}: {self.status()}, {', '.join(f'{n} {what}' for what, n in self._counts().items())}>"
@@ -232,10 +297,10 @@ def page_of(title: str, handles: Iterable[Handle]) -> str:
 
 class Result(Sequence[Handle]):
     """What statements gave: the handles of their queries, of which it is a sequence; and `rows` of the last statement
-    that shows some (SHOW, DESCRIBE, a query over tables)."""
+    that shows some (SHOW, DESCRIBE, a query over tables). `lines`: what was done besides, as commands say it."""
 
-    def __init__(self, handles: Sequence[Handle] = (), rows: Rows | None = None) -> None:
-        self.handles, self.rows = tuple(handles), Rows() if rows is None else rows
+    def __init__(self, handles: Sequence[Handle] = (), rows: Rows | None = None, lines: Sequence[str] = ()) -> None:
+        self.handles, self.rows, self.lines = tuple(handles), Rows() if rows is None else rows, Lines(lines)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -262,11 +327,12 @@ class Result(Sequence[Handle]):
 
     def __repr__(self) -> str:
         rows = f"{len(self.rows)} row{'s' * (len(self.rows) != 1)}" if self.columns else ""
-        said = [*map(repr, self.handles), *([rows] if rows else [])]
+        said = [*self.lines, *map(repr, self.handles), *([rows] if rows else [])]
         return f"<braid result: {', '.join(said) or 'done'}>"
 
     def _repr_html_(self) -> str:
-        shown = [page_of("", self.handles)] if self.handles else []
+        shown = [self.lines._repr_html_()] if self.lines else []
+        shown += [page_of("", self.handles)] if self.handles else []
         shown += [self.rows._repr_html_()] if self.columns else []
         return "".join(shown) or "<p>done</p>"
 

@@ -20,6 +20,7 @@ from braid.stage import batches, begun, checkpoint, cuts, docs, state_file, ties
 from braid.stage.checkpoint import Document
 from braid.stage.cuts import Replay
 from braid.store import is_url
+from braid.topics import registered
 from braid.topics.broker import Broker
 from braid.topics.files import members
 from braid.topics.interface import Topics
@@ -44,6 +45,7 @@ def changed(query: Query, known: Document, prepared: Prepared, request: Request,
             query, f"its checkpoint is {folder}", "upgrade takes checkpoints in folders; give it another name"
         )
     _, old = json.loads(known.plan)
+    _check_frames(query, known, store)
     _check_output(query, old["sink"][1], known, request, store)
     _check_inputs(query, known, frozenset(source_files(prepared, request).of(query)))
     leaves = _leaves(query, old)
@@ -101,6 +103,21 @@ def _check_output(query: Query, old: Mapping[str, Any], known: Document, request
         lives = store.topic(sink.topic).view().queries if store.exists(sink.topic) else ()
         if others := [run for run in lives if not begun.is_life(run, query.name)]:
             raise _refused(query, f"{sink.topic} holds more than it wrote: {', '.join(sorted(others))}")
+
+
+def _check_frames(query: Query, known: Document, store: Topics) -> None:
+    """Registered DataFrames that were read have their rows in the store, and their batches are ours."""
+    read, ours = {s.topic: s.name for s in sources(query.root)}, {topic for topic, _ in known.sources}
+    for topic in known.leaves():
+        if not registered.is_registered(topic):
+            continue
+        name = read.get(topic, registered.name_of(topic))
+        if topic not in ours:
+            found = registered.read(store.root, registered.name_of(topic))
+            streams = found is not None and found.shape.streams
+            by = "as it streams" if streams else "as by the version before this one"
+            raise _refused(query, f"{name} is read by Spark, {by}, and its batches are not kept")
+        registered.needed(store.root, topic)
 
 
 def _check_broker(query: Query, known: Document, broker: Broker | None, topics: Topics) -> None:

@@ -32,9 +32,11 @@ from braid.face.options import (
     folder_of,
     functions_option,
     kafka_options,
+    named_in,
     pairs,
     read_sql,
     sql_options,
+    sql_or_name_options,
     store_option,
 )
 from braid.face.reporting import REPORTS
@@ -226,7 +228,7 @@ def run(
 
 
 @main.command()
-@sql_options
+@sql_or_name_options
 @click.option(
     "--format",
     "form",
@@ -250,7 +252,7 @@ def explain(
     functions: Functions,
     broker: Broker | None,
 ) -> None:
-    """Show the plan of each query.
+    """Show the plan of each query of a file, or of a query of the store by its name.
 
     Which join it is, its keys, what state is kept and until when, the changelog mode, exchanges, what was refused.
     """
@@ -258,7 +260,7 @@ def explain(
     from braid.face.catalogue import over
     from braid.topics.broker import delivery
 
-    sql, dialect = read_sql(file, text, dialect)
+    sql, dialect = read_sql(file, text, dialect, named_in(store, dialect, broker, functions))
     documents = explain_program(sql, over(store, dialect, broker, functions, folder_of(file)), store if state else None)
     if broker is not None:
         documents = [d | {"delivery": delivery(broker)} for d in documents]
@@ -280,13 +282,13 @@ def explain(
 
 
 @main.command()
-@sql_options
+@sql_or_name_options
 @store_option
 @files_options
 @functions_option
 @kafka_options
 def check(file: str | None, text: str | None, dialect: str | None, **wanted: Any) -> None:
-    """List every problem of a file, and what its queries would do on the store; run nothing.
+    """List every problem of a file, and what its queries would do on the store, or a query by its name; run nothing.
 
     Each query goes on, is new, or cannot go on, and why. The options of the run, such as --source and --sink, are given
     here, too; without them, those of the last run are taken. Exit code: 1 where a run would refuse the file.
@@ -295,7 +297,8 @@ def check(file: str | None, text: str | None, dialect: str | None, **wanted: Any
     from braid.face.request import Request
     from braid.spark.wishes import Asked
 
-    sql, dialect = read_sql(file, text, dialect)
+    named = named_in(wanted["store"], dialect, wanted["broker"], wanted["functions"])
+    sql, dialect = read_sql(file, text, dialect, named)
     wanted |= {name: pairs(wanted[name], f"--{name.rstrip('s')}") for name in ("sources", "sinks", "deleted")}
     if not checked(Request(sql, dialect, asked=Asked.taken(wanted), folder=folder_of(file), **wanted), err):
         raise click.exceptions.Exit(1)

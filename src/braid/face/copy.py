@@ -25,7 +25,7 @@ from braid.stage import batches, checkpoint, cuts, docs, state_file
 from braid.stage.checkpoint import Document
 from braid.stage.room_runs import packing_of, renamed, runs_at
 from braid.store import is_url, opened
-from braid.topics import TopicStore, commit, documents, drops, registries, retention, whereabouts
+from braid.topics import TopicStore, commit, documents, drops, registered, registries, retention, whereabouts
 from braid.topics.files import force, reach
 from braid.topics.interface import COPYING, store_at
 from braid.topics.lock import StoreLock
@@ -90,6 +90,9 @@ def _queries(store: TopicStore) -> Iterator[tuple[str, Document, int | None]]:
         last = batches.last_batch(folder, known)
         if known.files:
             what = f"{known.query} reads files, whose copies lie beside its checkpoint"
+            raise BraidError(what, f"it cannot be copied: braid reset {known.query}, and let it begin again there")
+        if frame := next((x for x in known.leaves() if registered.is_registered(x)), None):
+            what = f"{known.query} reads the DataFrame {registered.name_of(frame)}, which stays in its folder"
             raise BraidError(what, f"it cannot be copied: braid reset {known.query}, and let it begin again there")
         if docs.has(folder, checkpoint.RESCALE):
             raise BraidError(f"{known.query}: a rescale is pending", "run it once, then copy")

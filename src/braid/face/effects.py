@@ -13,6 +13,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol, assert_never
 
 import polars as pl
@@ -62,10 +63,12 @@ from braid.stage import begun
 from braid.stage.call_order import Placed
 from braid.stage.decode import key_of
 from braid.stage.inputs import Opened
+from braid.stage.registered import readable_of
 from braid.topics import whereabouts
 from braid.topics.drops import forget_drops, publish_drops, stage_drops
 from braid.topics.files import check_name
 from braid.topics.interface import Topics
+from braid.topics.registered import is_registered
 
 
 class StoreTables:
@@ -128,11 +131,12 @@ class StoreTables:
 
     def _rows_of_files(self, declared: Declared) -> pl.DataFrame | None:
         """The rows that are well formed, each with its epoch."""
-        if declared.name not in self._files:
+        framed = is_registered(declared.topic)
+        if declared.name not in self._files and not framed:
             return None
         if declared.name not in self._read:
             source = declared.read_as(declared.name)
-            opened = self._files[declared.name](source)
+            opened = readable_of(self._store, source) if framed else self._files[declared.name](source)
             found = [opened.read(p, 0, end) for p, end in enumerate(opened.ends())]
             self._snapshots.unread[declared.name] = sum(len(x.error) - x.error.null_count() for x in found)
             columns = [pl.col(c.name).alias(c.field) for c in source.columns if c.place in ("key", "value")]
@@ -293,7 +297,7 @@ def carry_out(effect: Effect, world: World) -> None:
                 schemas.register_sink(query.sink, world.registry)
             if bound.keeps is not None:
                 world.keep(query.sink.topic, bound.keeps)
-            world.start(bound)
+            world.start(replace(bound, or_replace=_replaces(effect)))
         case Inserted():
             try:
                 records = new_records(bound)
@@ -321,7 +325,7 @@ def carry_out(effect: Effect, world: World) -> None:
         case Flushed():
             world.flush()
         case Again(query=query) if query is not None:
-            world.start(QueryBound(query))
+            world.start(QueryBound(query, or_replace=_replaces(effect)))
         case Terminated(queries=names):
             for name in names:
                 world.stop(name, anew=False)
@@ -341,16 +345,29 @@ def carry_out(effect: Effect, world: World) -> None:
             assert_never(bound)
 
 
-def carry_out_all(program: Program, sql: str, world: World, whole: bool = False) -> None:
-    """Statements in turn; those before one that fails stand. `whole`: nothing happens before all of the text is
-    bound."""
-    if not whole:
-        for effect in program.statements(sql):
-            carry_out(effect, world)
-        return
+def _replaces(effect: Effect) -> bool:
+    return getattr(effect.statement, "or_replace", False) is True
+
+
+def carry_out_all(program: Program, sql: str, world: World) -> None:
+    """Statements in turn; those before one that fails stand."""
+    for effect in program.statements(sql):
+        carry_out(effect, world)
+
+
+def bound_whole(program: Program, sql: str, as_file: bool = False) -> list[Effect]:
+    """The effects of a text, all of which is bound before the first is carried out. `as_file`: its queries may be other
+    ones than those of their names; its INSERTs are called as if they were the first."""
     trial = program.copy()
+    if as_file:
+        trial.mode, trial.catalog = "file", replace(trial.catalog, inserts={})
     effects = list(trial.statements(sql))
     program.variables.update(trial.variables)
+    return effects
+
+
+def carry_out_whole(program: Program, effects: Sequence[Effect], world: World) -> None:
+    """What was bound before (`bound_whole`), in turn."""
     for effect in effects:
         carry_out(effect, world)
         program.apply(effect)

@@ -8,34 +8,41 @@ late or could not be read) is worded here, and is told at every door.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from braid.batch_sql.snapshots import Written
 from braid.bind.bound import BatchQuery, Pull, QueryBound, RowsChanged
-from braid.bind.program import NewRecords
+from braid.bind.program import NewRecords, Program
 from braid.errors import BraidError
 from braid.face import waiting
 from braid.face.asserted import Looked
 from braid.face.effects import StoreWorld, append_records
 from braid.face.metrics import unmet, warned
 from braid.face.pulls import StorePulls
+from braid.face.request import Prepared, Request
 from braid.face.shown import readable, shown_as
+from braid.face.upgrade import LOCK, Upgrade
 from braid.lower.lower import lower
+from braid.plan.canonical import canonical
 from braid.plan.logical import Query, sources
 from braid.sinks.named import sink_at
-from braid.spark.wishes import NOTHING, Wishes
+from braid.spark.wishes import NOTHING, Asked, Wishes
 from braid.stage import checkpoint as checkpoints
+from braid.stage import docs
 from braid.stage.inputs import Opened
+from braid.store import is_url
 from braid.topics import retention
 from braid.topics.begin import UNASKED, Begins
 from braid.topics.broker import Broker
 from braid.topics.files import check_name
 from braid.topics.interface import Topics
+from braid.topics.lock import StoreLock
 from braid.topics.retention import Retention
 
 if TYPE_CHECKING:
@@ -81,10 +88,17 @@ class Engine:
         self.running: dict[str, RunningQuery] = {}
         self._spark = spark
         self._told: dict[str, _Told] = {}
+        self._asked: dict[str, Wishes] = {}  # of those that run, as they were asked for
+        self._before: dict[str, RunningQuery] = {}  # those that are stopped, and go on by the next start
+        self._after: WeakKeyDictionary[RunningQuery, RunningQuery] = WeakKeyDictionary()
 
     @property
     def session(self) -> SparkSession:
         return self._spark()
+
+    def begin(self) -> None:
+        """Spark runs afterwards, and what that takes is taken."""
+        self._spark()
 
     # ------------------------------------------------------------ lifecycle
 
@@ -103,19 +117,57 @@ class Engine:
 
         if self.runs(query.name):
             return self.running[query.name]
+        made = start(self._spark(), lower(query), self.store.root, self._wishes(query, wishes))
+        self._told[query.name], self._asked[query.name] = _Told(), wishes
+        self.running[query.name] = _of_process[self.store.root, query.name] = made
+        if (before := self._before.pop(query.name, None)) is not None:
+            self._after[before] = made
+        return made
+
+    def _wishes(self, query: Query, wishes: Wishes) -> Wishes:
+        """What is wished for, and what the engine settles."""
         written = frozenset(r.job.output.target for r in self.running.values() if r.job.output.is_topic)
         begins = replace(self.begins, whole=self.begins.whole | written)
         output = wishes.output or (sink_at(query.sink.into) if query.sink.into else None)
-        wishes = replace(wishes, broker=self.broker, begins=begins, output=output)
-        made = start(self._spark(), lower(query), self.store.root, wishes)
-        self._told[query.name] = _Told()
-        self.running[query.name] = _of_process[self.store.root, query.name] = made
-        return made
+        return replace(wishes, broker=self.broker, begins=begins, output=output)
+
+    def work_out(self, query: Query, wishes: Wishes) -> None:
+        """A changed query is run beside the one whose place it is to take, to the end of what that has read."""
+        from braid.spark.query import start
+
+        running = start(self._spark(), lower(query), self.store.root, self._wishes(query, wishes))
+        try:
+            running.await_termination()
+        finally:
+            running.stop()
+
+    def newest(self, running: RunningQuery) -> RunningQuery:
+        """The query by which this one goes on; itself where it was not stopped to be changed."""
+        while (after := self._after.get(running)) is not None:
+            running = after
+        return running
+
+    @contextlib.contextmanager
+    def stopped(self, name: str) -> Iterator[None]:
+        """The query does not run meanwhile. The next start of its name goes on for it; where this fails, it goes on as
+        it was."""
+        if not self.runs(name):
+            yield
+            return
+        running, wishes = self.running[name], self._asked[name]
+        self.stop(name)
+        self._before[name] = running
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(BraidError):  # what is raised says why
+                self.start(running.job.plan.query, wishes)
+            raise
 
     def upgrade(self, old: Query, new: Query, folder: str) -> None:
         """`new` takes the place of `old`, whose checkpoint in `folder` it goes on from."""
-        self.stop(new.name)
-        checkpoints.upgrade(folder, lower(old), lower(new))
+        with self.stopped(new.name):
+            checkpoints.upgrade(folder, lower(old), lower(new))
 
     def pause(self, name: str) -> None:
         """The query reads nothing more; started again, it goes on."""
@@ -143,8 +195,8 @@ class Engine:
         for name, running in self.running.items():
             if _of_process.get((self.store.root, name)) is running:
                 del _of_process[self.store.root, name]
-        self.running.clear()
-        self._told.clear()
+        for known in (self.running, self._told, self._asked, self._before):
+            known.clear()
 
     def readers(self, source: str) -> list[str]:
         """The queries that run and read a source."""
@@ -196,6 +248,8 @@ def dropped_rows(drops: Mapping[str, int]) -> str | None:
 class EngineWorld(StoreWorld):
     """What statements do where an engine runs the queries. A door adds how it shows rows and notes, and may say how
     many rows a statement wrote."""
+
+    program: Program | None = None  # of a door that changes queries: it keeps their statements
 
     def __init__(self, engine: Engine, pulls: StorePulls, files: Opened, ticks: bool, looked: Looked | None) -> None:
         """`files`: what opens sources that have no topic. `ticks`: a pull query shows dates and times as numbers."""
@@ -259,7 +313,36 @@ class EngineWorld(StoreWorld):
 
     def start(self, bound: QueryBound) -> None:
         self.upgrade(bound)
+        if bound.or_replace and self._is_other(bound.query):
+            for line in self.changed([bound.query]):
+                self.say(line)
         self.start_query(bound.query)
+
+    def say(self, line: str) -> None:
+        """What was done for a statement."""
+        self.note(line)
+
+    def request(self, dialect: str) -> Request:
+        """How this door's queries are asked for."""
+        asked = Asked(broker=self.engine.broker, begins=self.engine.begins)
+        return Request("", dialect, self.store.root, asked=asked)
+
+    def changed(self, queries: Sequence[Query]) -> Iterator[str]:
+        """Queries that have checkpoints of others go on, worked out anew over what those have read."""
+        if not queries:
+            return
+        assert self.program is not None
+        self.engine.begin()  # the store is this process's from here on
+        prepared, request = Prepared(self.program, (), tuple(queries)), self.request(queries[0].dialect)
+        with StoreLock(self.store.root, name=LOCK):
+            yield from Upgrade(request, prepared, self.engine, self.program.keep).take_over(queries)
+
+    def _is_other(self, query: Query) -> bool:
+        """Whether the query's checkpoint is of another one, or of an upgrade that did not come to its end."""
+        folder = os.path.join(self.checkpoints, check_name(query.name))
+        known = checkpoints.recorded(folder)
+        begun = not is_url(folder) and docs.has(checkpoints.beside(folder), checkpoints.READY)
+        return begun or (known is not None and known.plan != canonical(query))
 
     def start_query(self, query: Query) -> None:
         self.engine.start(query)

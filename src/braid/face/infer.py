@@ -91,7 +91,7 @@ def _looked_at(path: str) -> tuple[list[Column], dict[str, str]]:
     if not os.path.isfile(path):
         raise BraidError(f"there is no file {path}", "name one file; braid run takes globs")
     if ending == ".parquet":
-        columns = [Column(n, _ours(t, n)) for n, t in schema_of(path)[0].items()]
+        columns = [Column(n, ours(t, n)) for n, t in schema_of(path)[0].items()]
         return columns, _units(rows_of(path, [c.name for c in columns if _counts(c)], 0, ROWS))
     beginning = next(content(path), b"")
     if is_packed(beginning):
@@ -145,7 +145,7 @@ def _of_json(path: str) -> tuple[list[Column], dict[str, str]]:
         why = _first_bad(lines) or " ".join(str(e).split())[:200]
         raise BraidError(f"{path} cannot be read: {why}", hint) from None
     dated = [(t, form) for t, form in _FORMS if t in (Scalar.DATE, Scalar.TIMESTAMP)]
-    columns = [Column(s.name, _of_texts(s, dated) if s.dtype == pl.String else _ours(s.dtype, s.name)) for s in frame]
+    columns = [Column(s.name, _of_texts(s, dated) if s.dtype == pl.String else ours(s.dtype, s.name)) for s in frame]
     return columns, _units(frame.select(c.name for c in columns if _counts(c)))
 
 
@@ -175,18 +175,18 @@ def _are(texts: pl.Series, t: Type, form: str) -> bool:
     return bool(texts.str.strip_chars().str.contains(form).all()) and not from_text(texts, t)[1].any()
 
 
-def _ours(t: pl.DataType, name: str) -> Type:
+def ours(t: pl.DataType, name: str) -> Type:
     match t:
         case pl.Decimal():
             return Decimal(t.precision or 38, t.scale or 0)
         case pl.List(inner=pl.Struct(fields=[pl.Field(name="key", dtype=key), pl.Field(name="value", dtype=value)])):
-            return Map(_ours(key, name), _ours(value, name))  # type: ignore[arg-type]
+            return Map(ours(key, name), ours(value, name))  # type: ignore[arg-type]
         case pl.Map(key=key, value=value):
-            return Map(_ours(key, name), _ours(value, name))  # type: ignore[arg-type]
+            return Map(ours(key, name), ours(value, name))  # type: ignore[arg-type]
         case pl.List(inner=inner):
-            return Array(_ours(inner, name))  # type: ignore[arg-type]
+            return Array(ours(inner, name))  # type: ignore[arg-type]
         case pl.Struct(fields=fields):
-            return Struct(tuple(Column(f.name, _ours(f.dtype, name)) for f in fields))  # type: ignore[arg-type]
+            return Struct(tuple(Column(f.name, ours(f.dtype, name)) for f in fields))  # type: ignore[arg-type]
     found = _SCALARS.get(t.base_type()) or _LARGE.get(t.base_type())
     if found is None:
         raise BraidError(f"column {name} is of a type that Braid does not know: {t}", "leave it out of the file")

@@ -21,16 +21,21 @@ from braid.face.options import (
     folder_of,
     functions_option,
     kafka_options,
+    named_in,
     pairs,
     places_options,
     read_sql,
-    sql_options,
+    sql_or_name_options,
     store_option,
 )
 from braid.face.tabular import Terminal
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from braid.topics.broker import Broker
+    from braid.topics.interface import Topics
+    from braid.topics.lock import StoreLock
 
 err = Terminal(stderr=True)
 COMMANDS: list[click.Command] = []
@@ -43,7 +48,7 @@ def command(function: Callable[..., Any]) -> click.Command:
 
 
 @command
-@sql_options
+@sql_or_name_options
 @store_option
 @places_options
 @click.option("--master", default="local[*]", show_default=True, help="Run on this Spark master.")
@@ -51,22 +56,35 @@ def command(function: Callable[..., Any]) -> click.Command:
 @kafka_options
 @at_least_once_option
 def upgrade(file: str | None, text: str | None, dialect: str | None, master: str, **wanted: Any) -> None:
-    """Let changed queries of a file go on.
+    """Let changed queries of a file go on, or a query of the store by its name.
 
     Each query goes on, is new, or has changed. A changed one is rebuilt over what it has read, and takes the place
     of the old one behind the last record of that: nothing is missing in its result, and nothing there twice.
     What a stream has written stays as it is; the rows of a table are corrected.
     """
+    from braid.face.engine import Engine
     from braid.face.request import Request
-    from braid.face.run import spark_session
+    from braid.face.run import jvm_pid, spark_session
     from braid.face.upgrade import upgrade as told
     from braid.spark.wishes import Asked
 
-    sql, dialect = read_sql(file, text, dialect)
+    named = named_in(wanted["store"], dialect, wanted["broker"], wanted["functions"])
+    sql, dialect = read_sql(file, text, dialect, named)
     wanted |= {name: pairs(wanted[name], f"--{name.rstrip('s')}") for name in ("sources", "sinks", "deleted")}
     request = Request(sql, dialect, asked=Asked.taken(wanted), master=master, folder=folder_of(file), **wanted)
     with contextlib.ExitStack() as stack:
-        for line in told(request, functools.cache(lambda: stack.enter_context(spark_session(request)))):
+
+        @functools.cache
+        def spark(own: StoreLock) -> SparkSession:
+            begun = stack.enter_context(spark_session(request))
+            if (jvm := jvm_pid(begun)) is not None:
+                own.add_pid(jvm)
+            return begun
+
+        def made(store: Topics, own: StoreLock) -> Engine:
+            return Engine(store, lambda: spark(own), broker=request.asked.broker, begins=request.asked.begins)
+
+        for line in told(request, made):
             click.echo(line)
 
 

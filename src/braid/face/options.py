@@ -22,7 +22,16 @@ Decorated = Callable[..., Any]
 
 
 def sql_options(command: Decorated) -> Decorated:
-    command = click.argument("file", required=False, type=click.Path())(command)
+    return _sql_options(command, "FILE")
+
+
+def sql_or_name_options(command: Decorated) -> Decorated:
+    """The same, and a query of the store may be named."""
+    return _sql_options(command, "FILE|NAME")
+
+
+def _sql_options(command: Decorated, shown: str) -> Decorated:
+    command = click.argument("file", required=False, type=click.Path(), metavar=f"[{shown}]")(command)
     command = click.option("-e", "--execute", "text", metavar="SQL", help="Run this SQL text instead of a file.")(
         command
     )
@@ -118,14 +127,22 @@ def functions_option(command: Decorated) -> Decorated:
     return click.option("--functions", multiple=True, metavar="FILE", help=text)(with_functions)
 
 
-def read_sql(file: str | None, text: str | None, dialect: str | None) -> tuple[str, str]:
-    """(text, dialect) of what the user gave."""
+def read_sql(
+    file: str | None,
+    text: str | None,
+    dialect: str | None,
+    named: Callable[[str], tuple[str, str] | None] | None = None,
+) -> tuple[str, str]:
+    """(text, dialect) of what the user gave. `named`: the same of a query of the store, by a name that is no file's."""
     from braid.sql.parser import dialect_of
 
     if (file is None) == (text is None):
-        raise BraidError("give a FILE or -e SQL", "braid run demo.sql, or braid run -e 'SELECT …'")
+        more = "" if named is None else ", or the NAME of a query of the store"
+        raise BraidError(f"give a FILE or -e SQL{more}", "braid run demo.sql, or braid run -e 'SELECT …'")
     if text is None:
         assert file is not None
+        if named is not None and not os.path.exists(file) and (found := named(file)) is not None:
+            return found
         try:
             text = Path(file).read_text(encoding="utf-8")
         except OSError as e:
@@ -133,6 +150,13 @@ def read_sql(file: str | None, text: str | None, dialect: str | None) -> tuple[s
         except UnicodeDecodeError:
             raise BraidError(f"{file} is not UTF-8 text") from None
     return text, dialect or dialect_of(text) or "ksqldb"
+
+
+def named_in(store: str, dialect: str | None, broker: Any, functions: Any) -> Callable[[str], tuple[str, str] | None]:
+    """What finds the statement of a query that a store's catalogue has."""
+    from braid.face.catalogue import statement_of
+
+    return lambda name: statement_of(store, name, dialect, broker, functions)
 
 
 def folder_of(file: str | None) -> str:

@@ -16,9 +16,11 @@ from braid.batch_sql.pulls import Folded, LeftOut, Rows, hashes, header, of_stre
 from braid.bind.bound import Pull
 from braid.plan.logical import Source
 from braid.stage import checkpoint
-from braid.stage.inputs import Opened, Readable, TopicInput
+from braid.stage.inputs import Opened, Readable
 from braid.stage.kept import Published, key_of, named
+from braid.stage.registered import readable_of
 from braid.topics.interface import Topics
+from braid.topics.registered import is_registered
 
 Stamp = tuple[int, int]
 
@@ -70,7 +72,7 @@ class StorePulls:
     def _fold(self, source: Source, files: Opened | None) -> Folded:
         """The rows of a topic, or of files, as they stand."""
         x, starts = self._opened(source, files)
-        if files is not None and source.name in files:  # others may be there at the next look
+        if (files is not None and source.name in files) or is_registered(source.topic):  # others may come
             made = Folded(source)
             made.read_on(x, starts)
             return made
@@ -86,5 +88,7 @@ class StorePulls:
         if files is not None and source.name in files:
             opened = files[source.name](source)
             return opened, [0] * opened.partitions
-        topic = TopicInput(self._store, source)
+        topic = readable_of(self._store, source)
+        if is_registered(source.topic):
+            return topic, [0] * topic.partitions
         return topic, self._store.start_offsets(source.topic) if self._store.exists(source.topic) else []

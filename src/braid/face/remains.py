@@ -124,7 +124,7 @@ def _broken(known: list[Known]) -> Iterator[Remain]:
             yield Remain(f"query {q.name}", mine, "its checkpoint cannot be read", f"braid reset {q.name}")
         if not is_url(q.folder) and os.path.exists(beside := checkpoint.beside(q.folder)):
             size = listed(beside).bytes
-            yield Remain(f"query {q.name}", size, "an upgrade of it did not come to its end", "braid upgrade FILE")
+            yield Remain(f"query {q.name}", size, "an upgrade of it did not come to its end", f"braid upgrade {q.name}")
 
 
 def _of_folder(place: str, which: Callable[[str], object], why: str) -> Iterator[Remain]:

@@ -46,6 +46,7 @@ from braid.tables.named import is_table
 from braid.topics import whereabouts
 from braid.topics.files import check_name
 from braid.topics.interface import Topics
+from braid.topics.registered import is_registered
 from braid.topics.store import TopicStore
 
 
@@ -152,9 +153,10 @@ class Prepared:
     replaced: Mapping[str, Query] = field(default_factory=dict)
 
 
-def prepare(request: Request) -> Prepared:
-    """Parses, binds and checks all statements."""
+def prepare(request: Request, reworks: bool = False) -> Prepared:
+    """Parses, binds and checks all statements. `reworks`: changed queries are worked out anew."""
     program = over(request.store, request.dialect, request.asked.broker, request.functions, request.folder)
+    program.reworks = reworks
     effects = tuple(program.statements(request.sql))
     for option, names in (("--source", request.sources), ("--sink", request.sinks)):
         for name in names:
@@ -359,6 +361,7 @@ def check_broker(prepared: Prepared, request: Request, store: Topics) -> None:
 
     access.check_speculation(request.conf.get("spark.speculation"))
     files = source_files(prepared, request).topics()
+    files |= {s.topic for q in prepared.queries for s in sources(q.root) if is_registered(s.topic)}
     for query in prepared.queries:
         stays = query.name in prepared.push or bool(request.target(query))
         reads = {s.topic for s in sources(query.root)} - files

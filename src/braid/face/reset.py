@@ -24,11 +24,11 @@ from braid.files import results as result_files
 from braid.stage import begun
 from braid.stage.begun import Known
 from braid.store import is_url
-from braid.topics import retention, traces, whereabouts
+from braid.topics import registered, retention, traces, whereabouts
 from braid.topics.broker import Broker
 from braid.topics.drops import forget_drops
 from braid.topics.files import reach
-from braid.topics.interface import open_topics
+from braid.topics.interface import Topics, open_topics
 from braid.topics.kafka import KafkaTopics
 from braid.topics.lock import StoreLock
 from braid.topics.retention import Retention
@@ -50,28 +50,50 @@ def reset(
     if delete_topic and broker is None:
         raise BraidError("--delete-topic has no meaning without --kafka", "in the store the topic goes anyway")
     with StoreLock(opened.root):
-        for place in parents_of(opened, parent):
-            begun.sweep(place)
-        known = queries(opened, parent)
-        found = named(query, known, store, parent)
-        with_it = _bound_to(found, known)
-        if with_it and not cascade:
-            told = "; ".join(f"{q.name} {_how(q, found)}" for q in with_it)
-            hint = f"braid reset {found.name} --cascade resets {'it' if len(with_it) == 1 else 'them'} too"
-            raise BraidError(f"{found.name} is bound to other queries: {told}", hint)
-        going = [found, *with_it]
-        for q in going:
-            _check_alone(opened, q, {x.run for x in going})
-            if broker is not None and not q.on_broker:
-                raise BraidError(f"{q.name} has run without --kafka: its topics are those of the store", "leave it out")
-        for q in going:
-            begun.mark(q)
-        for q in going:
-            if q.on_broker:
-                yield from _leave_broker(q, broker, delete_topic)
-            for dialect in DIALECTS:
-                Catalogue(opened, dialect).begin_anew(q.name)
-            yield from _begin_anew(opened, q)
+        going = to_begin_anew(opened, query, store, parent, cascade, broker)
+        yield from begin_anew(opened, going, broker, delete_topic)
+
+
+def to_begin_anew(
+    opened: TopicStore,
+    query: str,
+    where: str,
+    parent: str | None = None,
+    cascade: bool = False,
+    broker: Broker | None = None,
+    command: str = "reset",
+) -> list[Known]:
+    """The query, and with `cascade` those that cannot stay as they are; refused where they may not go. Nothing is
+    changed. Its caller has the store's lock. `where`: the store, as people name it."""
+    for place in parents_of(opened, parent):
+        begun.sweep(place)
+    known = queries(opened, parent)
+    found = named(query, known, where, parent)
+    with_it = _bound_to(found, known)
+    if with_it and not cascade:
+        told = "; ".join(f"{q.name} {_how(q, found)}" for q in with_it)
+        hint = f"braid {command} {found.name} --cascade {command}s {'it' if len(with_it) == 1 else 'them'} too"
+        raise BraidError(f"{found.name} is bound to other queries: {told}", hint)
+    going = [found, *with_it]
+    for q in going:
+        _check_alone(opened, q, {x.run for x in going})
+        if broker is not None and not q.on_broker:
+            raise BraidError(f"{q.name} has run without --kafka: its topics are those of the store", "leave it out")
+    return going
+
+
+def begin_anew(
+    opened: TopicStore, going: Sequence[Known], broker: Broker | None = None, delete_topic: bool = False
+) -> Iterator[str]:
+    """All of them begin anew (`to_begin_anew`); none of them runs."""
+    for q in going:
+        begun.mark(q)
+    for q in going:
+        if q.on_broker:
+            yield from _leave_broker(q, broker, delete_topic)
+        for dialect in DIALECTS:
+            Catalogue(opened, dialect).begin_anew(q.name)
+        yield from _begin_anew(opened, q)
 
 
 def named(query: str, known: Sequence[Known], store: str, parent: str | None) -> Known:
@@ -102,27 +124,54 @@ def remove_topic(store: str, topic: str, parent: str | None = None, broker: Brok
     topics = opened if broker is None else open_topics(store, broker)
     where = store if broker is None else broker.address
     with StoreLock(opened.root):
-        found = first_match(topic, topics.names())
-        if found is None:
-            raise BraidError(f"no topic {topic} in {where}", f"topics: {', '.join(topics.names()) or 'none'}")
-        known = queries(opened, parent)
-        refuse_torn(known)
-        users = [q for q in known if _uses(q, found) and q.on_broker == (broker is not None)]
-        if users:
-            told = (f"{q.name} {'writes' if q.writes == found else 'reads'} it" for q in users)
-            hint = f"braid reset {users[0].name}" + (" --cascade" if len(users) > 1 else "")
-            raise BraidError(f"{found} is in use: {', '.join(told)}", hint)
-        for dialect in DIALECTS:  # first, since who is stopped asks again for a topic that is there
-            catalogue = Catalogue(topics, dialect)
-            sources = catalogue.program("once").catalog.sources
-            gone = [d.name for d in sources.values() if d.topic == found]
-            if gone:
-                catalogue.gone(gone)
-                yield f"removed {', '.join(gone)} from the catalogue ({dialect})"
-        if broker is None:
-            retention.want(opened.root, found, Retention())
-        topics.delete(found)
-        yield f"removed topic {found}"
+        yield from topic_gone(opened, topics, topic, where, parent)
+
+
+def topic_gone(opened: TopicStore, topics: Topics, topic: str, where: str, parent: str | None = None) -> Iterator[str]:
+    """The same, or a registered DataFrame; its caller has the store's lock."""
+    frames = registered.names(opened.root)
+    found = first_match(topic, topics.names())
+    if found is None and (frame := first_match(registered.name_of(topic), frames)) is not None:
+        yield from _frame_gone(opened, frame, parent)
+        return
+    if found is None:
+        known_by = f"; DataFrames: {', '.join(frames)}" if frames else ""
+        raise BraidError(f"no topic {topic} in {where}", f"topics: {', '.join(topics.names()) or 'none'}{known_by}")
+    known = queries(opened, parent)
+    refuse_torn(known)
+    here = topics is opened or isinstance(topics, TopicStore)
+    _refuse_used(found, [q for q in known if _uses(q, found) and q.on_broker != here])
+    for dialect in DIALECTS:  # first, since who is stopped asks again for a topic that is there
+        catalogue = Catalogue(topics, dialect)
+        sources = catalogue.program("once").catalog.sources
+        gone = [d.name for d in sources.values() if d.topic == found]
+        if gone:
+            catalogue.gone(gone)
+            yield f"removed {', '.join(gone)} from the catalogue ({dialect})"
+    if here:
+        retention.want(opened.root, found, Retention())
+    topics.delete(found)
+    yield f"removed topic {found}"
+
+
+def _refuse_used(found: str, users: Sequence[Known]) -> None:
+    if users:
+        told = (f"{q.name} {'writes' if q.writes == found else 'reads'} it" for q in users)
+        hint = f"braid reset {users[0].name}" + (" --cascade" if len(users) > 1 else "")
+        raise BraidError(f"{found} is in use: {', '.join(told)}", hint)
+
+
+def _frame_gone(opened: TopicStore, name: str, parent: str | None) -> Iterator[str]:
+    known = queries(opened, parent)
+    refuse_torn(known)
+    _refuse_used(name, readers_of(opened, name, known))
+    registered.remove(opened.root, name)
+    yield f"removed the DataFrame {name}"
+
+
+def readers_of(opened: TopicStore, name: str, known: Sequence[Known] | None = None) -> list[Known]:
+    """The queries that have read a registered DataFrame."""
+    return [q for q in (queries(opened) if known is None else known) if f"{registered.PREFIX}{name}" in q.reads]
 
 
 def queries(store: TopicStore, parent: str | None = None) -> list[Known]:

@@ -22,7 +22,7 @@ from braid.face.show import open_store
 from braid.face.verify import amount
 from braid.stage.begun import Known
 from braid.stage.readers import Reader, first_needed, holding, readers
-from braid.topics import documents, housekeeping, retention
+from braid.topics import documents, housekeeping, registered, retention
 from braid.topics.retention import Retention
 from braid.topics.store import TopicStore
 from braid.topics.taking import Gone
@@ -66,6 +66,8 @@ def retain(
     found = None
     if topic is not None:
         found = first_match(topic, opened.names())
+        if found is None and (frame := first_match(topic, registered.names(opened.root))) is not None:
+            raise BraidError(f"{frame} is a registered DataFrame: it keeps its rows", f"braid rm {frame} removes it")
         if found is None:
             raise BraidError(f"no topic {topic} in {store}", f"topics: {', '.join(opened.names()) or 'none'}")
     wanted = retention.all_of(opened.root)

@@ -15,50 +15,64 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from braid.bind.bound import BatchAsked, BatchQuery, Declared, Dropped, Pull, QueryBound, RowsChanged, SourceDeclared
+from braid.bind.bound import (
+    Again,
+    BatchAsked,
+    BatchQuery,
+    Declared,
+    Dropped,
+    Pull,
+    QueryBound,
+    RowsChanged,
+    SourceDeclared,
+)
 from braid.bind.dialects import dialect_named
-from braid.bind.program import Effect, NewRecords, Program, first_match
-from braid.errors import BraidError, Span, SqlError
+from braid.bind.program import Effect, NewRecords, first_match
+from braid.errors import BraidError, Span, SqlError, all_of
 from braid.explain.documents import explain_query, render_text
 from braid.expr import loading
 from braid.expr.annotations import Definition
 from braid.expr.listing import check_names
+from braid.face import frames
+from braid.face import reset as resetting
 from braid.face.asserted import Looked, StoreLookout
 from braid.face.begin import begins_of
 from braid.face.catalogue import Catalogue
-from braid.face.cells import Handle, Plan, Public, Result, Rows, page_of, tell, warn
+from braid.face.cells import Handle, Lines, Plan, Public, Result, Rows, page_of, tell, warn
 from braid.face.effects import Rows as Shown
-from braid.face.effects import carry_out, carry_out_all
+from braid.face.effects import bound_whole, carry_out, carry_out_whole
 from braid.face.engine import Engine, EngineWorld
+from braid.face.frames import Asked
 from braid.face.pulls import StorePulls
 from braid.face.show import folders
 from braid.lower.lower import lower
-from braid.plan.logical import Kind, Query, Source, Timestamp, sources
+from braid.plan.logical import Kind, Query, Source, sources
 from braid.spark.wishes import Wishes
-from braid.sql.declare import Declaring, declaration, nearest
 from braid.sql.dialects.base import Words
 from braid.sql.secrets import hidden as without_secrets
+from braid.stage import checkpoint
 from braid.stage.inputs import Opened, Readable
+from braid.stage.registered import without_rows
 from braid.store import is_url
+from braid.topics import registered, whereabouts
 from braid.topics.begin import UNASKED, Begins
 from braid.topics.broker import Broker, broker_of
 from braid.topics.drops import read_drops
 from braid.topics.files import check_name
-from braid.topics.interface import open_topics
+from braid.topics.interface import open_topics, store_of
 from braid.topics.lock import shared_lock
-from braid.types import TIMESTAMPS, Column, Scalar
+from braid.topics.registered import Registered
+from braid.topics.store import TopicStore
+from braid.types import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from braid.spark.dataframes import Registered
-
-
-REGISTERED = "registered."  # begins the topics of DataFrames, which are not there
+    from braid.spark.dataframes import Registered as InSpark
 
 
 class Session(Public):
@@ -78,9 +92,10 @@ class Session(Public):
         folder = store if store is not None else self._temporary.name  # type: ignore[union-attr]
         self._store = open_topics(folder, broker)
         self._program = Catalogue(self._store, self._dialect.name).program("cell")
+        self._program.reworks = True
         self._looked = Looked(StoreLookout(self._store))
         self._pulls = StorePulls(self._store)
-        self._registered: dict[str, _Frame] = {}
+        self._streams: dict[str, InSpark] = {}  # DataFrames whose rows Spark gives, by source name
         self._handles: dict[str, Handle] = {}
         self._open = contextlib.ExitStack()
         self._locked = False
@@ -131,49 +146,93 @@ class Session(Public):
         of a table. Names are read as the dialect reads them unquoted. In lenses the column `key` is `_key` too.
         Kafka's columns are taken as they are if `name` is declared.
         """
-        from braid.spark.dataframes import Columns, Registered, columns_of, is_kafka, streaming, with_key
+        from braid.spark.dataframes import is_streaming
 
-        if kind not in ("stream", "table"):
-            raise BraidError(f"kind={kind!r} is neither a stream nor a table", "write kind='stream' or kind='table'")
-        _check_texts(name=name, key=key, time=time, partition=partition, offset=offset, deleted=deleted)
-        frame, rows = streaming(self._spark, df, os.path.join(self.store, "frames", check_name(name)))
+        asked = Asked(name, kind, key, time, partition, offset, deleted)
+        frames.check_texts(asked)
+        check_name(f"{registered.PREFIX}{check_name(name)}")  # by which queries know it
         declared = self._program.find(name)
-        if declared is not None and declared.name not in self._registered and is_kafka(frame):
-            self._registered[declared.name] = _Frame(Registered(frame, Columns(raw=True)))
-            return
-        if declared is not None and declared.name not in self._registered:
+        if declared is not None and not declared.registered:
+            self._register_kafka(asked, declared, df)
+        else:
+            asked = asked if declared is None else replace(asked, name=registered.name_of(declared.topic))
+            (self._register_stream if is_streaming(df) else self._register_rows)(asked, df)
+
+    def _register_kafka(self, asked: Asked, declared: Declared, df: Any) -> None:
+        """A DataFrame with Kafka's columns, for a source that is declared."""
+        from braid.spark.dataframes import Columns, Registered, files_of, is_kafka, is_streaming, rows_of
+
+        frame = df
+        if not is_streaming(df):
+            rows, found = rows_of(df)
+            given = frames.more(Asked(asked.name, asked.kind), [], rows) if not found else None
+            frame = None
+            if given is not None:
+                path = registered.keep(self.store, asked.name, given.piece.file, given.content)
+                frame = files_of(self._spark, path)
+        if frame is None or not is_kafka(frame):
             hint = "register it under another name, or give Kafka's columns"
-            raise BraidError(f"{name} is declared already", hint)
-        for column in (key, time, partition, offset, deleted):
-            if column is not None and column not in frame.columns:
-                raise BraidError(f"{name} has no column {column}", f"it has {', '.join(frame.columns)}")
-        fold = self._dialect.words.fold
-        folded = {fold(c): c for c in frame.columns}
-        if len(folded) < len(frame.columns):
-            raise BraidError(f"{name} has columns that differ only by case", "rename one of them")
-        renamed = frame.select(*(frame[f"`{c}`"].alias(f) for f, c in folded.items()))
-        hidden = [fold(c) for c in (partition, offset, deleted) if c is not None]
-        columns = [replace(c, type=nearest(self._dialect.words, c.type)) for c in columns_of(renamed, hidden)]
-        moment = None if time is None else next((c for c in columns if c.name == fold(time)), None)
-        if moment is not None and moment.type not in (*TIMESTAMPS, Scalar.BIGINT, Scalar.DATE):
-            raise BraidError(f"time={time!r} is a column of {moment.type}", "cast it to TIMESTAMP, or to BIGINT in ms")
-        made = self._declared(fold(name), kind, columns, None if key is None else fold(key))
-        if self._dialect.words.key_field:
-            renamed = with_key(renamed, key)
-        made = replace(
-            made,
-            topic=f"{REGISTERED}{name}",
-            timestamp=None if time is None else Timestamp(fold(time), since_1970=self._dialect.words.since_1970),
-            sql=f"register({name!r})",
-            read_only=True,
-        )
-        up = (None if c is None else fold(c) for c in (partition, offset, deleted))
-        given = _Frame(Registered(renamed, Columns(False, *up), rows), folded, key)
-        before = self._registered.get(made.name)
-        if before is not None and (declared != made or not before.registered.same(given.registered)):
+            raise BraidError(f"{asked.name} is declared already", hint)
+        self._streams[declared.name] = Registered(frame, Columns(raw=True))
+
+    def _register_stream(self, asked: Asked, frame: DataFrame) -> None:
+        """A streaming DataFrame: its rows are this session's, its declaration the store's."""
+        from braid.spark.dataframes import columns_of
+
+        columns, found = columns_of(frame)
+        made, given = self._checked(asked, columns, frame.columns, found, None), self._as_read(asked, frame)
+        before = self._streams.get(made.name)
+        if before is not None and not before.same(given):
             self._refuse_running(made.name)
-        self._program.catalog = self._program.catalog.apply(SourceDeclared(made))
-        self._registered[made.name] = given
+        self._keep(asked, columns, None)
+        self._streams[made.name] = given
+
+    def _register_rows(self, asked: Asked, df: Any) -> None:
+        """A static DataFrame: its rows are the store's from here on."""
+        from braid.spark.dataframes import names_in, rows_of
+
+        rows, found = rows_of(df)
+        columns = frames.columns_of(rows)
+        made = self._checked(asked, columns, names_in(df), found, rows)
+        given = frames.more(asked, columns, rows)
+        known = registered.read(self.store, asked.name)
+        if known is None or not frames.is_piece(known, given) or not known.shape.like(asked.shape(columns, False)):
+            self._refuse_running(made.name)
+        self._keep(asked, columns, given)
+        self._streams.pop(made.name, None)
+
+    def _checked(
+        self, asked: Asked, columns: Sequence[Column], names: Sequence[str], found: list[BraidError], rows: Any
+    ) -> Declared:
+        """What it is declared as; all that is wrong with it is refused at once."""
+        found = [*found, *frames.problems(asked, self._dialect.words, names, columns, rows)]
+        if found:
+            raise all_of(f"{asked.name} cannot be registered", found)
+        sql = frames.statement(asked, self._dialect.words, columns)  # says why the dialect does not take it
+        made = frames.declared(Registered(asked.name, asked.shape(columns, False), {self.dialect: sql}), self.dialect)
+        assert made is not None
+        return made
+
+    def _keep(self, asked: Asked, columns: Sequence[Column], given: frames.More | None) -> None:
+        """It is the store's, and declared here."""
+        store = store_of(self.store)
+        kept = frames.keep(
+            self.store, asked, columns, given, lambda: [q.name for q in resetting.readers_of(store, asked.name)]
+        )
+        made = frames.declared(kept, self.dialect)
+        if made is not None:
+            self._program.catalog = self._program.catalog.apply(SourceDeclared(made))
+
+    def _as_read(self, asked: Asked, frame: DataFrame) -> InSpark:
+        """A DataFrame as Spark gives it, with columns by the names that the dialect has."""
+        from braid.spark.dataframes import Columns, Registered, with_key
+
+        fold = self._dialect.words.fold
+        frame = frame.select(*(frame[f"`{c}`"].alias(fold(c)) for c in frame.columns))
+        if self._dialect.words.key_field:
+            frame = with_key(frame, asked.key)
+        up = (None if c is None else fold(c) for c in (asked.partition, asked.offset, asked.deleted))
+        return Registered(frame, Columns(False, *up))
 
     def _refuse_running(self, name: str) -> None:
         """Rows under a query that runs are not exchanged: it would go on with the old ones."""
@@ -202,28 +261,111 @@ class Session(Public):
         self._program.catalog = replace(catalog, functions=catalog.functions | made)
         return function
 
-    def _declared(self, name: str, kind: Kind, columns: Sequence[Column], key: str | None) -> Declared:
-        """The columns as the dialect would declare them."""
-        sql = declaration(self._dialect.words, Declaring(name, kind, columns, key, "frame", name))
-        (effect,) = Program(self._dialect.name).statements(sql)
-        assert isinstance(effect.bound, SourceDeclared)
-        return effect.bound.declared
-
     def unregister(self, name: str) -> None:
-        """The DataFrame is no source any more; queries that run keep it."""
+        """The DataFrame is no source any more; queries that have read it keep its rows."""
         declared = self._program.find(name)
-        if declared is None or declared.name not in self._registered:
-            raise BraidError(f"{name} is not registered", f"registered: {', '.join(self._registered) or 'nothing'}")
+        if declared is None or not (declared.registered or declared.name in self._streams):
+            there = [d.name for d in self._program.catalog.sources.values() if d.registered]
+            raise BraidError(f"{name} is not registered", f"registered: {', '.join(there) or 'nothing'}")
         if declared.registered:
             self._program.catalog = self._program.catalog.apply(Dropped((declared.name,)))
-        del self._registered[declared.name]
+            registered.hide(self.store, registered.name_of(declared.topic))
+        self._streams.pop(declared.name, None)
 
     def execute(self, sql: str) -> Result:
-        """Runs statements; nothing happens before all of them are bound."""
+        """Runs statements; nothing happens before all of them are bound. CREATE OR REPLACE of a query that was changed
+        beyond what can go on as it stands does what `upgrade` does."""
+        return self._carried_out(bound_whole(self._program, sql), _World(self))
+
+    def upgrade(self, sql: str) -> Result:
+        """Runs statements, of which those of queries may have changed: as `braid upgrade FILE`, each goes on, is new,
+        or is worked out anew over what it has read and takes its own place. A query that runs here is stopped, and
+        runs afterwards. `sql`: statements; or the name of a query of the store, as its catalogue has it."""
+        whole = len(sql.split()) > 1
+        effects = bound_whole(self._program, sql if whole else self._statement_of(sql), as_file=True)
         world = _World(self)
-        carry_out_all(self._program, sql, world, whole=True)
+        wanted = [e.query for e in effects if isinstance(e.bound, QueryBound | Again) and e.query is not None]
+        lasting = [q for q in wanted if not any(e.query is q and _is_transient(e) for e in effects)]
+        for line in world.changed(lasting):
+            world.say(line)
+        return self._carried_out(effects, world)
+
+    def _statement_of(self, name: str) -> str:
+        found = first_match(name.strip().rstrip(";"), self._program.queries)
+        if found is None or found not in self._program.standing:
+            known = ", ".join(self._program.queries) or "none"
+            raise BraidError(f"no statement of a query {name} is known here", f"give its statement; queries: {known}")
+        return f"{self._program.standing[found].text};"
+
+    def _carried_out(self, effects: Sequence[Effect], world: _World) -> Result:
+        carry_out_whole(self._program, effects, world)
         tell(self._engine.news())
-        return Result(world.started, world.rows)
+        return Result(world.started, world.rows, world.lines)
+
+    def reset(self, query: str, cascade: bool = False, delete_topic: bool = False) -> Lines:
+        """A query begins anew when its statement is executed again: its checkpoint, its output and its drops go. It is
+        stopped where it runs. `cascade`: also the queries that read its output, or write there too."""
+        with self._store_held() as store:
+            broker = self._engine.broker
+            going = resetting.to_begin_anew(store, query, self.store, None, cascade, broker)
+            self._stop(q.name for q in going)
+            lines = Lines(resetting.begin_anew(store, going, broker, delete_topic))
+        self._program.begins_anew([q.name for q in going])
+        return lines
+
+    def drop(self, name: str, cascade: bool = False) -> Lines:
+        """What bears a name goes: a query with its checkpoint, its output, its drops and what it made; a topic, with
+        what is declared over it; a registered DataFrame. Refused where a query reads it; `cascade`: these go, too."""
+        with self._store_held() as store:
+            known = [q.name for q in resetting.queries(store)]
+            if (query := first_match(name, known)) is None:
+                declared = first_match(name, self._program.queries)
+                return self._drop_topic(store, name) if declared is None else self._forgotten([declared])
+            broker = self._engine.broker
+            going = resetting.to_begin_anew(store, query, self.store, None, cascade, broker, "drop")
+            self._stop(q.name for q in going)
+            lines = Lines(resetting.begin_anew(store, going, broker, broker is not None))
+        names = [q.name for q in going]
+        topics = {q.writes for q in going if q.writes is not None and not q.on_broker}
+        return Lines([*lines, *self._forgotten([*names, *self._made(names, topics)])])
+
+    def _made(self, queries: Sequence[str], topics: Collection[str]) -> list[str]:
+        """What queries have made, and what is declared over topics."""
+        there = self._program.catalog.sources.values()
+        return [d.name for d in there if d.created_by in queries or d.topic in topics]
+
+    def _forgotten(self, names: Sequence[str]) -> Lines:
+        """These names are not in the catalogue any more."""
+        self._stop(names)
+        self._program.forget([*dict.fromkeys((*names, *self._made(names, ())))])
+        return Lines(f"{name}: removed from the catalogue" for name in dict.fromkeys(names))
+
+    def _drop_topic(self, store: TopicStore, name: str) -> Lines:
+        declared = self._program.find(name)
+        topic = name if declared is None else declared.topic
+        if declared is not None and (readers := self._program.catalog.readers(declared.name)):
+            hint = f"session.drop({readers[0]!r}) first"
+            raise BraidError(f"{declared.name} is read by {' and '.join(readers)}", hint)
+        if declared is not None and declared.registered:
+            topic = registered.name_of(topic)
+        at = None if declared is None else declared.topic
+        over = [d.name for d in self._program.catalog.sources.values() if d.topic == at]
+        lines = Lines(resetting.topic_gone(store, self._store, topic, self.store))
+        self._program.forget(over or [name])
+        self._streams.pop(name if declared is None else declared.name, None)
+        return lines
+
+    def _stop(self, queries: Iterable[str]) -> None:
+        for name in queries:
+            self._engine.runs(name)  # one that runs in another session of this process is refused
+            self._engine.stop(name)
+            self._handles.pop(name, None)
+
+    @contextlib.contextmanager
+    def _store_held(self) -> Iterator[TopicStore]:
+        """The store, which no other process runs queries on meanwhile."""
+        with shared_lock(self.store):
+            yield store_of(self.store)
 
     def query(self, sql: str) -> Rows:
         """The rows of a query over tables as they stand, or in ksqldb over the records of a stream; registered static
@@ -309,34 +451,38 @@ class Session(Public):
             self._locked = True
         return self._spark
 
-    def _frames(self, query: Query) -> Mapping[str, Registered]:
-        """The registered DataFrames that a query reads, by source name."""
-        found = {s.name: self._registered.get(s.name) for s in sources(query.root)}
-        return {name: frame.registered for name, frame in found.items() if frame is not None}
+    def _frames(self, query: Query) -> Mapping[str, InSpark]:
+        """The DataFrames that a query reads and Spark gives, by source name."""
+        read = {s.name for s in sources(query.root)}
+        return {n: frame for n, frame in self._streams.items() if n in read} | self._as_before(query)
+
+    def _as_before(self, query: Query) -> dict[str, InSpark]:
+        """Static DataFrames whose rows Spark reads, as it did when the query began with an older version."""
+        from braid.spark.dataframes import files_of
+
+        known = checkpoint.recorded(os.path.join(whereabouts.own(self.store), check_name(query.name)))
+        made: dict[str, InSpark] = {}
+        ours = None if known is None else {topic for topic, _ in known.sources}
+        for source in sources(query.root) if ours is not None else ():
+            name = registered.name_of(source.topic)
+            found = registered.read(self.store, name) if registered.is_registered(source.topic) else None
+            if found is None or found.shape.streams or ours is None or source.topic in ours:
+                continue
+            frame = files_of(self._spark, registered.path_of(self.store, name, found.pieces[-1]))
+            made[source.name] = self._as_read(frames.asked_of(found), frame)
+        return made
 
     def _opened(self) -> Opened:
-        """What opens registered DataFrames for queries that are answered now."""
-        return {name: frame.opened for name, frame in self._registered.items()}
+        """What opens DataFrames that Spark gives for queries that are answered now: nothing does."""
+
+        def refuse(source: Source) -> Readable:
+            raise without_rows(source)
+
+        return dict.fromkeys(self._streams, refuse)
 
 
-@dataclass(frozen=True, slots=True)
-class _Frame:
-    """A registered DataFrame. `names`: of its columns, as it has them, by the dialect's; `key`: the column that was
-    named."""
-
-    registered: Registered
-    names: Mapping[str, str] = field(default_factory=dict)
-    key: str | None = None
-
-    def opened(self, source: Source) -> Readable:
-        from braid.spark.dataframes import FrameInput
-
-        if self.registered.rows is None:
-            hint = (
-                "execute CREATE … AS SELECT over it, and query what that makes; or sql, which shows rows as they come"
-            )
-            raise BraidError(f"{source.name} is a streaming DataFrame, which has no current rows", hint)
-        return FrameInput(source, self.registered, self.names, self.key)
+def _is_transient(effect: Effect) -> bool:
+    return isinstance(effect.bound, QueryBound) and effect.bound.transient
 
 
 class _World(EngineWorld):
@@ -344,9 +490,13 @@ class _World(EngineWorld):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session._engine, session._pulls, session._opened(), False, session._looked)
-        self._session = session
+        self._session, self.program = session, session._program
         self.started: list[Handle] = []
         self.rows = Rows()
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
 
     def note(self, text: str) -> None:
         warn(text)
@@ -387,18 +537,10 @@ class _World(EngineWorld):
         self.rows = Rows(header, rows)
 
 
-def _check_texts(**options: Any) -> None:
-    """Refuses what is no text where a name belongs."""
-    for option, value in options.items():
-        if not isinstance(value, str) and (option == "name" or value is not None):
-            what = "a text" if option == "name" else "the name of one column"
-            raise BraidError(f"{option}={value!r}: it takes {what}", f"register('t', df, {option}='…')")
-
-
 def _refuse_frame(topic: str) -> None:
     """A registered DataFrame is read from its rows: what is written into it nobody would see."""
-    if topic.startswith(REGISTERED):
-        name = topic.removeprefix(REGISTERED)
+    if registered.is_registered(topic):
+        name = registered.name_of(topic)
         raise BraidError(f"{name} is a registered DataFrame, and cannot be written", "register one with more rows")
 
 

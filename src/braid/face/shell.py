@@ -15,6 +15,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,7 +35,7 @@ from braid.face.infer import statement
 from braid.face.looks import Looks
 from braid.face.metrics import why_late
 from braid.face.pulls import StorePulls
-from braid.face.request import SourceFiles
+from braid.face.request import Request, SourceFiles
 from braid.face.scripts import scripts_in
 from braid.face.shown import counted, readable
 from braid.face.tabular import cell, print_table, time_text
@@ -50,6 +51,7 @@ from braid.tables.named import is_table
 from braid.topics.broker import Broker
 from braid.topics.interface import open_topics
 from braid.topics.lock import StoreLock, holder
+from braid.topics.registered import is_registered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -137,7 +139,7 @@ class Shell:
         """The names of the present dialect; those of another one wait until it is chosen again."""
         if self.dialect not in self._programs:
             program = Catalogue(self._store, self.dialect, self._functions).program("cell")
-            program.scripts = scripts_in(".")
+            program.scripts, program.reworks = scripts_in("."), True
             self._programs[self.dialect] = program
         return self._programs[self.dialect]
 
@@ -267,7 +269,7 @@ class Shell:
     def tail(self, query: Query) -> None:
         """Rows as they come, until LIMIT, Ctrl-C, or (in a script) there are no more."""
         for topic in sorted({leaf.source.topic for leaf in lower(query).leaves} - self.files.topics()):
-            if not self._store.exists(topic):
+            if not self._store.exists(topic) and not is_registered(topic):
                 raise BraidError(f"there is no topic {topic}", "declare it with partitions = 1, or braid put it")
         self.settle_script()
         self.note_age(s.name for s in read_by(query.root))
@@ -353,6 +355,7 @@ class _World(EngineWorld):
         files, ticks = shell.files.opened(), shell.program.spoken.ticks
         super().__init__(shell.engine, shell.pulls, files, ticks, shell.looked)
         self._shell = shell
+        self.program = shell.program
 
     def create_topic(self, name: str, partitions: int | None, compacted: bool) -> None:
         if name not in self._shell.files.topics():
@@ -386,6 +389,12 @@ class _World(EngineWorld):
 
     def start_query(self, query: Query) -> None:
         self._shell.start(query)
+
+    def say(self, line: str) -> None:
+        self._shell.tell(line)
+
+    def request(self, dialect: str) -> Request:
+        return replace(super().request(dialect), sources=self._shell.files.patterns)
 
     def check(self, asserted: Asserted, span: Span) -> None:
         self.engine.settle()

@@ -26,11 +26,13 @@ from braid.stage.call_order import Ranks, partition_ranks
 from braid.stage.cut import LIMIT, Cut, beginning, part_name, plan_batch
 from braid.stage.drops import ENOUGH, MOVED
 from braid.stage.ingest import Chunk
-from braid.stage.inputs import Input, TopicInput, Until
+from braid.stage.inputs import Input, Until
 from braid.stage.local import LocalQuery
 from braid.stage.measured import Dropped, inner_joins, most
+from braid.stage.registered import input_of
 from braid.topics.begin import offsets_of
 from braid.topics.interface import Topics
+from braid.topics.registered import is_registered
 from braid.types import Type
 
 
@@ -57,14 +59,14 @@ class Tail:
         self._inputs: list[tuple[int, Input]] = []
         for leaf in self._plan.leaves:
             opened = (files or {}).get(leaf.source.name)
-            x: Input = TopicInput(store, leaf.source) if opened is None else opened(leaf.source)
+            x: Input = input_of(store, leaf.source) if opened is None else opened(leaf.source)
             self._inputs.append((leaf.number, Until(x, x.ends()) if leaf.source.captured else x))
         ranks = partition_ranks(self._plan, {leaf: x.partitions for leaf, x in self._inputs})
         self._ranks = Ranks({part_name(*place): n for place, n in ranks.items()}, self._plan, len(ranks))
         self._query = LocalQuery(self._plan, 1, 1)
         self._at: Cut = beginning()
         for leaf in self._plan.leaves:
-            if leaf.source.name not in (files or {}):
+            if leaf.source.name not in (files or {}) and not is_registered(leaf.source.topic):
                 begun = offsets_of(store, leaf.source.topic, leaf.source.begin)
                 self._at["next"] |= {part_name(leaf.number, p): offset for p, offset in enumerate(begun)}
         self._given = 0

@@ -1,67 +1,78 @@
-"""`braid upgrade`: a query whose SQL has changed goes on, with a state that was made as if it had always been so.
+"""A query whose SQL has changed goes on, with a state that was made as if it had always been so: `braid upgrade`,
+`session.upgrade`, CREATE OR REPLACE.
 
-In: a file of statements, a store, which a run may use. Out: lines; checkpoints of changed queries, replaced.
+In: queries of a program, a store, which a run may use. Out: lines; checkpoints of changed queries, replaced.
 Rule: a changed query is worked out beside the one that stands: it reads what that has read, batch by batch as that did
 (`stage/cuts.py`), and its output stays as it is meanwhile. Nothing of the old one is touched, so it may run; the new
 one follows it until the run ends. Then, under the lock of the store, it takes the other's place (`stage/takeover.py`):
 what a stream has written stands, and from the next record on the new one writes; what stands in a table is put right.
+Queries are started by the engine alone. Before the old one is gone the catalogue has the new statement.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from braid.bind.bound import QueryBound
 from braid.errors import BraidError
+from braid.face.catalogue import Catalogue
 from braid.face.changed import Changed, changed
 from braid.face.request import Prepared, Request, checkpoint_of, prepare, source_files
-from braid.face.run import jvm_pid
 from braid.face.show import open_folder
 from braid.files.log import MOST
 from braid.files.watch import log_name
-from braid.lower.lower import lower
 from braid.plan.canonical import canonical
 from braid.plan.logical import Query
+from braid.spark.wishes import Wishes
 from braid.stage import batches, begun, checkpoint, docs, state_file, takeover
 from braid.stage.checkpoint import Document
 from braid.topics.interface import Topics, open_topics
 from braid.topics.lock import InUse, StoreLock
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from braid.face.engine import Engine
 
 LOCK = ".upgrade.lock"  # of a store: one upgrade at a time
 PAUSE = 1.0  # s between two looks at a run
 
 
-def upgrade(request: Request, spark: Callable[[], SparkSession]) -> Iterator[str]:
-    """What goes on, what begins, what was worked out anew. All is looked at before anything is done. `spark`: what
-    begins Spark."""
-    prepared = prepare(request)
+def upgrade(request: Request, made: Callable[[Topics, StoreLock], Engine]) -> Iterator[str]:
+    """What goes on, what begins, what was worked out anew. All is looked at before anything is done. `made`: what
+    starts queries; a process that may outlive this one is written into the lock."""
+    prepared = prepare(request, reworks=True)
     if not prepared.queries:
         yield "the file has no query"
         return
     root = open_folder(request.store).root
-    yield from _Upgrade(request, prepared, open_topics(root, request.asked.broker), spark).go()
+    store = open_topics(root, request.asked.broker)
+    own = StoreLock(store.root, name=LOCK)
+    with own:
+        yield from Upgrade(request, prepared, made(store, own)).go()
 
 
-class _Upgrade:
-    def __init__(self, request: Request, prepared: Prepared, store: Topics, spark: Callable[[], SparkSession]) -> None:
-        self._request, self._prepared, self._store, self._spark = request, prepared, store, spark
+class Upgrade:
+    """`keep`: is told of each query that has changed, before the old one is gone."""
+
+    def __init__(
+        self, request: Request, prepared: Prepared, engine: Engine, keep: Callable[[Query], None] | None = None
+    ) -> None:
+        self._request, self._prepared, self._engine = request, prepared, engine
+        self._store: Topics = engine.store
+        self._keep = self._into_catalogue if keep is None else keep
 
     def go(self) -> Iterator[str]:
-        with StoreLock(self._store.root, name=LOCK) as self._own:
-            lock = StoreLock(self._store.root)
-            if (used := _taken(lock)) is not None:
-                yield from self._follow(lock, used)
-            try:
-                yield from self._take_over()
-            finally:
-                lock.release()
+        """All queries, also beside a run."""
+        lock = StoreLock(self._store.root)
+        if (used := _taken(lock)) is not None:
+            yield from self._follow(lock, used)
+        try:
+            yield from self.take_over(self._prepared.queries)
+        finally:
+            lock.release()
 
     def _follow(self, lock: StoreLock, used: InUse) -> Iterator[str]:
         """Works out what has changed beside a run, batch after batch as that makes them, until the run has ended."""
@@ -75,10 +86,10 @@ class _Upgrade:
             for query, known in found:
                 if known.plan == canonical(query):
                     continue
-                folder = checkpoint_of(query, self._request, self._store)
+                folder = self._folder(query)
                 if query.name in reached and state_file.published(folder) == reached[query.name]:
                     continue
-                x = changed(query, known, self._prepared, self._request, self._store, runs=True)
+                x = self._changed(query, known, runs=True)
                 self._work_out(x)
                 moved, reached[query.name] = True, x.replay.last_batch
             if not moved and not told:
@@ -87,23 +98,22 @@ class _Upgrade:
                 told = True
             time.sleep(PAUSE)
 
-    @functools.cached_property
-    def _session(self) -> SparkSession:
-        """Begun when it is first wanted; whoever comes next waits until it is gone."""
-        spark = self._spark()
-        if (jvm := jvm_pid(spark)) is not None:
-            self._own.add_pid(jvm)
-        return spark
+    def _folder(self, query: Query) -> str:
+        return checkpoint_of(query, self._request, self._store)
 
     def _known(self) -> Iterator[tuple[Query, Document | None]]:
         """The queries, with what their checkpoints have recorded."""
         for query in self._prepared.queries:
-            yield query, checkpoint.load(checkpoint_of(query, self._request, self._store))
+            yield query, checkpoint.load(self._folder(query))
 
-    def _take_over(self) -> Iterator[str]:
-        found = list[Changed]()
-        for query in self._prepared.queries:
-            folder = checkpoint_of(query, self._request, self._store)
+    def _changed(self, query: Query, known: Document, runs: bool) -> Changed:
+        return changed(query, known, self._prepared, self._request, self._store, runs)
+
+    def take_over(self, queries: Sequence[Query]) -> Iterator[str]:
+        """Under the store's lock. A query that runs here is stopped meanwhile; refused ones are, before one is."""
+        found = list[tuple[Query, Document]]()
+        for query in queries:
+            folder = self._folder(query)
             if takeover.ends(folder, self._store):
                 yield f"{query.name}: its upgrade was begun, and is ended now"
             known = checkpoint.load(folder)
@@ -112,20 +122,31 @@ class _Upgrade:
             elif known.plan == canonical(query):
                 yield f"{query.name} goes on"
             else:
-                found.append(changed(query, known, self._prepared, self._request, self._store, runs=False))
-        for x in found:
-            yield f"{x.query.name} has changed: computed again over {_count(x.replay.last_batch + 1, 'batch', 'es')}"
-            self._work_out(x)
-            written = takeover.take_over(x.folder, self._store)
-            yield f"{x.query.name} has taken the place of what it was; it goes on behind batch {x.replay.last_batch}"
-            if x.query.sink.kind == "table":
-                yield f"  the rows of {x.query.sink.topic} are corrected: {_count(written, 'record')}"
+                self._changed(query, known, runs=self._engine.runs(query.name))
+                found.append((query, known))
+        for query, known in found:
+            with self._engine.stopped(query.name):
+                yield from self._replace(self._changed(query, known, runs=False))
+
+    def _replace(self, x: Changed) -> Iterator[str]:
+        yield f"{x.query.name} has changed: computed again over {_count(x.replay.last_batch + 1, 'batch', 'es')}"
+        self._work_out(x)
+        self._keep(x.query)
+        written = takeover.take_over(x.folder, self._store)
+        yield f"{x.query.name} has taken the place of what it was; it goes on behind batch {x.replay.last_batch}"
+        if x.query.sink.kind == "table":
+            yield f"  the rows of {x.query.sink.topic} are corrected: {_count(written, 'record')}"
+
+    def _into_catalogue(self, query: Query) -> None:
+        """The statement is the one that the store knows."""
+        catalogue = Catalogue(self._store, self._request.dialect, self._request.functions)
+        program = catalogue.program("file")
+        for effect in self._prepared.effects:
+            program.keeper = catalogue if isinstance(effect.bound, QueryBound) and effect.query is query else None
+            program.apply(effect)
 
     def _work_out(self, x: Changed) -> None:
         """Its checkpoint stands beside the other's afterwards, spread as that is; one that was stopped goes on."""
-        from braid.spark.query import start
-        from braid.spark.wishes import Wishes
-
         beside, files = checkpoint.beside(x.folder), source_files(self._prepared, self._request).of(x.query)
         if not _is_of(x, beside):
             begun.abandon(x.folder)
@@ -141,8 +162,7 @@ class _Upgrade:
             replay=x.replay,
             note=lambda _: None,
         )
-        running = start(self._session, lower(x.query), self._store.root, wishes)
-        running.await_termination()
+        self._engine.work_out(x.query, wishes)
         known = checkpoint.load(beside)
         if known is None or batches.last_batch(beside, known) != x.replay.last_batch:
             raise BraidError(

@@ -24,7 +24,7 @@ from braid.face.verify import amount
 from braid.stage import cuts, state_file
 from braid.stage.begun import Known
 from braid.stage.readers import Reader, holding, readers
-from braid.topics import retention, whereabouts
+from braid.topics import registered, retention, whereabouts
 from braid.topics.retention import Retention
 from braid.topics.store import TopicStore
 
@@ -41,6 +41,19 @@ class TopicUsed:
     last: int | None
     keeps: Retention
     written_by: Sequence[str]
+    read_by: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameUsed:
+    """A registered DataFrame: its rows in all pieces, and as `TopicUsed` has it."""
+
+    frame: str
+    pieces: int
+    rows: int
+    bytes: int
+    first: int | None
+    last: int | None
     read_by: Mapping[str, int]
 
 
@@ -77,6 +90,7 @@ class Usage:
     queries: Sequence[QueryUsed]
     spare: Sequence[Spare]
     unknown: Sequence[str] = ()
+    frames: Sequence[FrameUsed] = ()
 
 
 def usage(store: str, parent: str | None = None) -> Usage:
@@ -90,12 +104,13 @@ def usage(store: str, parent: str | None = None) -> Usage:
         for name in opened.names()
         if (t := _topic(opened, name, known, found, lies, keeps.get(name, Retention()))) is not None
     ]
+    frames = [_frame(opened.root, name, found, lies) for name in registered.names(opened.root)]
     own = whereabouts.own(opened.root)
     mine = {q.folder: _of_checkpoint(q, own, lies) for q in known}
     made = [_query(q, mine[q.folder], lies) for q in known]
     left = [Spare(r.what, r.bytes, r.why, r.command) for r in remains(opened, known, lies, parent)]
     why = [e.message for e in unknown(opened, known, parent)]
-    return Usage(topics, made, [*(() if why else _idle(topics)), *left], why)
+    return Usage(topics, made, [*(() if why else _idle(topics, frames)), *left], why, frames)
 
 
 def _topic(
@@ -118,6 +133,22 @@ def _topic(
         keeps=keeps,
         written_by=sorted(q.name for q in known if q.writes == name and not q.on_broker),
         read_by={r.query: r.has_read(name, len(view.parts)) for r in holding(found, name)},
+    )
+
+
+def _frame(root: str, name: str, found: Iterable[Reader], lies: Listing) -> FrameUsed:
+    known, topic = registered.read(root, name), f"{registered.PREFIX}{name}"
+    pieces = () if known is None else known.pieces
+    lows, highs = [p.low for p in pieces if p.low is not None], [p.high for p in pieces if p.high is not None]
+    partitions = 1 if known is None else len(known.partitions())
+    return FrameUsed(
+        frame=name,
+        pieces=len(pieces),
+        rows=sum(piece.count for piece in pieces),
+        bytes=lies.below(f"{registered.FOLDER}/{name}").bytes + lies.sizes.get(f"{registered.FOLDER}/{name}.json", 0),
+        first=min(lows, default=None),
+        last=max(highs, default=None),
+        read_by={r.query: r.has_read(topic, partitions) for r in holding(found, topic)},
     )
 
 
@@ -153,7 +184,10 @@ def _state(q: Known) -> list[tuple[str, dict[str, object]]]:
 # ------------------------------------------------------------ what nobody needs
 
 
-def _idle(topics: Iterable[TopicUsed]) -> Iterator[Spare]:
+def _idle(topics: Iterable[TopicUsed], frames: Iterable[FrameUsed]) -> Iterator[Spare]:
+    for f in frames:
+        if not f.read_by:
+            yield Spare(f"DataFrame {f.frame}", f.bytes, "no query has read it", f"braid rm {f.frame}")
     for t in topics:
         if not t.read_by and not t.written_by:
             yield Spare(f"topic {t.topic}", t.bytes, "no query has read or written it", f"braid rm {t.topic}")
@@ -169,10 +203,13 @@ def print_usage(store: str, parent: str | None, as_json: bool) -> None:
         return
     for why in found.unknown:
         click.echo(f"it is not known which query reads what: {why}")
-    if not (found.topics or found.queries or found.spare):
+    if not (found.topics or found.frames or found.queries or found.spare):
         click.echo(f"{store} holds nothing")
     if found.topics:
         print_table(TOPICS, map(_topic_row, found.topics))
+    if found.frames:
+        click.echo()
+        print_table(FRAMES, map(_frame_row, found.frames))
     if found.queries:
         click.echo()
         print_table(QUERIES, map(_query_row, found.queries))
@@ -182,13 +219,27 @@ def print_usage(store: str, parent: str | None, as_json: bool) -> None:
 
 
 TOPICS = ("topic", "records", "bytes", "from", "to", "keeps", "written by", "read by")
+FRAMES = ("DataFrame", "pieces", "rows", "bytes", "from", "to", "read by")
 QUERIES = ("query", "state rows", "state", "runs", "checkpoint", "cuts", "drops")
 
 
 def _topic_row(t: TopicUsed) -> Sequence[object]:
-    read = ", ".join(f"{query} up to {n:,}" for query, n in sorted(t.read_by.items()))
-    times = ["" if at is None else time_text(at) for at in (t.first, t.last)]
-    return t.topic, f"{t.records:,}", amount(t.bytes), *times, kept(t.keeps), ", ".join(t.written_by), read
+    return (
+        *(t.topic, f"{t.records:,}", amount(t.bytes), *_times(t)),
+        *(kept(t.keeps), ", ".join(t.written_by), _read_by(t)),
+    )
+
+
+def _frame_row(f: FrameUsed) -> Sequence[object]:
+    return f.frame, f.pieces, f"{f.rows:,}", amount(f.bytes), *_times(f), _read_by(f)
+
+
+def _times(x: TopicUsed | FrameUsed) -> Sequence[str]:
+    return ["" if at is None else time_text(at) for at in (x.first, x.last)]
+
+
+def _read_by(x: TopicUsed | FrameUsed) -> str:
+    return ", ".join(f"{query} up to {n:,}" for query, n in sorted(x.read_by.items()))
 
 
 def _query_row(q: QueryUsed) -> Sequence[object]:

@@ -25,7 +25,7 @@ from braid.stage.checkpoint import Document
 from braid.stage.room_runs import runs_at
 from braid.stage.ties import Held
 from braid.store import is_url
-from braid.topics import documents, drops, registries, whereabouts
+from braid.topics import documents, drops, registered, registries, whereabouts
 from braid.topics.documents import room_of
 from braid.topics.files import parsed, why
 from braid.topics.lock import holder
@@ -44,6 +44,7 @@ def verify(store: str, parent: str | None = None) -> Told:
         raise BraidError(f"process {process} runs queries on the store {store}", hint)
     looks = [partial(_topic, opened, name) for name in opened.names()]
     looks += [partial(_document, opened.root, name) for name in documents.all_of(opened.root)]
+    looks += [partial(_frame, opened.root, name) for name in registered.names(opened.root)]
     looks += [partial(_registry, opened.root), partial(_lost, opened, parent)]
     looks += [partial(_drops, opened.root, query) for query in drops.with_drops(opened.root)]
     looks += [partial(_query, opened, folder) for folder in folders_of_checkpoints(opened, parent)]
@@ -93,6 +94,15 @@ def _document(root: str, name: str) -> Told:
     except ValueError as e:
         raise BraidError(f"{documents.called(root, name)} cannot be read: {why(e)}", "put it back from a copy") from e
     yield from ()
+
+
+def _frame(root: str, name: str) -> Told:
+    """All pieces of a registered DataFrame; what an older version has left has no checksums."""
+    if (found := registered.read(root, name)) is not None:
+        for piece in found.pieces:
+            registered.path_of(root, name, piece)
+        size = amount(sum(piece.bytes for piece in found.pieces))
+        yield f"DataFrame {name}: {_count(found.rows, 'row')} in {_count(len(found.pieces), 'piece')}, {size}"
 
 
 def _registry(root: str) -> Told:

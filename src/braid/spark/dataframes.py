@@ -9,10 +9,8 @@ ordered in each batch by (time, row); it never ends and never falls idle.
 from __future__ import annotations
 
 import functools
-import hashlib
-import io
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,24 +20,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as S
 
-from braid.errors import BraidError
-from braid.operators.changes import DIFF, HEADERS, TIME, key_column
+from braid.errors import BraidError, all_of
+from braid.operators.changes import HEADERS, TIME, key_column
 from braid.plan import logical
-from braid.plan.logical import Source, SourceColumn
+from braid.plan.logical import Source
 from braid.sinks import rows
 from braid.spark import columns
 from braid.spark import job as jobs
 from braid.spark.entry import SCHEMA
-from braid.spark.frame_types import check_arrow, check_names, readable, refused
+from braid.spark.frame_types import WHAT, as_readable, names_of, of_arrow, refused
 from braid.spark.source import blobs
 from braid.spark.stage import batch_id
-from braid.stage.decode import Decoded, decode, times_of, with_pseudo
+from braid.stage.decode import Decoded, decode, with_pseudo
 from braid.stage.emit import merged
 from braid.stage.ingest import Chunk
-from braid.stage.inputs import filled
+from braid.stage.registered import typed
 from braid.topics.envelope import RAW, WINDOW
-from braid.topics.files import write_atomic
-from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
+from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
 ROWS_BITS = 32  # of the number of a row without an offset: the row within its batch
 KAFKA = ("key", "value", "topic", "partition", "offset", "timestamp")
@@ -58,18 +55,15 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A DataFrame as a source. `rows`: the file that a static one was written to."""
+    """A DataFrame that Spark reads."""
 
     frame: DataFrame
     columns: Columns
-    rows: str | None = None
 
     def same(self, other: Registered) -> bool:
         """Whether queries read the same rows of both."""
         if self.columns != other.columns or self.frame.schema != other.frame.schema:
             return False
-        if self.rows is not None or other.rows is not None:
-            return self.rows == other.rows
         return self.frame is other.frame or self.frame.sameSemantics(other.frame)
 
 
@@ -78,76 +72,102 @@ def is_kafka(frame: DataFrame) -> bool:
     return set(KAFKA) <= set(frame.columns) and isinstance(frame.schema["value"].dataType, S.BinaryType)
 
 
-def streaming(spark: SparkSession, frame: Any, folder: str) -> tuple[DataFrame, str | None]:
-    """A streaming DataFrame: as it is, or of the rows of a static one (of Spark, pandas, Polars, Arrow). These are
-    written below `folder`, once for the same rows, so that a query that has read them does not read them again; that
-    file is given, too."""
-    if isinstance(frame, DataFrame) and frame.isStreaming:
-        return frame, None
-    rows = _rows_of(frame)
+def is_streaming(frame: Any) -> bool:
+    return isinstance(frame, DataFrame) and bool(frame.isStreaming)
+
+
+def rows_of(frame: Any) -> tuple[pl.DataFrame, list[BraidError]]:
+    """The rows of a static DataFrame of Spark, pandas, Polars or Arrow, in types that can be read; and what is wrong
+    with its columns, which are left out then."""
+    rows, found = _looked_at(frame)
     if not isinstance(rows, pl.DataFrame):
         what = type(frame).__name__
         raise BraidError(f"{what} is no DataFrame", "give one of Spark, pandas, Polars, or a table of Arrow")
-    rows = readable(rows)
-    data = io.BytesIO()
-    rows.write_parquet(data)
-    name = f"{hashlib.sha256(data.getvalue()).hexdigest()[:24]}.parquet"
-    path = os.path.join(folder, name)
-    os.makedirs(folder, exist_ok=True)
-    if not os.path.exists(path):
-        write_atomic(path, data.getvalue(), folder)
-    # One folder for all that this name ever stood for: Spark's checkpoints know its path.
+    rows, more = as_readable(rows)
+    told = {e.message for e in found}
+    return rows, [*found, *(e for e in more if e.message not in told)]
+
+
+def files_of(spark: SparkSession, path: str) -> DataFrame:
+    """The rows of a file as a streaming DataFrame, as versions before this one have read those of static DataFrames:
+    of one folder, which Spark's checkpoints know, this file."""
+    folder, name = os.path.split(path)
     schema = spark.read.parquet(path).schema
-    return spark.readStream.schema(schema).option("pathGlobFilter", name).parquet(folder), path
+    return spark.readStream.schema(schema).option("pathGlobFilter", name).parquet(folder)
 
 
 def _rows_of(frame: Any) -> Any:
     """The rows of a DataFrame; None where it is none."""
+    rows, found = _looked_at(frame)
+    if found:
+        raise all_of(WHAT, found)
+    return rows
+
+
+def _looked_at(frame: Any) -> tuple[Any, list[BraidError]]:
+    """The rows of a DataFrame, None where it is none; and what is wrong with columns that are not among them."""
     if isinstance(frame, pl.DataFrame):
-        return frame
+        return frame, []
+    found = list[BraidError]()
     if isinstance(frame, DataFrame):
-        check_names(frame.columns)
+        found, good = names_of(frame.columns), list[str]()
         for field in frame.schema:
-            _ours(field.dataType, field.name)
-        frame = frame.toArrow()
+            try:
+                _ours(field.dataType, field.name)
+                good.append(field.name)
+            except BraidError as e:
+                found.append(e)
+        if names_of(frame.columns):
+            raise all_of(WHAT, found)
+        frame = frame.select(*(F.col(f"`{name}`") for name in good)).toArrow()
     if isinstance(frame, pa.Table):
-        check_arrow(frame)
-        return pl.from_arrow(frame)
-    return _of_pandas(frame) if type(frame).__module__.split(".")[0] == "pandas" else None
+        if twice := names_of(frame.column_names):
+            raise all_of(WHAT, [*found, *twice, *of_arrow(frame)])
+        bad = of_arrow(frame)
+        named = {name for name in frame.column_names if of_arrow(frame.select([name]))}
+        frame = frame.select([name for name in frame.column_names if name not in named])
+        return pl.from_arrow(frame), [*found, *bad]
+    return _of_pandas(frame) if type(frame).__module__.split(".")[0] == "pandas" else (None, [])
 
 
-def _of_pandas(frame: Any) -> Any:
+def _of_pandas(frame: Any) -> tuple[Any, list[BraidError]]:
     """The rows of a pandas DataFrame. Its decimals are objects, which say no precision: that of the values that happen
     to be there would be another one with the next rows, and too narrow for a sum."""
-    check_names(map(str, frame.columns))
-    for name, t in zip(frame.columns, frame.dtypes, strict=True):
+    if not hasattr(frame, "columns"):
+        return None, []
+    found, good = names_of(map(str, frame.columns)), list[int]()
+    for n, (name, t) in enumerate(zip(frame.columns, frame.dtypes, strict=True)):
         if type(t).__name__ in ("PeriodDtype", "IntervalDtype", "SparseDtype"):
-            raise refused(str(name), str(t))
+            found.append(refused(str(name), str(t)))
+        elif (wrong := _mixed(name, frame.iloc[:, n])) is not None:
+            found.append(wrong)
+        else:
+            good.append(n)
+    if names_of(map(str, frame.columns)):
+        raise all_of(WHAT, found)
+    frame = frame.iloc[:, good]
     try:
         rows = pl.from_pandas(frame)
     except (pa.ArrowException, pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as e:
-        raise _mixed(frame) or BraidError(f"the DataFrame cannot be read: {e}", "cast its columns") from None
-    if not isinstance(rows, pl.DataFrame):
-        return rows
+        raise BraidError(f"the DataFrame cannot be read: {e}", "cast its columns") from None
     plain = [n for n, t in zip(rows.columns, frame.dtypes, strict=True) if str(t) == "object"]
     wide = {n: pl.Decimal(38, t.scale) for n in plain if isinstance(t := rows.schema[n], pl.Decimal)}
-    return rows.cast(wide)  # type: ignore[arg-type]
+    return rows.cast(wide), found  # type: ignore[arg-type]
 
 
-def _mixed(frame: Any) -> BraidError | None:
-    """Why a pandas DataFrame is none for Arrow: the first column whose values are of several types."""
-    for name in frame.columns:
-        if not isinstance(name, str):
-            return BraidError(f"column {name!r} is called by no text", "rename it: df.columns = [str(c) for c in df]")
-        kinds = {type(v).__name__: v for v in frame[name].dropna()} if str(frame[name].dtype) == "object" else {}
-        try:
-            pa.array(frame[name], from_pandas=True)
-        except OverflowError:
-            return BraidError(f"column {name} has whole numbers beyond 64 bits", "make them decimal.Decimal, or text")
-        except (pa.ArrowException, TypeError, ValueError):
-            mixed = f"values of several types: {', '.join(sorted(kinds))}"
-            what = mixed if len(kinds) > 1 else f"values of a type that no column has: {', '.join(kinds)}"
-            return BraidError(f"column {name} has {what}", f"cast it: df[{name!r}] = df[{name!r}].astype(str)")
+def _mixed(name: Any, values: Any) -> BraidError | None:
+    """Why a column of pandas is none for Arrow."""
+    if not isinstance(name, str):
+        return BraidError(f"column {name!r} is called by no text", "rename it: df.columns = [str(c) for c in df]")
+    try:
+        pa.array(values, from_pandas=True)
+    except OverflowError:
+        return BraidError(f"column {name} has whole numbers beyond 64 bits", "make them decimal.Decimal, or text")
+    except (pa.ArrowException, TypeError, ValueError):
+        kinds = sorted({type(v).__name__ for v in values.dropna()} if str(values.dtype) == "object" else ())
+        mixed = f"values of several types: {', '.join(kinds)}"
+        what = mixed if len(kinds) > 1 else f"values of a type that no column has: {', '.join(kinds)}"
+        return BraidError(f"column {name} has {what}", f"cast it: df[{name!r}] = df[{name!r}].astype(str)")
     return None
 
 
@@ -188,8 +208,8 @@ def _chunks(job: jobs.Job, leaf: int, rows: pl.DataFrame, how: Columns) -> Itera
         yield Chunk(leaf, number, jobs.rank_in_frame(job, leaf, number), decoded)
 
 
-def _parts(source: Source, rows: pl.DataFrame, how: Columns, whole: bool = False) -> Iterator[tuple[int, Decoded]]:
-    """The partitions of rows, each with its number. `whole`: they are all that will ever be there, and no batch."""
+def _parts(source: Source, rows: pl.DataFrame, how: Columns) -> Iterator[tuple[int, Decoded]]:
+    """The partitions of rows, each with its number."""
     parts = {0: rows}
     if how.partition is not None and how.offset is not None:
         parts = {int(p[0]): f for p, f in rows.partition_by([how.partition], as_dict=True).items()} or parts
@@ -197,7 +217,7 @@ def _parts(source: Source, rows: pl.DataFrame, how: Columns, whole: bool = False
         if number >= jobs.OF_A_FRAME:
             raise BraidError(f"{source.name} has a partition {number}; at most {jobs.OF_A_FRAME} are possible")
         if how.partition is None or how.offset is None:
-            decoded = _decoded(source, part.with_row_index("_offset"), how, number, whole)
+            decoded = _decoded(source, part.with_row_index("_offset"), how, number, False)
             order = decoded.rows.select(pl.arg_sort_by([TIME], maintain_order=True).alias("i"))["i"]
             decoded = Decoded(
                 decoded.rows[order].with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("_offset")),
@@ -207,32 +227,6 @@ def _parts(source: Source, rows: pl.DataFrame, how: Columns, whole: bool = False
             placed = part.sort(how.offset).with_columns(pl.col(how.offset).cast(pl.Int64).alias("_offset"))
             decoded = _decoded(source, placed, how, number, True)
         yield number, decoded
-
-
-class FrameInput:
-    """The rows of a registered static DataFrame as an input that is read whole, for queries that are answered now: one
-    partition, in which those of the DataFrame's partitions stand in processing order."""
-
-    partitions = 1
-
-    def __init__(self, source: Source, registered: Registered, names: Mapping[str, str], key: str | None) -> None:
-        """`names`: of its columns, as the frame has them, by the dialect's. `key`: see `with_key`."""
-        assert registered.rows is not None
-        self.source = source
-        rows = pl.read_parquet(registered.rows).select(pl.col(theirs).alias(ours) for ours, theirs in names.items())
-        if "_key" in {c.field for c in source.columns} and "_key" not in rows.columns:
-            rows = rows.with_columns((pl.lit(None, pl.String) if key is None else pl.col(key)).alias("_key"))
-        parts = [part for _, part in _parts(source, rows, registered.columns, whole=True)]
-        place = pl.concat(part.rows[TIME].cum_max() for part in parts)
-        order = place.to_frame().select(pl.arg_sort_by(TIME, maintain_order=True)).to_series()
-        self._rows = pl.concat(part.rows for part in parts)[order]
-        self._error = pl.concat(part.error for part in parts)[order]
-
-    def ends(self) -> list[int]:
-        return [self._rows.height]
-
-    def read(self, partition: int, first: int, last: int) -> Decoded:
-        return Decoded(self._rows.slice(first, last - first), self._error.slice(first, last - first))
 
 
 def _decoded(source: Source, rows: pl.DataFrame, how: Columns, partition: int, placed: bool) -> Decoded:
@@ -249,44 +243,31 @@ def _decoded(source: Source, rows: pl.DataFrame, how: Columns, partition: int, p
             nothing.alias("_error"),
         )
         return decode(source, made.select(list(RAW)), partition)
-    gone = pl.col(how.deleted).fill_null(False) if how.deleted is not None else pl.lit(False)
-    typed = rows.select(
-        pl.col("_offset").cast(pl.Int64),
-        pl.lit(0, pl.Int64).alias(TIME),
-        pl.lit(None, pl.String).alias(HEADERS),
-        pl.lit(None, pl.String).alias("_key"),
-        pl.lit(None, pl.String).alias("_value"),
-        pl.when(gone).then(-1).otherwise(1).cast(pl.Int8).alias(DIFF),
-        *(
-            pl.col(c.field).cast(polars_type(c.column.type)).alias(c.name)
-            for c in source.columns
-            if _is_given(source, c)
-        ),
-    )
-    error = pl.Series("e", [None] * typed.height, dtype=pl.String)
-    if source.timestamp is not None:
-        column = next(c for c in source.columns if c.field == source.timestamp.field)
-        time, error = times_of(typed, column.col, source.timestamp)
-        typed = filled(typed.with_columns(time.alias(TIME)))
+    made, error = typed(source, rows, how.deleted)
     if source.encoding.key != "ROW_ID" or placed:
-        return Decoded(with_pseudo(source, typed, partition), error)
+        return Decoded(with_pseudo(source, made, partition), error)
     place = pl.col("_offset")
-    numbered = with_pseudo(source, typed.with_columns(place + (batch_id() << ROWS_BITS)), partition)
-    return Decoded(numbered.with_columns(typed["_offset"]), error)
-
-
-def _is_given(source: Source, c: SourceColumn) -> bool:
-    """Whether the DataFrame has the column."""
-    return c.place == "value" or (c.place == "key" and source.encoding.key != "ROW_ID")
+    numbered = with_pseudo(source, made.with_columns(place + (batch_id() << ROWS_BITS)), partition)
+    return Decoded(numbered.with_columns(made["_offset"]), error)
 
 
 # ------------------------------------------------------------------- schemas
 
 
-def columns_of(frame: DataFrame, left_out: Iterable[str]) -> list[Column]:
-    """The columns of a DataFrame as ours; names as they stand."""
-    out = set(left_out)
-    return [Column(f.name, _ours(f.dataType, f.name)) for f in frame.schema.fields if f.name not in out]
+def columns_of(frame: DataFrame) -> tuple[list[Column], list[BraidError]]:
+    """The columns of a DataFrame as ours, names as they stand; and why others are none."""
+    made, found = list[Column](), names_of(frame.columns)
+    for f in frame.schema.fields:
+        try:
+            made.append(Column(f.name, _ours(f.dataType, f.name)))
+        except BraidError as e:
+            found.append(e)
+    return made, found
+
+
+def names_in(frame: Any) -> list[str]:
+    """The names of a DataFrame's columns, be it of Spark, pandas, Polars or Arrow."""
+    return [str(name) for name in getattr(frame, "column_names", None) or frame.columns]
 
 
 def _ours(t: S.DataType, name: str) -> Type:

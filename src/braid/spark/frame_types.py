@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from braid.errors import BraidError
+from braid.errors import BraidError, all_of
 
 _PLAIN: tuple[type[pl.DataType], ...] = (
     *(pl.Boolean, pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64),
@@ -34,43 +34,66 @@ def refused(column: str, kind: str, hint: str | None = None) -> BraidError:
     return BraidError(what, hint or _HINTS.get(kind.partition("(")[0], "cast it, or leave it out"))
 
 
-def check_names(names: Iterable[str]) -> None:
-    names = list(names)
-    twice = [name for name, n in Counter(names).items() if n > 1]
-    if twice:
-        raise BraidError(f"two columns of the DataFrame are called {twice[0]}", "rename one of them")
-    if len({name.lower() for name in names}) < len(names):  # Spark would refuse to read it
-        raise BraidError("columns of the DataFrame differ only by case", "rename one of them")
+Problems = list[BraidError]
+WHAT = "the DataFrame cannot be read"
 
 
-def check_arrow(table: pa.Table) -> None:
-    """Refuses what Polars cannot take."""
-    check_names(table.column_names)
-    for field in table.schema:
-        _check_arrow(field.name, field.type)
+def names_of(names: Iterable[str]) -> Problems:
+    """What is wrong with the names of columns."""
+    counts = Counter(names)
+    found = [
+        BraidError(f"{'two' if n == 2 else n} columns of the DataFrame are called {name}", "rename one of them")
+        for name, n in counts.items()
+        if n > 1
+    ]
+    alike = dict[str, list[str]]()
+    for name in counts:
+        alike.setdefault(name.lower(), []).append(name)
+    for some in alike.values():
+        if len(some) > 1:  # Spark would refuse to read it
+            what = f"columns of the DataFrame differ only by case: {' and '.join(some)}"
+            found.append(BraidError(what, "rename one of them"))
+    return found
 
 
-def _check_arrow(column: str, t: pa.DataType) -> None:
+def of_arrow(table: pa.Table) -> Problems:
+    """What Polars cannot take."""
+    return [e for field in table.schema if (e := _of_arrow(field.name, field.type)) is not None]
+
+
+def _of_arrow(column: str, t: pa.DataType) -> BraidError | None:
     odd = (pa.types.is_decimal256, pa.types.is_interval, pa.types.is_union, pa.types.is_run_end_encoded)
     if any(is_it(t) for is_it in odd) or isinstance(t, pa.BaseExtensionType):
-        raise refused(column, str(t), "cast it to decimal128" if pa.types.is_decimal256(t) else None)
-    for n in range(t.num_fields):
-        _check_arrow(column, t.field(n).type)
+        return refused(column, str(t), "cast it to decimal128" if pa.types.is_decimal256(t) else None)
+    below = (_of_arrow(column, t.field(n).type) for n in range(t.num_fields))
+    return next((e for e in below if e is not None), None)
 
 
 def readable(rows: pl.DataFrame) -> pl.DataFrame:
-    """The same values in types that can be read."""
-    check_names(rows.columns)
-    target = {name: _readable(name, t) for name, t in rows.schema.items()}
-    other = {name: t for name, t in target.items() if t != rows.schema[name]}
-    for name, t in other.items():
-        try:
-            rows = rows.with_columns(pl.col(name).cast(t))
-        except pl.exceptions.PolarsError:
-            raise refused(
-                name, str(rows.schema[name]), "its values are longer than 38 digits: cast it to text"
-            ) from None
+    """The same values in types that can be read; all columns that have none are refused."""
+    rows, found = as_readable(rows)
+    if found:
+        raise all_of(WHAT, found)
     return rows
+
+
+def as_readable(rows: pl.DataFrame) -> tuple[pl.DataFrame, Problems]:
+    """The same; and what is wrong with columns, which are left out then."""
+    found, target = names_of(rows.columns), dict[str, pl.DataType]()
+    for name, t in rows.schema.items():
+        try:
+            target[name] = _readable(name, t)
+        except BraidError as e:
+            found.append(e)
+    rows = rows.select(list(target))
+    for name, t in target.items():
+        if t != rows.schema[name]:
+            try:
+                rows = rows.with_columns(pl.col(name).cast(t))
+            except pl.exceptions.PolarsError:
+                hint = "its values are longer than 38 digits: cast it to text"
+                found.append(refused(name, str(rows.schema[name]), hint))
+    return rows, found
 
 
 def _readable(column: str, t: pl.DataType) -> pl.DataType:

@@ -23,7 +23,8 @@ from braid.spark.wishes import Order, Reading
 from braid.stage.call_order import Ranks, partition_ranks
 from braid.stage.cuts import Replay
 from braid.stage.epoch import Epoch
-from braid.stage.inputs import Input, TopicInput
+from braid.stage.inputs import Input
+from braid.stage.registered import input_of
 from braid.topics import whereabouts
 from braid.topics.broker import Broker
 from braid.topics.interface import Topics, open_topics, store_of
@@ -195,7 +196,7 @@ def inputs_of(text: str) -> dict[int, Input]:
         if leaf.number in job.frames:
             continue
         files = job.files.get(leaf.number)
-        made[leaf.number] = files if files is not None else TopicInput(topics, leaf.source)
+        made[leaf.number] = files if files is not None else input_of(topics, leaf.source)
     return made
 
 

@@ -13,7 +13,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -45,6 +45,7 @@ from braid.topics.begin import UNASKED, Begins, Where, offsets_of
 from braid.topics.broker import Broker
 from braid.topics.files import members, store_root, whole
 from braid.topics.interface import Topics, open_topics
+from braid.topics.registered import is_registered, needed
 
 AT_LEAST_ONCE = "at least once"
 BUCKETS = 4  # of a stage with state, at least
@@ -175,7 +176,7 @@ def _known(plan: Plan, store: str, wishes: Wishes, folder: str) -> _There:
     sink = wishes.output.described() if wishes.output else "topic"
     known = checkpoint.check_plan(folder, plan.query, sink, store=topics.root)
     if wishes.broker is not None:
-        others = {*wishes.files, *wishes.frames}
+        others = _elsewhere(plan, (*wishes.files, *wishes.frames))
         reads = (x.source.topic for x in plan.leaves if x.source.name not in others)
         access.check(topics, name, reads, None if wishes.output else plan.query.sink.topic)
     if known is not None and ("topics" in known.settings) != (wishes.broker is not None):
@@ -193,13 +194,15 @@ def _spread(
     wishes, topics, known = there.wishes, there.topics, there.known
     frames = _frames(plan, wishes.frames)
     partitions = [
-        0 if x.number in frames else 1 if x.source.name in watches else topics.partitions(x.source.topic)
+        0 if x.number in frames else 1 if x.source.name in watches else _partitions(topics, x.source.topic)
         for x in plan.leaves
     ]
     recorded = wishes.replay.sources if wishes.replay is not None else known.sources if known is not None else None
-    if recorded is not None and wishes.broker is not None:  # those that were added since come behind all others
+    if recorded is not None:  # those that were added since come behind all others
         then = Counter(topic for topic, _ in recorded)
-        partitions = [min(n, then[x.source.topic]) for n, x in zip(partitions, plan.leaves, strict=True)]
+        grows = [wishes.broker is not None or is_registered(x.source.topic) for x in plan.leaves]
+        now = zip(partitions, grows, plan.leaves, strict=True)
+        partitions = [min(n, then[x.source.topic]) if more else n for n, more, x in now]
     output = wishes.output or _topic(plan, topics, wishes.partitions, known.outputs if known else partitions[0] or 1)
     run = str(known.settings.get("run")) if known else f"{there.name}-{int(time.time()):08x}{uuid4().hex[:6]}"
     if wishes.replay is None:
@@ -317,7 +320,7 @@ def _settings(plan: Plan, there: _There, run: str, watches: Mapping[str, FileWat
         settings[checkpoint.IN_PLACE] = True
     if deleted := {n: x.input.options.deleted for n, x in sorted(watches.items()) if x.input.options.deleted}:
         settings["deleted"] = deleted
-    others = {*watches, *wishes.frames}
+    others = _elsewhere(plan, (*watches, *wishes.frames))
     where = _where(plan, others, wishes.begins)
     if wishes.replay is not None:
         settings |= wishes.replay.settings()
@@ -402,7 +405,8 @@ def loose(
     if broker is not None:
         access.check(topics, plan.query.name, (), None)
     frames = _frames(plan, names)
-    partitions = [0 if x.number in frames else topics.partitions(x.source.topic) for x in plan.leaves]
+    partitions = [0 if x.number in frames else _partitions(topics, x.source.topic) for x in plan.leaves]
+    names = _elsewhere(plan, names)
     run = f"{plan.query.name}-{uuid4().hex[:12]}"
     buckets = 1 if _keepless(plan) else max(BUCKETS, tasks)  # not recorded: another number loses what is kept
     return _job(
@@ -490,6 +494,17 @@ def _job(plan: Plan, store: str, run: str, output: Sink, buckets: int, tasks: in
 
 def _frames(plan: Plan, names: Collection[str]) -> frozenset[int]:
     return frozenset(leaf.number for leaf in plan.leaves if leaf.source.name in names)
+
+
+def _elsewhere(plan: Plan, names: Iterable[str]) -> set[str]:
+    """The sources that are no topics: those of these names, and registered DataFrames."""
+    return {*names, *(leaf.source.name for leaf in plan.leaves if is_registered(leaf.source.topic))}
+
+
+def _partitions(topics: Topics, topic: str) -> int:
+    if is_registered(topic):
+        return len(needed(topics.root, topic).partitions())
+    return topics.partitions(topic)
 
 
 def _topic(plan: Plan, topics: Topics, wanted: int | None, source: int) -> Sink:

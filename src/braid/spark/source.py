@@ -56,9 +56,11 @@ from braid.stage.cuts import Replay
 from braid.stage.ingest import Chunk, Ingested, Mark, clocked, ingested
 from braid.stage.inputs import Input, TopicInput, Until
 from braid.stage.measured import SOURCE, Piece
+from braid.stage.registered import FrameInput
 from braid.stage.ties import check_seen
 from braid.stage.wire import derived, slim_steps, split
 from braid.timing import spent
+from braid.topics import registered
 from braid.topics.broker import patiently
 from braid.topics.interface import open_topics, store_of
 
@@ -332,9 +334,14 @@ class Planner:
         for place, offset in upto.items():
             leaf, partition = map(int, place.split("/"))
             x = inputs.get(leaf)
-            if not isinstance(x, TopicInput) or offset <= seen.get(f"{x.source.topic}/{partition}", [0])[0]:
+            if x is None or offset <= seen.get(f"{x.source.topic}/{partition}", [0])[0]:
                 continue
-            if (found := x.store.prefix(x.source.topic, partition, offset)) is not None:
+            found: tuple[int, int] | None = None
+            if isinstance(x, FrameInput):
+                found = registered.prefix(x.found, partition, offset)
+            elif isinstance(x, TopicInput):
+                found = x.store.prefix(x.source.topic, partition, offset)
+            if found is not None:
                 seen[f"{x.source.topic}/{partition}"] = [*found]
         return seen
 
@@ -407,7 +414,7 @@ class Planner:
             done = start.get("marks", 0)
             return [Slice(tuple(parts), (done, end.get("marks", done)))]  # the very first document has none
         inputs = inputs_of(self._text)
-        known = {leaf: x for leaf, x in inputs.items() if isinstance(x, FileInput)}
+        known = {leaf: x for leaf, x in inputs.items() if isinstance(x, FileInput | FrameInput)}
         return [Slice(tuple(x)) for x in shared_out(divided(parts, known, job.tasks), len(parts), job.tasks)]
 
 

@@ -30,11 +30,13 @@ from braid.stage.batches import planned_digest
 from braid.stage.call_order import BATCH_BITS, place_of, topic_ranks
 from braid.stage.drops import DROPS, ENOUGH, MOVED
 from braid.stage.measured import WRITE, Piece
+from braid.stage.registered import FrameInput
 from braid.timing import spent
 from braid.topics.drops import publish_drops
 from braid.topics.drops import stage_drops as stage_drop_lines
 from braid.topics.drops import write_drops as write_drop_lines
 from braid.topics.interface import store_of
+from braid.topics.registered import is_registered
 from braid.topics.view import UNTOLD, Written
 
 # ----------------------------------------------------------- publishing
@@ -97,6 +99,7 @@ def _told(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
     if not dropped.height:
         return dropped
     rows = (_placed_by_order if job.order is not None else _placed_by_rank)(job, dropped.sort(POS, maintain_order=True))
+    rows = _placed_in_frames(job, rows)
     return rows.with_columns(_json("key").alias("_key"), _json("value").alias("_value"))
 
 
@@ -129,6 +132,22 @@ def _placed_by_rank(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
             pl.coalesce("offset", (low % (1 << OFFSET_BITS)).cast(pl.Int64)).alias("offset"),
         )
     )
+
+
+def _placed_in_frames(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
+    """Rows of registered DataFrames at their places in what the user gave."""
+    leaves = (leaf for leaf in job.plan.leaves if leaf.number not in job.frames)
+    frames = {x.source.topic: FrameInput(job.store, x.source) for x in leaves if is_registered(x.source.topic)}
+    mine = dropped["topic"].is_in(list(frames)) & dropped["offset"].is_not_null() & dropped["partition"].is_not_null()
+    if not mine.fill_null(False).any():
+        return dropped
+    rows = dropped.with_row_index("_row").filter(mine)
+    partitions, offsets = dropped["partition"].cast(pl.Int64), dropped["offset"].cast(pl.Int64)
+    for (topic, partition), part in rows.partition_by("topic", "partition", as_dict=True).items():
+        at = part["_row"]
+        found = frames[topic].places(partition, part["offset"].to_numpy())
+        partitions, offsets = partitions.scatter(at, found[0].tolist()), offsets.scatter(at, found[1].tolist())
+    return dropped.with_columns(partitions.cast(pl.Int32).alias("partition"), offsets.alias("offset"))
 
 
 def _placed_by_order(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:

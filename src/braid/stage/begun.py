@@ -60,7 +60,7 @@ def _recorded(folder: str, root: str) -> Known | None:
     if document is None or not whereabouts.belongs(root, folder, document.store):
         return None
     topic, files = document.writes()
-    reads = frozenset(t for t, _ in document.sources)
+    reads = frozenset((*(t for t, _ in document.sources), *document.leaves()))
     run, on_broker = str(document.settings.get("run")), "topics" in document.settings
     return Known(os.path.basename(folder), folder, run, reads, topic, files, document.shuffle, on_broker)
 

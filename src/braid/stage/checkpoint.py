@@ -265,7 +265,9 @@ def load(directory: str | Path) -> Document | None:
         raise BraidError(f"a reset of {name} was begun, and did not come to its end", f"braid reset {name} ends it")
     if not is_url(str(directory)) and docs.has(beside(directory), READY):
         name = os.path.basename(directory)
-        raise BraidError(f"an upgrade of {name} was begun, and did not come to its end", "braid upgrade FILE ends it")
+        raise BraidError(
+            f"an upgrade of {name} was begun, and did not come to its end", f"braid upgrade {name} ends it"
+        )
     return recorded(directory)
 
 

@@ -26,6 +26,7 @@ from braid.plan.logical import Node, Source
 from braid.records import codec
 from braid.records.wire import Wire
 from braid.stage.decode import wires_of
+from braid.topics.registered import is_registered
 from braid.types import Column
 
 MOVED, ENOUGH = "_moved", "_enough"
@@ -80,6 +81,8 @@ def at_source(
 def _readable(source: Source, rows: pl.DataFrame, name: str, how: Wire) -> pl.Series:
     """What is shown of a key or a value: bytes with a schema as the columns that they gave, in base64 where they gave
     none."""
+    if is_registered(source.topic):
+        return _of_columns(source, rows, name)
     raw, facet = rows[f"_{name}"], how.facet
     if raw.dtype != pl.Binary or facet is None:
         return raw
@@ -90,6 +93,14 @@ def _readable(source: Source, rows: pl.DataFrame, name: str, how: Wire) -> pl.Se
     gave = pl.any_horizontal(pl.col(name).is_not_null() for name, _ in columns)
     made = pl.when(gave).then(texts).when(raw.is_not_null()).then(raw.bin.encode("base64"))
     return rows.select(made.alias(name))[name]
+
+
+def _of_columns(source: Source, rows: pl.DataFrame, name: str) -> pl.Series:
+    """The key or the value of rows that have no record: of a DataFrame."""
+    columns = [(c.name, Column(c.field, c.column.type)) for c in source.columns if c.place == name]
+    if not columns or (name == "key" and source.encoding.key == "ROW_ID"):
+        return pl.Series([None] * rows.height, dtype=pl.String)
+    return codec.encode_values(rows, columns, unwrapped=name == "key" and len(columns) == 1)
 
 
 def drops_of(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from braid.errors import BraidError, anew
 from braid.stage import batches, state_file
 from braid.stage.begun import is_life
-from braid.topics import drops
+from braid.topics import drops, registered
 from braid.topics.interface import Topics
 from braid.topics.view import Written
 
@@ -119,6 +119,9 @@ def check_seen(seen: Mapping[str, Sequence[int]], query: str, topics: Topics, hi
     for place, (end, crc) in sorted(seen.items()):
         name, _, number = place.rpartition("/")
         partition, there = int(number), name in names
+        if registered.is_registered(name):
+            _check_frame(topics.root, name, partition, (end, crc), query)
+            continue
         if there and topics.checksum(name, partition, end) == crc:
             continue
         at = f"partition {partition} of the topic {name}"
@@ -135,6 +138,17 @@ def check_seen(seen: Mapping[str, Sequence[int]], query: str, topics: Topics, hi
         else:
             what = f"{at} holds other records than those that {query} has read: the first {end} were changed"
         raise BraidError(f"{what}; it was created again, or put back from another copy", hint)
+
+
+def _check_frame(root: str, topic: str, partition: int, seen: tuple[int, int], query: str) -> None:
+    """A registered DataFrame has the pieces that were read."""
+    found, name = registered.read(root, registered.name_of(topic)), registered.name_of(topic)
+    if found is None:
+        what = f"the DataFrame {name} is not there, and {query} has read it"
+        raise BraidError(what, f"put it back from a copy; or {anew(query)}")
+    if registered.checksum(found, partition, seen[0]) != seen[1]:
+        what = f"the DataFrame {name} has other rows than those that {query} has read: the first {seen[0]} were changed"
+        raise BraidError(what, f"put it back from a copy; or {anew(query)}")
 
 
 def check_output(

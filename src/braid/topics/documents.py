@@ -23,7 +23,7 @@ from braid.topics.sealed import sealed, unsealed
 
 MOST = 64 << 20  # bytes of a document
 _FOLDER = "documents"
-_FOLDERS = ("catalogue", "tables")  # of a store in a folder, that have nothing but documents
+_FOLDERS = ("catalogue", "frames", "tables")  # of a store in a folder, that have nothing but documents
 _RECENT = 10  # versions of a document that stay as they are: somebody may just have listed them
 _VERSION = re.compile(r"/([0-9]{20})\.json$")
 

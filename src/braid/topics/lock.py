@@ -37,6 +37,7 @@ from braid.topics.files import (
 )
 
 RUN = ".run.lock"
+SESSION = "a session of Python"  # what holds the lock for as long as a notebook's queries are up
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +86,20 @@ class StoreLock:
     """`with StoreLock(path) as lock:`, then `lock.add_pid` for each process that writes for this run.
 
     `wait`: seconds given to processes of a dead run to end. `note` is called once when there is something to wait for.
-    `name`: of the lock, where it is another one than that of runs.
+    `name`: of the lock, where it is another one than that of runs; `what`: who holds it.
     """
 
     def __init__(
-        self, path: str | Path, wait: float = 30.0, note: Callable[[str], None] | None = None, name: str = RUN
+        self,
+        path: str | Path,
+        wait: float = 30.0,
+        note: Callable[[str], None] | None = None,
+        name: str = RUN,
+        what: str = "braid",
     ) -> None:
         self._root = store_root(path)
         self._file = os.path.join(local_folder(self._root), name)
-        self._wait, self._note = wait, note
+        self._wait, self._note, self._what = wait, note, what
         self._fd: int | None = None
         self._processes: list[Process] = []
 
@@ -107,7 +113,7 @@ class StoreLock:
             os.close(fd)
             raise
         self._fd = fd
-        self._processes = [Process.of(os.getpid(), "braid")]
+        self._processes = [Process.of(os.getpid(), self._what)]
         self._write()
 
     def _take(self, fd: int) -> None:
@@ -117,10 +123,11 @@ class StoreLock:
         except BlockingIOError:
             holders = _read(fd)
             who = f"process {holders[0].pid}" if holders else "another process"
-            raise InUse(
-                f"the store {self._root} is in use by {who}",
-                "stop that run first, or give this one another --store",
-            ) from None
+            hint = "stop that run first, or give this one another --store"
+            if holders and holders[0].what == SESSION:
+                who += f", {SESSION}"
+                hint = "do it there, by session.upgrade, session.reset or session.drop; or end it: session.stop()"
+            raise InUse(f"the store {self._root} is in use by {who}", hint) from None
 
     def _wait_for_orphans(self, fd: int) -> None:
         """The last run is dead, and its children may not be: they still write under its name."""
@@ -194,7 +201,7 @@ def shared_lock(path: str | Path) -> Iterator[None]:
     with _sharing:
         lock, holders = _shared.get(root, (None, 0))
         if lock is None:
-            lock = StoreLock(root)
+            lock = StoreLock(root, what=SESSION)
             lock.acquire()
         _shared[root] = (lock, holders + 1)
     try:
