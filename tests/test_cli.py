@@ -282,9 +282,9 @@ def test_put_and_cat(folder: Path) -> None:
 BAD = [
     ("xx", "line 2 is not JSON"),
     ("[1]", "line 2 is not a record: it is not an object"),
-    ('{"key": 1, "value": {}, "timestamp": null}', "its timestamp is no time"),
-    ('{"key": 1, "value": {}, "timestamp": "noon"}', "its timestamp is no time"),
-    ('{"key": 1, "value": {}, "timestamp": true}', "its timestamp is no time"),
+    ('{"key": 1, "value": {}, "timestamp": null}', "its timestamp is not a time"),
+    ('{"key": 1, "value": {}, "timestamp": "noon"}', "its timestamp is not a time"),
+    ('{"key": 1, "value": {}, "timestamp": true}', "its timestamp is not a time"),
     ('{"key": 1, "timestamp": 0}', "has no value"),
     ('{"value": 1, "timestamp": 0, "partition": 9}', "no partition 9"),
     ('{"value": 1, "timestamp": 0, "headers": {"a": 1}}', "headers are not pairs"),

@@ -230,7 +230,7 @@ def test_session_and_prompt(tmp_path: Path) -> None:
     with braid_session("risingwave", str(tmp_path / "s"), shared_session()) as session:
         for handle in session.execute(declared + sink.format("a", tmp_path, "primary_key = 'g, window_start'")):
             handle.await_idle()
-        with pytest.raises(BraidError, match="sql only shows"):
+        with pytest.raises(BraidError, match="runs queries only"):
             session.sql(sink.format("z", tmp_path, "snapshot = 'true'"))
         assert "upsert into delta:" in str(session.explain(sink.format("z", tmp_path, "snapshot = 'true'")))
         with pytest.raises(BraidError, match="a is a sink"):

@@ -66,7 +66,7 @@ def usage(root: Path) -> dict[str, dict[str, dict[str, object]]]:
 
 
 def retain(root: Path, *words: str) -> str:
-    said = braid("retain", *words, "--store", root / "s")
+    said = braid("retain", *words, "--yes", "--store", root / "s")
     assert said.code == 0, said.err
     return said.out
 
@@ -184,9 +184,9 @@ def test_in_an_object_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     for n in range(4):
         step(n)
-    said = braid("retain", "l", "--for", "1ms", "--store", urls["kept"])
+    said = braid("retain", "l", "--for", "1ms", "--yes", "--store", urls["kept"])
     assert said.code == 0 and "went" in said.out, said
-    assert "went" in braid("retain", "r", "--compact", "--store", urls["kept"]).out
+    assert "went" in braid("retain", "r", "--compact", "--yes", "--store", urls["kept"]).out
     assert any(store_at(urls["kept"]).start_offsets("l"))
     for n in range(4, 6):
         step(n)

@@ -234,7 +234,7 @@ def test_sql_makes_nothing(dialect: str, sql: str, spark: Any, tmp_path: Path) -
             s.execute("CREATE STREAM u (k BIGINT, v VARCHAR(9));")
         if dialect == "lenses":
             s.execute("SET defaults.topic.autocreate=true;")
-        with pytest.raises(BraidError, match="sql only shows") as e:
+        with pytest.raises(BraidError, match="runs queries only") as e:
             s.sql(sql)
         assert "session.execute" in (e.value.hint or "")
         assert isinstance(s.explain(sql), Plan)

@@ -74,7 +74,7 @@ def test_what_is_for_folders_is_refused(url: str, folder: Path) -> None:
     (folder / "q.sql").write_text(query)
     for words in (("backup", "copy"), ("upgrade", "q.sql")):
         said = braid(*words, "--store", url)
-        assert said.code == 1 and said.err.startswith(f"error: {url} is no folder"), said
+        assert said.code == 1 and said.err.startswith(f"error: {url} is not a folder"), said
     (folder / "q.sql").unlink()
     (folder / "f.csv").write_text("k,v\n1,2\n")
     declared = "CREATE STREAM f (k INT, v INT) WITH (kafka_topic='f', value_format='JSON', partitions=1);"
