@@ -467,6 +467,10 @@ def test_searches_one_behind_the_other_have_a_limit() -> None:
     assert called("regexp_count", ("a" * 11_000, "^a"), 2) == (None, True)
     assert called("regexp_count", ("a" * 11_000, "a"), 2) == (11_000, False)
     assert called("regexp_replace", ("a" * 11_000, "(a)", "b", "g"), 4) == ("b" * 11_000, False)
+    frame = pl.DataFrame({"s": ["a" * 11_000, "a\0b"]})  # which texts are beside a text makes no difference
+    split = Call("pg.regexp_split_to_array", (Col("s", S.VARCHAR), Lit("a", S.VARCHAR)), TEXTS)
+    out, marks = evaluate(frame, [("v", split)])
+    assert (out["v"].list.len().to_list(), marks.to_list()) == ([11_001, 2], [False, False])
 
 
 def test_many_texts_are_searched_as_each_alone() -> None:

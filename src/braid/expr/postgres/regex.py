@@ -298,6 +298,8 @@ def _regexp_count(text: str, pattern: str, start: int = 1, flags: str = "") -> i
 def _regexp_split(text: str, pattern: str, flags: str = "") -> list[str]:
     """An empty match divides behind the character that follows it."""
     regex = compiled(pattern, flags)
+    if regex.plain and "\0" not in text:
+        return regex.replaced(text, ("\0",), once=False).split("\0")
     search = _Search(regex, text)
     out: list[str] = []
     empty = False
