@@ -130,7 +130,7 @@ class Keeper(Protocol):
 @dataclass(slots=True)
 class Program:
     """A catalog and settings that grow statement by statement. `standing`: by name; `sets`: texts of SETs so far;
-    `scripts`: reads files for RUN SCRIPT. `reworks`: the door works changed queries out anew."""
+    `scripts`: reads files for RUN SCRIPT. `reworks`: the door recomputes changed queries."""
 
     dialect: str
     catalog: Catalog = field(default_factory=Catalog)
@@ -255,7 +255,7 @@ class Program:
         if why is not None and self.reworks:
             return bound
         if why is not None:
-            way = "braid upgrade FILE lets it go on, worked out anew; or " if self.mode == "file" else ""
+            way = "braid upgrade FILE recomputes it; or " if self.mode == "file" else ""
             hint = f"{way}DROP {name} and create it anew, or write into another one"
             raise SqlError(f"{name} runs, and cannot be replaced by this: {why}", span, hint, text)
         return replace(bound, upgrades=old)
