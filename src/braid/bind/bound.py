@@ -186,7 +186,7 @@ class QueryBound:
     """A query to run. `declared`: what CREATE … AS makes; None for INSERT INTO and push queries (`transient`).
     `replaces`: one of this name goes first, with all that it wrote. `over`: the views whose SQL was put into it.
     `upgrades`: the query that runs by this name, and from where it stands this one goes on. `or_replace`: where it
-    cannot, and the door can, this one is worked out anew over what that has read. `keeps`: as above."""
+    cannot, and the door can, this one is recomputed over what that has read. `keeps`: as above."""
 
     query: Query
     declared: Declared | None = None

@@ -124,7 +124,7 @@ class Keeper(Protocol):
 @dataclass(slots=True)
 class Program:
     """A catalog and settings that grow statement by statement. `standing`: by name; `sets`: texts of SETs so far;
-    `scripts`: reads files for RUN SCRIPT. `reworks`: the door works changed queries out anew."""
+    `scripts`: reads files for RUN SCRIPT. `reworks`: the door recomputes changed queries."""
 
     dialect: str
     catalog: Catalog = field(default_factory=Catalog)

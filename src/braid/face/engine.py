@@ -328,7 +328,7 @@ class EngineWorld(StoreWorld):
         return Request("", dialect, self.store.root, asked=asked)
 
     def changed(self, queries: Sequence[Query]) -> Iterator[str]:
-        """Queries that have checkpoints of others go on, worked out anew over what those have read."""
+        """Queries that have checkpoints of others go on, recomputed over what those have read."""
         if not queries:
             return
         assert self.program is not None

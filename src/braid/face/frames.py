@@ -3,8 +3,8 @@ declared as.
 
 In: a DataFrame and the names of its columns that mean something; a store. Out: the store's document and pieces
 (`topics/registered.py`); declarations by dialect.
-Rule: all that is wrong is told at once, before anything is written. A name means all its pieces: rows of the same shape
-are added, the same rows once. Another shape takes the place of what nobody has read, and is refused where a query has.
+Rule: all that is wrong is reported at once, before anything is written. A name means all its pieces: rows of the same
+shape are added, the same rows once. Another shape takes the place of what no query has read; else it is refused.
 """
 
 from __future__ import annotations

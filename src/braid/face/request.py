@@ -154,7 +154,7 @@ class Prepared:
 
 
 def prepare(request: Request, reworks: bool = False) -> Prepared:
-    """Parses, binds and checks all statements. `reworks`: changed queries are worked out anew."""
+    """Parses, binds and checks all statements. `reworks`: changed queries are recomputed."""
     program = over(request.store, request.dialect, request.asked.broker, request.functions, request.folder)
     program.reworks = reworks
     effects = tuple(program.statements(request.sql))

@@ -279,7 +279,7 @@ class Session(Public):
 
     def upgrade(self, sql: str) -> Result:
         """Runs statements, of which those of queries may have changed: as `braid upgrade FILE`, each goes on, is new,
-        or is worked out anew over what it has read and takes its own place. A query that runs here is stopped, and
+        or is recomputed over what it has read and takes its own place. A query that runs here is stopped, and
         runs afterwards. `sql`: statements; or the name of a query of the store, as its catalogue has it."""
         whole = len(sql.split()) > 1
         effects = bound_whole(self._program, sql if whole else self._statement_of(sql), as_file=True)

@@ -93,7 +93,7 @@ class FrameInput:
             parts = [self._rows(piece, partition, a, b) for _, piece, a, b in self._in(partition, first, last)]
         if sum(part.height for part in parts) != last - first:
             what = f"the DataFrame {self.found.name} has no rows {first} to {last - 1} in partition {partition}"
-            raise BraidError(what, "it was registered again since they were planned to be read; reset the query")
+            raise BraidError(what, "it was registered again since they were planned to be read; braid reset QUERY")
         with spent("decode"):
             rows = pl.concat(parts) if parts else self._none()
             return self._decoded(rows, partition, first)
