@@ -81,7 +81,9 @@ def statement_of(
     if len(found) > 1:
         raise BraidError(f"{name} is a query in {' and in '.join(found)}", "name one of them: --dialect")
     for lost, why in fallen.items() if not found else ():
-        raise BraidError(f"{lost} was declared in {store}, but cannot be read any more: {why}", "give the file of statements")
+        raise BraidError(
+            f"{lost} was declared in {store}, but cannot be read any more: {why}", "give the file of statements"
+        )
     if not found and (name.endswith(".sql") or not there):
         return None
     if not found:
