@@ -358,6 +358,25 @@ def test_commands_take_names(spark: Any, store: str) -> None:
     assert "removed the DataFrame orders" in command("rm", "orders", "--store", store).out
 
 
+def test_a_streaming_frame_is_asked_for_again(spark: Any, store: str) -> None:
+    sql = "CREATE STREAM o AS SELECT * FROM r;"
+    rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2).load()
+    with braid.connect("ksqldb", store, spark) as s:
+        s.register("r", rate)
+        s.execute(sql)[0].await_idle()
+    with braid.connect("ksqldb", store, spark) as s:
+        assert s.query("SELECT value FROM o;").columns == ("VALUE",)
+        with pytest.raises(
+            BraidError, match="R is a streaming DataFrame, which is not registered in this session"
+        ) as e:
+            s.execute(sql)
+        assert "session.register('r', …)" in (e.value.hint or "")
+        s.register("r", rate)
+        assert s.execute(sql)[0].status() == "running"
+        with pytest.raises(BraidError, match="R is read by Spark, as it streams"):
+            s.upgrade("CREATE STREAM o AS SELECT value + 1 AS v FROM r;")
+
+
 # --------------------------------------------------------- kernels that are killed
 
 

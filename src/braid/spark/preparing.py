@@ -26,6 +26,7 @@ from braid.files.watch import FileWatch, watched
 from braid.lower.lower import lower
 from braid.lower.physical import Plan
 from braid.plan.canonical import canonical, wording
+from braid.plan.logical import Source
 from braid.sinks.interface import Sink, held_in
 from braid.sinks.kafka import KafkaSink
 from braid.sinks.nothing import NoSink
@@ -38,6 +39,7 @@ from braid.spark.wishes import Wishes
 from braid.stage import batches, checkpoint, rescale, standing, state_file, ties
 from braid.stage.checkpoint import Document, GoneOn
 from braid.stage.epoch import Epoch, claim
+from braid.stage.registered import FrameInput
 from braid.stage.ties import Held
 from braid.store import is_url
 from braid.topics import access, check_name, whereabouts
@@ -45,7 +47,7 @@ from braid.topics.begin import UNASKED, Begins, Where, offsets_of
 from braid.topics.broker import Broker
 from braid.topics.files import members, store_root, whole
 from braid.topics.interface import Topics, open_topics
-from braid.topics.registered import is_registered, needed
+from braid.topics.registered import is_registered
 
 AT_LEAST_ONCE = "at least once"
 BUCKETS = 4  # of a stage with state, at least
@@ -194,7 +196,7 @@ def _spread(
     wishes, topics, known = there.wishes, there.topics, there.known
     frames = _frames(plan, wishes.frames)
     partitions = [
-        0 if x.number in frames else 1 if x.source.name in watches else _partitions(topics, x.source.topic)
+        0 if x.number in frames else 1 if x.source.name in watches else _partitions(topics, x.source)
         for x in plan.leaves
     ]
     recorded = wishes.replay.sources if wishes.replay is not None else known.sources if known is not None else None
@@ -405,7 +407,7 @@ def loose(
     if broker is not None:
         access.check(topics, plan.query.name, (), None)
     frames = _frames(plan, names)
-    partitions = [0 if x.number in frames else _partitions(topics, x.source.topic) for x in plan.leaves]
+    partitions = [0 if x.number in frames else _partitions(topics, x.source) for x in plan.leaves]
     names = _elsewhere(plan, names)
     run = f"{plan.query.name}-{uuid4().hex[:12]}"
     buckets = 1 if _keepless(plan) else max(BUCKETS, tasks)  # not recorded: another number loses what is kept
@@ -501,10 +503,10 @@ def _elsewhere(plan: Plan, names: Iterable[str]) -> set[str]:
     return {*names, *(leaf.source.name for leaf in plan.leaves if is_registered(leaf.source.topic))}
 
 
-def _partitions(topics: Topics, topic: str) -> int:
-    if is_registered(topic):
-        return len(needed(topics.root, topic).partitions())
-    return topics.partitions(topic)
+def _partitions(topics: Topics, source: Source) -> int:
+    if is_registered(source.topic):
+        return FrameInput(topics.root, source).partitions
+    return topics.partitions(source.topic)
 
 
 def _topic(plan: Plan, topics: Topics, wanted: int | None, source: int) -> Sink:
