@@ -358,11 +358,12 @@ def test_commands_take_names(spark: Any, store: str) -> None:
     assert "removed the DataFrame orders" in command("rm", "orders", "--store", store).out
 
 
-def test_a_streaming_frame_is_asked_for_again(spark: Any, store: str) -> None:
+def test_a_streaming_frame_is_asked_for_again(spark: Any, store: str, tmp_path: Path) -> None:
     sql = "CREATE STREAM o AS SELECT * FROM r;"
-    rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2).load()
+    spark.range(2).selectExpr("id AS value").write.parquet(str(tmp_path / "in" / "x"))
+    frame = spark.readStream.schema("value long").parquet(str(tmp_path / "in" / "*"))
     with braid.connect("ksqldb", store, spark) as s:
-        s.register("r", rate)
+        s.register("r", frame)
         s.execute(sql)[0].await_idle()
     with braid.connect("ksqldb", store, spark) as s:
         assert s.query("SELECT value FROM o;").columns == ("VALUE",)
@@ -371,7 +372,7 @@ def test_a_streaming_frame_is_asked_for_again(spark: Any, store: str) -> None:
         ) as e:
             s.execute(sql)
         assert "session.register('r', …)" in (e.value.hint or "")
-        s.register("r", rate)
+        s.register("r", frame)
         assert s.execute(sql)[0].status() == "running"
         with pytest.raises(BraidError, match="R is read by Spark, as it streams"):
             s.upgrade("CREATE STREAM o AS SELECT value + 1 AS v FROM r;")
