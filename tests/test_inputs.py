@@ -13,6 +13,7 @@ import pickle
 import random
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal as D
 from pathlib import Path
 from typing import Any
@@ -579,6 +580,21 @@ def test_iso_text_in_json_lines(tmp_path: Path) -> None:
     seen = [opened(tmp_path, name, s).read(0, 0, 300) for name in ("a.jsonl", "a.csv")]
     assert all(d.error.is_null().all() for d in seen)
     assert seen[0].rows.equals(seen[1].rows)
+
+
+def test_numbers_of_json_lines_are_read_as_in_a_topic(tmp_path: Path) -> None:
+    """Of ksqldb: a number in a text, a whole one with a fraction; dates and times may be ISO text besides."""
+    lines = ['{"k":1.0,"b":1E+2,"d":"1e3"}', '{"k":"2","b":"7"}', '{"k":3,"b":1.7}', '{"k":4,"b":9007199254740993}']
+    lines += ['{"k":5,"at":"2024-03-01T08:00:00Z"}', '{"k":6,"b":"seven"}', '{"k":7,"at":86400000}']
+    columns = [("K", S.INT, "key"), ("B", S.BIGINT, "value"), ("D", S.DOUBLE, "value"), ("AT", S.TIMESTAMP, "value")]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    s = source(columns)  # type: ignore[arg-type]
+    plain = opened(tmp_path, "a.jsonl", s).read(0, 0, 7)
+    assert [e is not None for e in plain.error] == [True, True, True, False, False, True, False]
+    d = opened(tmp_path, "a.jsonl", replace(s, encoding=Encoding(lenient=True))).read(0, 0, 7)
+    assert [e is not None for e in d.error] == [False, False, False, False, False, True, False]
+    rows = [r for r, e in zip(values(d, "K", "B", "D"), d.error, strict=True) if e is None]
+    assert rows[:4] == [(1, 100, 1000.0), (2, 7, None), (3, 1, None), (4, 9007199254740993, None)]
 
 
 @pytest.mark.parametrize("unit", ["ms", "us"])

@@ -346,6 +346,7 @@ class FileInput:
             [[c.name, str(c.type)] for c in self._declared], [self.options.null_value, self.options.delimiter],
             [t.field, t.format] if t else None, *filter(None, [self.options.deleted]),
             *(["since 1970"] if t and t.since_1970 else []),
+            *(["lenient"] if self.source.encoding.lenient and kind_of(p.name) == "json" else []),
         ]  # fmt: skip
         return os.path.join(self.cache, hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32])
 
@@ -363,7 +364,7 @@ class FileInput:
             options = shown(text.path, self.options)
             parsed = csv_rows(text, *self._matched(text.path), self._declared, options)
         else:
-            parsed = json_rows(text, self._declared)
+            parsed = json_rows(text, self._declared, self.source.encoding.lenient)
         times: list[Times] = []
         with file_copies.copying(self.cache) as copy:
             for some in parsed:

@@ -312,19 +312,20 @@ def _shown(row: Sequence[str | None], names: Sequence[str] | None) -> str:
 # ---------------------------------------------------------------- JSON lines
 
 
-def json_rows(text: Text, declared: Sequence[Column]) -> Iterator[Rows]:
-    """The rows of a file with one JSON object a line; a member that is missing is null."""
-    return ahead(functools.partial(_of_json, declared=declared), text.blocks())
+def json_rows(text: Text, declared: Sequence[Column], lenient: bool = False) -> Iterator[Rows]:
+    """The rows of a file with one JSON object a line; a member that is missing is null. `lenient`: numbers are read as
+    ksqlDB reads those of a topic."""
+    return ahead(functools.partial(_of_json, declared=declared, lenient=lenient), text.blocks())
 
 
-def _of_json(data: bytes, declared: Sequence[Column]) -> Rows:
+def _of_json(data: bytes, declared: Sequence[Column], lenient: bool) -> Rows:
     """The rows of a block."""
     lines = split_lines(data)
     if lines["_raw"].null_count() < lines.height:
         blank = [x is not None and not x.strip() for x in lines["_raw"].to_list()]
         lines = lines.filter(~pl.Series(blank, dtype=pl.Boolean))
     texts = lines["_line"]
-    frame, nothing, error = codec.decode_values(texts, declared, manner="iso")
+    frame, nothing, error = codec.decode_values(texts, declared, manner="lenient iso" if lenient else "iso")
     why = (
         pl.when(pl.lit(texts.is_null()))
         .then(pl.lit("the line is not UTF-8"))

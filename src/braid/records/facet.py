@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 # How JSON is read. plain: dates and times are numbers; iso: or ISO text; texts: a number may be a text; lenient: and a
-# whole one loses what is behind its point.
-Manner = Literal["plain", "iso", "texts", "lenient"]
+# whole one loses what is behind its point; lenient iso: both.
+Manner = Literal["plain", "iso", "texts", "lenient", "lenient iso"]
+ISO, TEXTS, LENIENT = ("iso", "lenient iso"), ("texts", "lenient", "lenient iso"), ("lenient", "lenient iso")
 KeyWindow = Literal["time", "session"]  # what stands behind keys that windows are parts of
 
 

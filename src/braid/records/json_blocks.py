@@ -22,7 +22,7 @@ import polars as pl
 
 from braid.expr import dates
 from braid.expr.json_text import MAX_DEPTH, dumps, loads
-from braid.records.facet import Manner
+from braid.records.facet import ISO, Manner
 from braid.records.values import WHOLE, json_text
 from braid.types import TIMESTAMPS, Array, Column, Decimal, Scalar, Struct, Type, physical_type, polars_type
 
@@ -76,7 +76,7 @@ def read_block(texts: pl.Series, columns: Sequence[Column], manner: Manner) -> t
     sample = texts.head(_SAMPLE)
     fields = [*_fields(columns, sample.to_list())]
     data, some = _joined(texts), _joined(sample)
-    moments = [f for f in fields if manner == "iso" and f.type in (S.DATE, *TIMESTAMPS)]
+    moments = [f for f in fields if manner in ISO and f.type in (S.DATE, *TIMESTAMPS)]
     dated = {f.name for f in moments if _quoted_in(some, f) or _quoted_in(data, f)}
     schema = {f.name: pl.String() if f.name in dated else _read_as(f.type) for f in fields}
     if len(schema) < len(fields):

@@ -26,7 +26,7 @@ import polars as pl
 
 from braid.expr import casts, dates
 from braid.expr.json_text import RawNumber, compact, dumps, loads
-from braid.records.facet import Manner
+from braid.records.facet import ISO, LENIENT, TEXTS, Manner
 from braid.types import DAY_MS, MAX_DAY, MAX_TIME, TIMESTAMPS, Array, Decimal, Map, Scalar, Struct, Type, polars_type
 
 S = Scalar
@@ -166,7 +166,7 @@ def _boolean(value: Any) -> Any:
 
 def _whole(t: Scalar, manner: Manner) -> Reader:
     low, high, unit = WHOLE[t].low, WHOLE[t].high, WHOLE[t].unit
-    iso, texts, lenient = manner == "iso" and t in MOMENTS, manner in ("texts", "lenient"), manner == "lenient"
+    iso, texts, lenient = manner in ISO and t in MOMENTS, manner in TEXTS, manner in LENIENT
 
     def read(value: Any) -> Any:
         if type(value) is not int:
@@ -223,7 +223,7 @@ def _float(t: Type, manner: Manner) -> Reader:
     def in_text(value: Any) -> Any:
         return read(RawNumber(value.strip()) if type(value) is str and _FLOAT.fullmatch(value) else value)
 
-    return in_text if manner in ("texts", "lenient") else read
+    return in_text if manner in TEXTS else read
 
 
 def _double(value: Any) -> float:
