@@ -287,7 +287,7 @@ def test_all_that_is_wrong_is_told_at_once(session: braid.Session) -> None:
     refused("has no column x", "has no column y", "time='v' is a column", "table t needs a key",
             kind="table", time="v", partition="x", offset="y")  # fmt: skip
     refused("column d has the type Duration", "column t has the type Time", "time='v' is", frame=odd, time="v")
-    refused("two rows stand at partition 0, offset 1", partition="p", offset="o")
+    refused("two rows are at partition 0, offset 1", partition="p", offset="o")
     refused("partition= needs offset=", partition="p")
     refused("partition='f' is a column of DOUBLE", partition="f", offset="o")
     twice = pd.DataFrame([[1, 2, 3, 4]], columns=["a", "a", "b", "b"])
