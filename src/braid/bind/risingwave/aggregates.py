@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal as PyDecimal
 
 from braid.bind.expressions import Aggregations
 from braid.bind.risingwave.batch_aggregates import AGGREGATES
@@ -55,22 +56,21 @@ class Asked:
         """How often a condition is true."""
         return self.count(typing.case([(e, Lit(1, S.INT))]))
 
-    def plain(self, name: str, e: Expr) -> Expr:
-        """One that operators compute."""
-        shape = common(name, [self.passing(e)], False, False, self.over_table and name not in ("MIN", "MAX"))
-        return self.into.column(name, shape.arg, shape.type, code=shape.code)
+    def computed(self, *args: Expr, type_: Type | None = None, over_table: bool | None = None) -> Expr:
+        """What operators compute. `type_`: of the result, where it is another than usual; `over_table`: as above."""
+        over_table = self.over_table if over_table is None else over_table
+        shape = common(self.name, [self.passing(x) for x in args], False, False, over_table)
+        return self.into.column(self.name, shape.arg, type_ or shape.type, code=shape.code)
 
 
 def value(a: Asked) -> Expr:
     """What a call gives."""
     if user.overloads(a.name, "aggregate"):
-        shape = common(a.name, [a.passing(x) for x in a.args], False, False, a.over_table)
-        return a.into.column(a.name, shape.arg, shape.type, code=shape.code)
+        return a.computed(*a.args)
     if not a.args:
         if a.name != "COUNT":
             raise SqlError(f"{a.shown}(*) is not possible", hint="only count takes *")
-        of_rows = a.where is None
-        return a.into.column("COUNT", None, S.BIGINT) if of_rows else a.found(typing.literal(True, S.BOOLEAN))
+        return a.into.column("COUNT", None, S.BIGINT) if a.where is None else a.count(Lit(1, S.INT))
     if a.name not in FUNCTIONS:
         hint = f"a view has {', '.join(sorted(n.lower() for n in FUNCTIONS))}; a batch query may have it"
         raise SqlError(f"{a.shown} in a view is not supported yet", hint=hint)
@@ -79,7 +79,7 @@ def value(a: Asked) -> Expr:
 
 def is_known(name: str) -> bool:
     """Whether it is an aggregate: one that views have, one that only batch queries have, or one of a user."""
-    return is_aggregate(name) or name in AGGREGATES
+    return is_aggregate(name) or (name in AGGREGATES and not user.overloads(name))
 
 
 def ignores_distinct(name: str) -> bool:
@@ -96,7 +96,7 @@ class _Function:
 
 def _at_least(a: Asked, e: Expr, n: int, then: Expr) -> Expr:
     """`then` where so many values are not NULL."""
-    return typing.case([(typing.call("ge", [a.count(e), Lit(n, S.BIGINT)]), then)])
+    return typing.case([(typing.call("gt", [a.count(e), Lit(n - 1, S.BIGINT)]), then)])
 
 
 def _added(a: Asked) -> Expr:
@@ -119,18 +119,15 @@ def _mean(t: Type) -> Type:
 
 def _sum(a: Asked) -> Expr:
     e = _added(a)
-    shape = common(a.name, [a.passing(e)], False, False, a.over_table)
-    type_ = _mean(e.type) if a.name == "AVG" else shape.type
-    found = a.into.column(a.name, shape.arg, type_, code=shape.code)
-    some = typing.call("gt", [a.count(e), Lit(0, S.BIGINT)])
-    return typing.case([(some, found)])
+    found = a.computed(e, type_=_mean(e.type) if a.name == "AVG" else None)
+    return _at_least(a, e, 1, found)
 
 
 def _extreme(a: Asked) -> Expr:
     e = a.one()
     if e.type is S.BOOLEAN:
         raise SqlError(f"{a.shown} of BOOLEAN is not possible", hint="write bool_and(x) or bool_or(x)")
-    return a.plain(a.name, e)
+    return a.computed(e, over_table=False)  # their values are kept in order, so a row can go
 
 
 def _logical(every: bool) -> Callable[[Asked], Expr]:
@@ -169,19 +166,43 @@ def _is_odd(e: Expr) -> Expr:
 
 
 def _spread(a: Asked, root: bool, of_all: bool) -> Expr:
-    """The variance, or its root: among so many less one, or among all."""
+    """The variance, or its root: among so many less one, or among all. Of exact numbers it is what the sums of them and
+    of their squares give, also when rows have gone; where these are too large, and of others, it is added up in DOUBLE,
+    as a SUM of DOUBLE is."""
     e = a.one()
     if not is_numeric(e.type):
         raise SqlError(f"{a.shown} takes a number", hint=f"convert it: {a.shown}(x::numeric)")
-    e = typing.cast(e, S.DOUBLE) if isinstance(e.type, Decimal) or e.type in FLOATS else e
-    shape = shaped("STDDEV_SAMP", [a.passing(e)], False, False, a.over_table)
-    found: Expr = a.into.column("STDDEV_SAMP", shape.arg, shape.type)
     n = typing.cast(a.count(e), S.DOUBLE)
-    if of_all:
-        less = typing.call("sub", [n, Lit(1.0, S.DOUBLE)])
-        found = typing.call("div", [typing.call("mul", [found, less]), n])
-    found = typing.call("SQRT", [found]) if root else found
-    return _at_least(a, e, 1 if of_all else 2, found)
+    less = typing.call("sub", [n, Lit(1.0, S.DOUBLE)])
+    shape = shaped("STDDEV_SAMP", [a.passing(typing.cast(e, S.DOUBLE))], False, False, a.over_table)
+    squares: Expr = typing.call("mul", [a.into.column("STDDEV_SAMP", shape.arg, shape.type), less])
+    scale = e.type.scale if isinstance(e.type, Decimal) else 0
+    if e.type not in FLOATS and scale < _DIGITS:
+        squares = typing.case([_exact_squares(a, e, scale)], squares)
+    found = typing.call("div", [squares, n if of_all else less])
+    return _at_least(a, e, 1 if of_all else 2, typing.call("SQRT", [found]) if root else found)
+
+
+_DIGITS = 14  # of numbers whose squares are added up exactly
+
+
+def _exact_squares(a: Asked, e: Expr, scale: int) -> tuple[Expr, Expr]:
+    """Whether all numbers have few enough digits; and the squares of their differences from the mean: the sum of their
+    squares, less the square of their sum by their number."""
+    whole, small, most = Decimal(DIGITS, 0), typing.cast(e, S.DOUBLE), 10.0 ** (_DIGITS - scale)
+    few = [typing.call(op, [small, Lit(limit, S.DOUBLE)]) for op, limit in (("lt", most), ("gt", -most))]
+    times = Lit(PyDecimal(10) ** scale, Decimal(scale + 1, 0))
+    units = typing.cast(typing.call("mul", [typing.cast(e, Decimal(_DIGITS, scale)), times]), Decimal(_DIGITS, 0))
+    x = typing.case([(typing.call("and", few), units)])
+    total, squared = (
+        a.into.column("SUM", a.passing(typing.cast(y, whole)), whole) for y in (x, typing.call("mul", [x, x]))
+    )
+    count = a.count(e)
+    room = typing.call("mul", [typing.cast(count, S.DOUBLE), typing.cast(squared, S.DOUBLE)])
+    fits = [typing.call("eq", [a.count(x), count]), typing.call("lt", [room, Lit(1e37, S.DOUBLE)])]
+    both = typing.call("mul", [typing.cast(count, Decimal(19, 0)), squared]), typing.call("mul", [total, total])
+    found = typing.call("div", [typing.cast(typing.call("sub", both), S.DOUBLE), typing.cast(count, S.DOUBLE)])
+    return typing.call("and", fits), typing.call("div", [found, Lit(10.0 ** (2 * scale), S.DOUBLE)])
 
 
 def _spreads(root: bool, of_all: bool) -> _Function:

@@ -14,10 +14,10 @@ from decimal import Decimal as PyDecimal
 from typing import assert_never
 
 from braid.bind.expressions import any_of, located, told_at
-from braid.bind.risingwave.batch_aggregates import AGGREGATES, WINDOWS
+from braid.bind.risingwave.aggregates import is_known
+from braid.bind.risingwave.batch_aggregates import WINDOWS
 from braid.errors import SqlError
 from braid.expr import user
-from braid.expr.aggregates import is_aggregate
 from braid.expr.nodes import Call, Expr, Lit
 from braid.expr.postgres import typing
 from braid.expr.postgres.base import NUMERIC
@@ -267,7 +267,7 @@ def either(a: Expr, b: Expr) -> Expr:
 
 
 def _call(e: ast.Call, names: Names) -> Expr:
-    if (is_aggregate(e.name) or e.name in AGGREGATES) and not names.batch:
+    if is_known(e.name) and not names.batch:
         return _aggregate(e, names)
     if e.distinct:
         raise SqlError(f"DISTINCT has no meaning in {e.name.lower()}", hint="leave it out")
