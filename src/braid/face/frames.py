@@ -220,6 +220,7 @@ def all_declared(root: str, dialect: str) -> Iterator[Declared]:
 class More:
     """Rows that were given, and their file, which is called by what is in it."""
 
+    rows: pl.DataFrame
     piece: Piece
     content: bytes
 
@@ -235,7 +236,8 @@ def more(asked: Asked, columns: Sequence[Column], rows: pl.DataFrame) -> More:
     times = _times(asked, columns, rows)
     low, high = (None, None) if times is None else (times.min(), times.max())
     assert isinstance(low, int | None) and isinstance(high, int | None)
-    return More(Piece(file, len(content), zlib.crc32(content), dict(sorted(counts.items())), low, high), content)
+    piece = Piece(file, len(content), zlib.crc32(content), dict(sorted(counts.items())), low, high)
+    return More(rows, piece, content)
 
 
 def _times(asked: Asked, columns: Sequence[Column], rows: pl.DataFrame) -> pl.Series | None:
@@ -272,7 +274,7 @@ def keep(
         if before.hidden and not read_by():
             gone[:] = before.pieces
             return made
-        if given is None or is_piece(before, given):
+        if given is None or is_piece(root, before, given):
             return replace(before, hidden=False)
         return replace(before, pieces=(*before.pieces, given.piece), hidden=False)
 
@@ -281,9 +283,17 @@ def keep(
     return made
 
 
-def is_piece(found: Registered, given: More) -> bool:
-    """Whether these rows are there."""
-    return given.piece.file in (piece.file for piece in found.pieces)
+def is_piece(root: str, found: Registered, given: More) -> bool:
+    """Whether these rows are there: the same bytes, or the same rows in other ones, as another version of the library
+    writes them, or with their columns in another order."""
+    there = found.pieces
+    if any(piece.file == given.piece.file for piece in there):
+        return True
+    alike = (p for p in there if (p.rows, p.low, p.high) == (given.piece.rows, given.piece.low, given.piece.high))
+    frames = (pl.read_parquet(registered.path_of(root, found.name, piece)) for piece in alike)
+    return any(
+        {*x.columns} == {*given.rows.columns} and x.select(given.rows.columns).equals(given.rows) for x in frames
+    )
 
 
 def _refuse_other(before: Registered, shape: Shape, readers: Sequence[str]) -> None:

@@ -196,7 +196,11 @@ class Session(Public):
         made = self._checked(asked, columns, names_in(df), found, rows)
         given = frames.more(asked, columns, rows)
         known = registered.read(self.store, asked.name)
-        if known is None or not frames.is_piece(known, given) or not known.shape.like(asked.shape(columns, False)):
+        if (
+            known is None
+            or not frames.is_piece(self.store, known, given)
+            or not known.shape.like(asked.shape(columns, False))
+        ):
             self._refuse_running(made.name)
         self._keep(asked, columns, given)
         self._streams.pop(made.name, None)
