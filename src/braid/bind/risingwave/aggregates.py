@@ -184,25 +184,36 @@ def _spread(a: Asked, root: bool, of_all: bool) -> Expr:
 
 
 _DIGITS = 14  # of numbers whose squares are added up exactly
+_COUNT, _TOTAL, _SQUARED = Decimal(9, 0), Decimal(17, 0), Decimal(26, 0)  # whose products have 38 digits at most
 
 
 def _exact_squares(a: Asked, e: Expr, scale: int) -> tuple[Expr, Expr]:
-    """Whether all numbers have few enough digits; and the squares of their differences from the mean: the sum of their
-    squares, less the square of their sum by their number."""
-    whole, small, most = Decimal(DIGITS, 0), typing.cast(e, S.DOUBLE), 10.0 ** (_DIGITS - scale)
-    few = [typing.call(op, [small, Lit(limit, S.DOUBLE)]) for op, limit in (("lt", most), ("gt", -most))]
-    times = Lit(PyDecimal(10) ** scale, Decimal(scale + 1, 0))
+    """Whether the numbers, in units of their last digit, are small enough; and the squares of their differences from
+    the mean: the sum of their squares, less the square of their sum by their number."""
+    whole, small, times = (
+        Decimal(DIGITS, 0),
+        typing.cast(e, S.DOUBLE),
+        Lit(PyDecimal(10) ** scale, Decimal(scale + 1, 0)),
+    )
     units = typing.cast(typing.call("mul", [typing.cast(e, Decimal(_DIGITS, scale)), times]), Decimal(_DIGITS, 0))
-    x = typing.case([(typing.call("and", few), units)])
+    x = typing.case([(_between(small, 10.0 ** (_DIGITS - scale)), units)])
     total, squared = (
         a.into.column("SUM", a.passing(typing.cast(y, whole)), whole) for y in (x, typing.call("mul", [x, x]))
     )
     count = a.count(e)
-    room = typing.call("mul", [typing.cast(count, S.DOUBLE), typing.cast(squared, S.DOUBLE)])
-    fits = [typing.call("eq", [a.count(x), count]), typing.call("lt", [room, Lit(1e37, S.DOUBLE)])]
-    both = typing.call("mul", [typing.cast(count, Decimal(19, 0)), squared]), typing.call("mul", [total, total])
+    known = ((count, _COUNT), (total, _TOTAL), (squared, _SQUARED))
+    fits = typing.call("eq", [a.count(x), count])
+    for y, t in known:
+        fits = typing.call("and", [fits, _between(typing.cast(y, S.DOUBLE), 10.0**t.precision)])
+    n, added, squares = (typing.cast(y, t) for y, t in known)
+    both = [typing.call("mul", [n, squares]), typing.call("mul", [added, added])]
     found = typing.call("div", [typing.cast(typing.call("sub", both), S.DOUBLE), typing.cast(count, S.DOUBLE)])
-    return typing.call("and", fits), typing.call("div", [found, Lit(10.0 ** (2 * scale), S.DOUBLE)])
+    return fits, typing.call("div", [found, Lit(10.0 ** (2 * scale), S.DOUBLE)])
+
+
+def _between(e: Expr, most: float) -> Expr:
+    """Whether a number is nearer to 0 than that."""
+    return typing.call("and", [typing.call(op, [e, Lit(x, S.DOUBLE)]) for op, x in (("lt", most), ("gt", -most))])
 
 
 def _spreads(root: bool, of_all: bool) -> _Function:

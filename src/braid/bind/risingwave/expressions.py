@@ -15,7 +15,7 @@ from typing import assert_never
 
 from braid.bind.expressions import any_of, located, told_at
 from braid.bind.risingwave.aggregates import is_known
-from braid.bind.risingwave.batch_aggregates import WINDOWS
+from braid.bind.risingwave.batch_aggregates import AGGREGATES, WINDOWS
 from braid.errors import SqlError
 from braid.expr import user
 from braid.expr.nodes import Call, Expr, Lit
@@ -269,11 +269,11 @@ def either(a: Expr, b: Expr) -> Expr:
 def _call(e: ast.Call, names: Names) -> Expr:
     if is_known(e.name) and not names.batch:
         return _aggregate(e, names)
+    _check_known(e.name, names)
     if e.distinct:
         raise SqlError(f"DISTINCT has no meaning in {e.name.lower()}", hint="leave it out")
     if e.args and isinstance(e.args[0], ast.Star):
         raise SqlError(f"{e.name.lower()}(*) is not possible", hint="only count takes *")
-    _check_known(e.name, names)
     if e.name == "PG_TYPEOF" and len(e.args) == 1:
         return Lit(_typeof(typing.finished(bind(e.args[0], names)).type), S.VARCHAR)
     return typing.function(e.name, [bind(x, names) for x in e.args])
@@ -320,7 +320,7 @@ def _check_known(name: str, names: Names) -> None:
         raise SqlError(f"{name.lower()} in a view is not supported yet", hint="a batch query may have it")
     if name in ROW_SETS:
         raise SqlError(f"{name.lower()} gives rows", hint="a batch query may have it in FROM, or as an item of SELECT")
-    known = [n.lower() for n in typing.known()]
+    known = [n.lower() for n in (*typing.known(), *AGGREGATES)]
     near = meant(name.lower(), known, "docs/dialects/risingwave.md lists the functions", 3)
     raise SqlError(f"there is no function {name.lower()}", hint=near)
 

@@ -161,8 +161,8 @@ class _Groups:
             given[_value_of(into)] = of(among, n, shown)
         below = Aggregations(f"{alias}.below_")
         picked = [
-            Aggregation(a.output, "MAX", of(among, 0, below.column(a.function, of(part, 0, _what(a)), a.output.type,
-                                                                   a.options, a.code)))
+            Aggregation(a.output, _pick(a), of(among, 0, below.column(a.function, of(part, 0, _what(a)), a.output.type,
+                                                                     a.options, a.code)))
             for a in self.made.made
         ]  # fmt: skip
         rows = below.column("COUNT", None, Scalar.BIGINT) if node.mode != "append" else None
@@ -178,6 +178,11 @@ class _Groups:
             return e
         counts = [a.output for a in self.made.made if a.function == "COUNT"]
         return substituted(e, {c.name: typing.call("COALESCE", [c, Lit(0, Scalar.BIGINT)]) for c in counts})
+
+
+def _pick(a: Aggregation) -> str:
+    """What gives the one value of part 0; that of a count need not be kept beside its group."""
+    return "SUM" if a.function == "COUNT" else "MAX"
 
 
 def _what(a: Aggregation) -> Expr:
