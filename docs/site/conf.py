@@ -113,11 +113,11 @@ def lexer(name: str, text: str) -> str:
 
 
 def diagrams(app: Sphinx, doctree: nodes.document) -> None:
-    """Draws Mermaid's diagrams, as GitHub does; on a narrow screen they are moved sideways."""
+    """Draws Mermaid's diagrams, as GitHub does, as wide as the page; on a narrow screen they are moved sideways."""
     blocks = [b for b in doctree.findall(nodes.literal_block) if b.get("language") == "mermaid"]
     for i, block in enumerate(blocks):
         svg = mermaidx.render(block.astext()).svg().replace("my-svg", f"diagram-{i}")
-        inner = f'<div style="min-width:60rem">{svg}</div>'
+        inner = f'<div style="min-width:30rem">{svg}</div>'
         html = f'<div style="background:#fff;overflow-x:auto;padding:.5rem">{inner}</div>'
         block.replace_self(nodes.raw("", html, format="html"))
 
