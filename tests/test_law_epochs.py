@@ -11,7 +11,7 @@ from typing import Literal
 
 import pytest
 
-from braid.expr.nodes import Col, Expr, Lit
+from braid.expr.nodes import Cast, Col, Expr, Lit
 from braid.expr.typing import call
 from braid.lower.lower import lower
 from braid.plan import logical
@@ -192,18 +192,25 @@ def _timed(rng: random.Random, alias: str) -> Node:
 
 
 def _grouped(rng: random.Random) -> Query:
-    """Groups of rows that come and go, with their least and largest values; a group without rows is gone."""
+    """Groups of rows that come and go, with their least and largest values, and with sums that would leave something
+    behind; a group without rows is gone, or there is one."""
     rows = table(rng, "A")
-    if rng.random() < 0.5:
+    joined = rng.random() < 0.5
+    if joined:
         rows = _regular(rng, rows, table(rng, "B"))
     values = [c for c in rows.schema if c.name.endswith((".V", ".N", ".ROWTIME"))]
     calls: list[tuple[str, Expr | None]] = [("COUNT", None), ("SUM", col(rows, "A.N"))]
     calls += [(rng.choice(["MIN", "MAX"]), rng.choice(values)) for _ in range(rng.randint(1, 4))]
-    groups = aggregate(rows, [call("COALESCE", [col(rows, "A.N"), integer(0)])], calls)
+    tenths = call("div", [Cast(col(rows, "A.N"), Scalar.DOUBLE), Lit(10.0, Scalar.DOUBLE)])
+    if not joined:  # within an epoch rows of a join have no order, and the last digits of a sum follow it
+        calls += [(f, tenths) for f in ("SUM", "AVG") if rng.random() < 0.5]
+    one = rng.random() < 0.3
+    groups = aggregate(rows, [integer(0) if one else call("COALESCE", [col(rows, "A.N"), integer(0)])], calls)
     types = [(a, replace(a.output, type=a.arg.type)) for a in groups.aggregations[2:] if a.arg is not None]
-    groups = replace(groups, aggregations=(*groups.aggregations[:2], *(replace(a, output=c) for a, c in types)))
+    made = (*groups.aggregations[:2], *(replace(a, output=c) for a, c in types))
+    groups = replace(groups, aggregations=made, rows=made[0].output if any(a.leaves for a in made) else None)
     standing = Filter(groups, call("gt", [groups.aggregations[0].output, Lit(0, Scalar.BIGINT)]))
-    root = Changes(standing)
+    root = Changes(groups if one else standing)
     project = Project(root, tuple((Col(f"O{i}", c.type), c) for i, c in enumerate(root.schema)))
     outputs = tuple(Output(c.name, c) for c in project.schema)
     sink = Sink("OUT", "out", "table", outputs[:1], outputs[1:], Encoding(), whole_key=True)

@@ -543,7 +543,8 @@ def _local(node: Node, b: _Builder, keys: Keys, null_key: NullKey, stage: int) -
         case logical.Source():
             return b.leaf(node, keys, stage, null_key, joins=True)
         case logical.Filter(input=x):
-            frame = _local(x, b, keys, "pad", stage)  # a row that does not pass has no key to miss
+            kept: NullKey = "pad" if null_key == "drop" else null_key  # a row that does not pass has no key to miss
+            frame = _local(x, b, keys, kept, stage)
             return b.step(_filter(node, b), [frame], node, frame.keys, frame.columns)
         case logical.Project(input=x):
             return _project(node, _local(x, b, _below(keys, node), null_key, stage), b)

@@ -8,8 +8,9 @@ nulls do not count, nothing adds up to zero. (docs/rules/ksqldb.md, "Groups")
 *Matches* nothing.
 *Keeps* one row a group: its accumulators and its highest time; for MIN and MAX of rows that come and go their values.
 *Emits* at the input row's place; time is the highest of the group so far.
-*Forgets* groups of windows that are closed, else nothing: a group that is empty again stands with COUNT 0,
-unless nobody sees it.
+*Forgets* groups of windows that are closed, else nothing: a group that is empty again stands with COUNT 0, unless
+nobody sees it. What sums of floating-point numbers would leave behind goes where a group has no rows at the end of an
+epoch (`begins_again`).
 
 Which functions exist, over what, is told by `expr.aggregates`; here is how each runs.
 """
@@ -366,7 +367,8 @@ class GroupBy:
     """`keys`: plan columns of the grouping key, beside `_k0` …; `own`: those that the rows of a table are known by
     (None: rows only come); `mode`: of the input; `closing`: of groups in windows; `passing`: of groups by what has a
     watermark; `by_epoch`: a group tells what it is after an epoch, once; `rows`: the number of COUNT(*), where nobody
-    sees a group without rows, so that it need not be kept."""
+    sees a group without rows, so that it need not be kept; `begins_again`: that of a group which is as if it had never
+    been once it has had no rows at the end of an epoch."""
 
     keys: tuple[str, ...]
     aggregations: tuple[groups.Aggregation, ...]
@@ -376,6 +378,7 @@ class GroupBy:
     passing: Passing | None = None
     by_epoch: bool = False
     rows: int | None = None
+    begins_again: int | None = None
 
     @staticmethod
     def of(
@@ -389,7 +392,9 @@ class GroupBy:
         own = tuple(e.name for e in node.input.row_key if isinstance(e, Col))
         latest = any(a.function == "LATEST" for a in node.aggregations) and mode != "append"
         names = tuple(c.name for c, _ in node.keys)
-        return GroupBy(names, node.aggregations, own if latest else None, mode, closing, passing, by_epoch, rows)
+        again = next((i for i, a in enumerate(node.aggregations) if a.output == node.rows), None)
+        own_key = own if latest else None
+        return GroupBy(names, node.aggregations, own_key, mode, closing, passing, by_epoch, rows, again)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         drops: list[pl.DataFrame] = []
@@ -411,9 +416,9 @@ class GroupBy:
         known = [values_at(x, line.number) for x in known]
         found = self._extremes(groups, rows_at(columns_of(rows, [HASH, *keys]), line.number), known, state, clocks)
         running = accumulators.running(groups, known, before, found=found)
-        back = np.empty(rows.height, dtype=np.int64)
-        back[line.number] = np.flatnonzero(~groups.start)
-        after = rows_at(pl.DataFrame([pl.Series(TIME, groups.maxima(stood.to_numpy())), *running]), back)
+        after = _in_place(groups, line, [pl.Series(TIME, groups.maxima(stood.to_numpy())), *running])
+        if self.begins_again is not None:
+            after = self._begun_again(line, rows, groups, before, accumulators, known, after)
         drops += accumulators.failed(rows, failed, after, values)
         if self.closing is not None:
             held.forget(self.closing.open_from(clocks))
@@ -434,6 +439,37 @@ class GroupBy:
         headers = [HEADERS] if HEADERS in rows.columns else []
         internal = columns_of(out.with_columns(after[TIME]), [POS, SUB, TIME, DIFF, HASH, *keys, *headers])
         return Result(internal.hstack([*named, *accumulators.results(after)]), all_dropped(drops))
+
+    def _begun_again(
+        self,
+        line: Timeline,
+        rows: pl.DataFrame,
+        groups: Groups,
+        before: pl.DataFrame,
+        accumulators: Accumulators,
+        values: Sequence[pl.Series],
+        after: pl.DataFrame,
+    ) -> pl.DataFrame:
+        """What is behind each row, where groups begin again within the batch: each part of a group is one by itself."""
+        count = f"_a{self.begins_again}_0"
+        epoch = _epochs(rows, line.number)
+        new = np.flatnonzero((epoch[1:] != epoch[:-1]) & (line.group[1:] == line.group[:-1])) + 1
+        new = new[rows_at(after.select(count), line.number[new - 1])[count].to_numpy() == 0]
+        if not len(new):
+            return after
+        first = np.union1d(line.first, new)
+        parts = Groups.led(first, groups.diff[~groups.start])
+        which = np.where(np.isin(first, new), before.height, np.searchsorted(line.first, first))
+        nothing = pl.DataFrame({n: [None] for n in before.columns}, schema=before.schema)
+        began = rows_at(before.vstack(nothing).rechunk(), which).with_columns(pl.col(TIME).fill_null(rows[TIME].min()))
+        kept = {i: parts.spread(began[c], values_at(after[c], line.number)) for i, c in self._found()}
+        running = accumulators.running(parts, values, began, found=kept)
+        time = parts.spread(began[TIME], rows_at(rows, line.number)[TIME])
+        return _in_place(parts, line, [pl.Series(TIME, parts.maxima(time.to_numpy())), *running])
+
+    def _found(self) -> list[tuple[int, str]]:
+        """The numbers and columns of MIN and MAX of rows that come and go, of which nothing is left anyway."""
+        return [(i, f"_a{i}_0") for numbers in self._of_values().values() for i in numbers]
 
     def _of_values(self) -> dict[str, list[int]]:
         """The numbers of MIN and MAX of rows that come and go, by the name of the values that they are of."""
@@ -508,6 +544,9 @@ class GroupBy:
             which = np.arange(count)
             which[kept.looking] = at
             stood = columns_of(accumulators.kept(kept.rows), list(schema))
+            if self.begins_again is not None:
+                alive = kept.rows[f"_a{self.begins_again}_0"].to_numpy() != 0
+                which[kept.looking[~alive]] = kept.looking[~alive]
             before = rows_at(before.vstack(stood).rechunk(), which)
         return groups, before.with_columns(pl.col(TIME).fill_null(rows[TIME].min()))
 
@@ -522,11 +561,23 @@ def evaluated(accumulators: Accumulators, rows: pl.DataFrame) -> tuple[pl.DataFr
     return values.hstack(counts), failed
 
 
+def _in_place(groups: Groups, line: Timeline, running: Sequence[pl.Series]) -> pl.DataFrame:
+    """Running values of groups, by the number of the rows."""
+    back = np.empty(len(line.number), dtype=np.int64)
+    back[line.number] = np.flatnonzero(~groups.start)
+    return rows_at(pl.DataFrame(running), back)
+
+
+def _epochs(rows: pl.DataFrame, number: Ints) -> Ints:
+    """In which epoch these rows are."""
+    return rows_at(columns_of(rows, [POS]), number).select(sequence_of(pl.col(POS)).alias("e"))["e"].to_numpy()
+
+
 def _lasts(line: Timeline, rows: pl.DataFrame, tells: Flags) -> Ints:
     """Of the rows that tell, the last of each group in each epoch."""
     speaks = tells[line.number]
     number, group = line.number[speaks], line.group[speaks]
-    epoch = rows_at(columns_of(rows, [POS]), number).select(sequence_of(pl.col(POS)).alias("e"))["e"].to_numpy()
+    epoch = _epochs(rows, number)
     goes_on = (group[1:] == group[:-1]) & (epoch[1:] == epoch[:-1])
     return np.sort(number[np.append(~goes_on, True)])
 

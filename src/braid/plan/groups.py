@@ -7,7 +7,7 @@ Rule: a window's bounds are columns of the key behind all others; all windows of
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from braid.expr.nodes import Code, Col, Expr, MakeStruct
@@ -15,6 +15,7 @@ from braid.expr.show import duration, show
 from braid.plan.node import Mode, OfOne, Passing
 from braid.plan.told import Kept, Told
 from braid.plan.windows import Fixed, Made
+from braid.types import FLOATS
 
 if TYPE_CHECKING:
     from braid.plan.logical import Node
@@ -84,16 +85,24 @@ class Aggregation:
             arg = ", ".join(show(x) for _, x in self.arg.fields)
         return f"{self.function}({arg}{options})"
 
+    @property
+    def leaves(self) -> bool:
+        """Whether values that came and went may leave something behind: sums of floating-point numbers, a user's."""
+        added = self.function in ("SUM", "AVG") and self.arg is not None and self.arg.type in FLOATS
+        return added or self.code is not None or self.function.startswith("STDDEV")
+
 
 @dataclass(frozen=True)
 class Aggregate(OfOne):
-    """One row per group, emitted after every change of it. Over a table the old row is subtracted first."""
+    """One row per group, emitted after every change of it. Over a table the old row is subtracted first. `rows`: the
+    COUNT(*) of groups that are begun again once they have had no rows at the end of an epoch."""
 
     called = "aggregate"
     mode: ClassVar[Mode] = "upsert"
     input: Node
     keys: tuple[tuple[Col, Expr], ...]
     aggregations: tuple[Aggregation, ...]
+    rows: Col | None = field(default=None, kw_only=True)
 
     @property
     def spread_by(self) -> tuple[tuple[Col, Expr], ...]:

@@ -36,7 +36,6 @@ from braid.reference.epoch_steps import (
     RegularStep,
     TemporalStep,
     WindowsStep,
-    epoch_of,
 )
 from braid.reference.joins import StreamStreamStep, joined
 from braid.reference.rows import (
@@ -50,6 +49,7 @@ from braid.reference.rows import (
     Record,
     Row,
     Run,
+    epoch_of,
     evaluated,
     reason,
     series_of,

@@ -18,7 +18,7 @@ from braid.expr.nodes import Expr, Lit, columns
 from braid.plan import epochs, residuals
 from braid.plan.drop_reasons import Reason
 from braid.reference.aggregates import in_order
-from braid.reference.rows import Row, Run, Values, reason
+from braid.reference.rows import Row, Run, Values, epoch_of, reason
 from braid.reference.steps import FOREVER, NEVER, N, SourceStep, Step, ticks
 from braid.reference.windows import holding
 from braid.types import WHOLE_NUMBERS, Scalar
@@ -27,13 +27,6 @@ ALONE = Lit(0, Scalar.INT)  # with it a key of NULLs is a key, and no equality a
 COMPARE = {"lt": lt, "le": le, "ge": ge, "gt": gt}
 E = TypeVar("E", bound=epochs.EpochJoin)
 SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
-
-
-def epoch_of(place: object) -> int:
-    """The epoch of a place: its first part."""
-    first = place[0] if isinstance(place, tuple) else place
-    assert isinstance(first, int)
-    return first
 
 
 @dataclass(slots=True)

@@ -25,6 +25,14 @@ from braid.types import TIMESTAMPS, Column, Scalar, Type, polars_type
 Place = Any  # of the processing order: opaque, ordered, given by the caller
 Values = dict[str, object]
 
+
+def epoch_of(place: object) -> int:
+    """The epoch of a place: its first part."""
+    first = place[0] if isinstance(place, tuple) else place
+    assert isinstance(first, int)
+    return first
+
+
 # ---------------------------------------------------------------- in
 
 

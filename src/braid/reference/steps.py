@@ -17,7 +17,7 @@ from braid.expr.nodes import Col, Expr, Lit
 from braid.plan import groups, logical
 from braid.plan.drop_reasons import Reason
 from braid.reference.aggregates import Spread, aggregated, folded, is_unfit
-from braid.reference.rows import Bound, End, Event, Idle, Key, Record, Row, Run, Values
+from braid.reference.rows import Bound, End, Event, Idle, Key, Record, Row, Run, Values, epoch_of
 from braid.types import WHOLE_NUMBERS, Scalar
 
 N = TypeVar("N", bound=logical.Node)  # what a step is the step of
@@ -354,6 +354,14 @@ class Group:
     history: list[tuple[int, Entry]] = field(default_factory=list)  # +1: it came, -1: it went
     time: float = NEVER
     spreads: dict[int, Spread] = field(default_factory=dict)  # of aggregates by number, where sessions were joined
+    epoch: int | None = field(default=None, kw_only=True)  # in which it was changed last, where that matters
+
+    def at(self, epoch: int) -> None:
+        """It is changed in an epoch; before the first after one that has left it empty it begins again."""
+        if epoch != self.epoch and not self.entries:
+            self.history.clear()
+            self.time = NEVER
+        self.epoch = epoch
 
     def put(self, entry: Entry) -> None:
         self.entries.append(entry)
@@ -421,6 +429,7 @@ class AggregateStep(OneInput[groups.Aggregate]):
         entry = None if group is None else next((e for e in group.entries if e.is_like(gone)), None)
         if group is None or entry is None:
             return None
+        self._touch(group)
         group.take(entry)
         return group
 
@@ -432,6 +441,7 @@ class AggregateStep(OneInput[groups.Aggregate]):
         changed: list[Group] = []
         if key.text in self._counted:
             group, entry = self._counted.pop(key.text)
+            self._touch(group)
             group.take(entry)
             changed.append(group)
         if not row.gone and (entered := self._enter(row)) is not None:
@@ -454,8 +464,13 @@ class AggregateStep(OneInput[groups.Aggregate]):
             return None
         group = self._groups.setdefault(key.text, Group(key.values))
         entry = self._entry(row)
+        self._touch(group)
         group.put(entry)
         return group, entry
+
+    def _touch(self, group: Group) -> None:
+        if self.node.rows is not None:
+            group.at(epoch_of(self._run.place))
 
     def _entry(self, row: Row) -> Entry:
         own = self._run.key(self._row_key, self.number, row) if self._mode == "retract" else None

@@ -29,7 +29,7 @@ from braid.expr.postgres.typing import finished
 from braid.plan.epochs import Changes
 from braid.plan.groups import Aggregate, Aggregation
 from braid.plan.logical import Filter, Lateral, Node, Project
-from braid.plan.names import own
+from braid.plan.names import level_of, own
 from braid.sql import ast
 from braid.types import TIMESTAMPS, Array, Decimal, Scalar, Type, polars_type
 
@@ -196,7 +196,13 @@ def _value_of(into: Aggregations) -> str:
 
 def _grouped(node: Node, keys: Sequence[tuple[Col, Expr]], made: Sequence[Aggregation], rows: Expr | None) -> Node:
     """The changes of groups. `rows`: how many a group has, where it may have none any more."""
-    found: Node = Aggregate(node, tuple(keys), tuple(made))
+    made, counted = list(made), None
+    if node.mode != "append" and any(a.leaves for a in made):
+        counted = next((a.output for a in made if a.function == "COUNT" and a.arg is None), None)
+        if counted is None:
+            counted = Col(f"{level_of(keys[0][0].name)}.rows", Scalar.BIGINT)
+            made.append(Aggregation(counted, "COUNT", None))
+    found: Node = Aggregate(node, tuple(keys), tuple(made), rows=counted)
     if rows is not None:
         found = Filter(found, typing.call("gt", [rows, Lit(0, Scalar.BIGINT)]))
     return Changes(found)
