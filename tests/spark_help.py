@@ -21,7 +21,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from braid.lower.lower import lower
 from braid.plan.logical import Query, sources
 from braid.stage.local import LocalQuery
+from braid.store import opened
 from braid.topics import TopicStore, parse_envelope
+from braid.topics.place import Store
 from histories import History, random_history, random_query
 from law import Line, chunks_of, lines_of
 
@@ -83,7 +85,9 @@ def run(store: str, query: Query, spark: Any, **options: Any) -> Any:
     from braid.spark import query as queries
     from braid.spark.wishes import Wishes
 
-    running = queries.start(spark, lower(query), store, Wishes(trigger={"availableNow": True}, **options))
+    running = queries.start(
+        spark, lower(query), Store(opened(store)), Wishes(trigger={"availableNow": True}, **options)
+    )
     running.await_termination()
     return running
 

@@ -22,13 +22,16 @@ import pytest
 pytest.importorskip("obstore")
 
 from braid.errors import BraidError, TakenOver
-from braid.stage import batches, docs, run_files, state_file
+from braid.stage import batches, run_files, state_file
+from braid.stage.checkpoint_runs import CheckpointRuns, packing_of, renamed
 from braid.stage.epoch import Epoch, claim
-from braid.stage.room_runs import RoomRuns, cache_of, packing_of, renamed
 from braid.stage.state_writer import Outcome, StateWriter
-from braid.store.objects import ObjectRoom
+from braid.store import ObjectStore, opened
+from braid.store.cache import cache_of
+from braid.store.objects import BucketStore
 from braid.topics.commit import publish
 from braid.topics.interface import open_topics
+from braid.topics.place import Store
 
 pytestmark = [pytest.mark.objects, pytest.mark.timeout(3000)]
 
@@ -93,7 +96,7 @@ class Driver(threading.Thread):
     def __init__(self, turns: Turns, root: str, seed: int, upto: int) -> None:
         super().__init__(daemon=True)
         self._turns, self._root, self._upto = turns, root, upto
-        self._folder, self._rng = f"{root}/checkpoints/J", random.Random(seed)
+        self._folder, self._rng = opened(f"{root}/checkpoints/J"), random.Random(seed)
         self.killed = self.over = False
         self.error: BaseException | None = None
 
@@ -141,7 +144,7 @@ class Driver(threading.Thread):
     def _task(self, epoch: Epoch, batch: int, bucket: int, start: int, end: int) -> dict[str, Any]:
         """The rows of a bucket become a run; sometimes all runs that are there become one."""
         packing, place = packing_of(self._folder, epoch.number, batch), state_file.place(0, bucket)
-        runs, before = RoomRuns(self._folder, packing), state_file.texts(self._folder, batch - 1)
+        runs, before = CheckpointRuns(self._folder, place, packing=packing), state_file.texts(self._folder, batch - 1)
         held = [x[0] for x in state_file.runs_in(json.loads(before.get(place, "{}")))]
         made = [[*range(start, end)]]
         if self._rng.random() < 0.4:
@@ -156,7 +159,7 @@ class Driver(threading.Thread):
         return renamed(state_file.said_of({place: document}, ()), packing.send())
 
     def _topic(self) -> Any:
-        return open_topics(self._root).topic("J")  # type: ignore[attr-defined]
+        return open_topics(Store(opened(self._root))).topic("J")  # type: ignore[attr-defined]
 
 
 def end_of(reads: Any) -> int:
@@ -167,16 +170,16 @@ def end_of(reads: Any) -> int:
 def turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Turns]]:
     """The turns of the round that is under way."""
     now: list[Turns] = []
-    patiently = ObjectRoom._patiently
+    patiently = BucketStore._patiently
 
-    def asked(self: ObjectRoom, do: Callable[[], Any]) -> Any:
+    def asked(self: BucketStore, do: Callable[[], Any]) -> Any:
         return now[-1].call(lambda: patiently(self, do)) if now else patiently(self, do)
 
-    monkeypatch.setattr(ObjectRoom, "_patiently", asked)
+    monkeypatch.setattr(BucketStore, "_patiently", asked)
     yield now
 
 
-def forgotten(folder: str) -> None:
+def forgotten(folder: ObjectStore) -> None:
     """Another machine, which has no copies; what drivers are writing stays theirs."""
     shutil.rmtree(f"{cache_of(folder).folder}/{state_file.RUNS}", ignore_errors=True)
     run_files._frames.clear()
@@ -185,8 +188,8 @@ def forgotten(folder: str) -> None:
 
 def one_round(root: str, turns: Turns) -> tuple[int, int]:
     """Drivers begin, go on, are held and killed, until one has come to the end; how many were told, and killed."""
-    rng, folder, drivers = turns.rng, f"{root}/checkpoints/J", list[Driver]()
-    open_topics(root).create("J", 1)  # type: ignore[attr-defined]
+    rng, folder, drivers = turns.rng, opened(f"{root}/checkpoints/J"), list[Driver]()
+    open_topics(Store(opened(root))).create("J", 1)  # type: ignore[attr-defined]
     upto, killed = BATCHES, 0
     while True:
         live = [x for x in drivers if not x.over]
@@ -221,7 +224,7 @@ def one_round(root: str, turns: Turns) -> tuple[int, int]:
 
 def check(root: str, turns: Turns) -> None:
     """One more driver goes on, on a machine of its own; then each row is there once, and nothing that is not needed."""
-    folder = f"{root}/checkpoints/J"
+    folder = opened(f"{root}/checkpoints/J")
     forgotten(folder)
     last = Driver(turns, root, 1, LAST)
     last.start()
@@ -231,17 +234,18 @@ def check(root: str, turns: Turns) -> None:
     forgotten(folder)
     assert state_file.published(folder) == LAST
     reads = state_file.reads(folder, LAST)
-    written = open_topics(root).last_of("J", RUN)  # type: ignore[attr-defined]
+    written = open_topics(Store(opened(root))).last_of("J", RUN)  # type: ignore[attr-defined]
     assert written is not None and written.batch == LAST and written.digest == batches.digest_of(reads or ())
     for bucket in range(BUCKETS):
-        text = state_file.texts(folder, LAST)[state_file.place(0, bucket)]
-        rows = [v for run, *_ in state_file.runs_in(json.loads(text)) for v in RoomRuns(folder).check(run)["v"]]
+        place = state_file.place(0, bucket)
+        text, runs = state_file.texts(folder, LAST)[place], CheckpointRuns(folder, place)
+        rows = [v for run, *_ in state_file.runs_in(json.loads(text)) for v in runs.check(run)["v"]]
         assert sorted(rows) == [*range(end_of(reads))]
     claim(folder)
     StateWriter(claim(folder), BUCKETS).begin()
     states = [state_file.load(folder, n) for n in state_file.batches(folder)[-2:]]
-    named = set[str]().union(*(state_file.objects_in(x.values()) for x in states))
-    assert {*docs.names(folder, state_file.RUNS)} == named
+    named = set[str]().union(*(state_file.objects_in(x) for x in states))
+    assert {f"{state_file.RUNS}/{name}" for name in folder.names(state_file.RUNS)} == named
 
 
 def rounds(place: str, turns: list[Turns], seeds: Iterable[int]) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from multiprocessing.pool import ThreadPool
 from typing import NamedTuple, TypeVar
 
 from braid.errors import BraidError, printable
-from braid.store import Room
+from braid.store import ObjectStore
 from braid.topics.files import items, members, parsed, text, whole, why
 from braid.topics.sealed import sealed, unsealed
 
@@ -72,13 +72,13 @@ def contents(root: str) -> Contents:
     return found
 
 
-def missing(room: Room, files: list[File]) -> list[File]:
+def missing(room: ObjectStore, files: list[File]) -> list[File]:
     """Those whose contents are not there, each once."""
     there = {(name, size) for name, size in room.list(DATA)}
     return [*{f.digest: f for f in files if (f.content, f.size) not in there}.values()]
 
 
-def made(room: Room, what: Contents) -> str:
+def made(room: ObjectStore, what: Contents) -> str:
     """The name of a new backup; all contents are there."""
     data = sealed(json.dumps({"format": FORMAT, "files": what.files, "folders": what.folders}).encode())
     if len(data) > _LARGEST:
@@ -90,13 +90,13 @@ def made(room: Room, what: Contents) -> str:
     return _named(at)
 
 
-def names(room: Room) -> list[str]:
+def names(room: ObjectStore) -> list[str]:
     """Of all backups, the newest last."""
     found = (os.path.basename(name).removesuffix(".json") for name, _ in room.list(FOLDER))
     return sorted(name for name in found if _NAME.fullmatch(name))
 
 
-def read(room: Room, at: str | None) -> tuple[str, Contents]:
+def read(room: ObjectStore, at: str | None) -> tuple[str, Contents]:
     """A backup by its name, or the newest."""
     there = names(room)
     if not there:

@@ -19,7 +19,7 @@ from braid.face.backup import appearing, copied_tree
 from braid.face.backups import File, together
 from braid.face.show import open_store
 from braid.face.verify import Told, amount, whole
-from braid.store import Room, is_url, opened
+from braid.store import ObjectStore, is_url, opened
 from braid.topics.files import reach
 from braid.topics.lock import holder
 
@@ -39,7 +39,7 @@ def restore(source: str, target: str, at: str | None = None) -> Told:
 def _from_copy(source: str, target: str, at: str | None) -> Told:
     if at is not None:
         raise BraidError(f"{source} is one copy of a store, no place of backups", "leave out --at")
-    if (process := holder(open_store(source).root)) is not None:
+    if (process := holder(open_store(opened(source)).root)) is not None:
         raise BraidError(f"process {process} runs queries on {source}", "braid backup copies a store that is in use")
     with appearing(target) as made:
         ignored = shutil.ignore_patterns("*.lock", ".backup-*")
@@ -47,7 +47,7 @@ def _from_copy(source: str, target: str, at: str | None) -> Told:
         yield from whole(made, target)
 
 
-def _from_room(room: Room, target: str, at: str | None) -> Told:
+def _from_room(room: ObjectStore, target: str, at: str | None) -> Told:
     name, what = backups.read(room, at)
     yield f"backup {name}: {len(what.files):,} files, {amount(sum(f.size for f in what.files))}"
     with appearing(target) as made:
@@ -66,7 +66,7 @@ def _from_room(room: Room, target: str, at: str | None) -> Told:
         yield from whole(made, target)
 
 
-def _fetched(room: Room, folder: str, file: File) -> BraidError | None:
+def _fetched(room: ObjectStore, folder: str, file: File) -> BraidError | None:
     """A file of a backup is in the folder; else what is wrong with it."""
     path, at, found = os.path.join(folder, file.path), 0, hashlib.sha256()
     os.makedirs(os.path.dirname(path), exist_ok=True)

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from braid.errors import BraidError
 from braid.store import objects
-from braid.store.interface import Room
+from braid.store.interface import ObjectStore
 from braid.store.opening import opened
 
 FOLDER = "probes"
@@ -42,7 +42,7 @@ def unusable(url: str, name: str, token: bytes) -> str:
         objects.at_start(None)
 
 
-def _tried(room: Room, name: str, token: bytes) -> str:
+def _tried(room: ObjectStore, name: str, token: bytes) -> str:
     try:
         if room.get(name, _SIZE) != token:
             return "what others have written there is not what is found"
