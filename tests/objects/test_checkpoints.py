@@ -110,8 +110,8 @@ def test_the_output_is_that_of_a_folder(room: str, expected: tuple[int, list[lis
     assert state_file.buckets(opened(folder), last) == 6
     assert [x["batch"] for x in offset_log.read(opened(folder), last)] == [*range(last + 1)]
     there = state_file.batches(opened(folder))
-    named = {x for n in there[-2:] for x in state_file.objects_in(state_file.load(opened(folder), n).values())}
-    assert {name for name, _ in opened(f"{folder}/runs").list("")} == named
+    named = {x for n in there[-2:] for x in state_file.objects_in(state_file.load(opened(folder), n))}
+    assert {name for name, _ in opened(folder).list("runs")} == named
     assert {*there} == {n for last in there[-2:] for n in state_file.links_of(opened(folder), last)}
 
 
@@ -159,7 +159,7 @@ def test_what_is_torn_or_missing_is_named(room: str) -> None:
         assert any("is torn" in x.message for x in verify(opened(room)) if isinstance(x, BraidError))
     kept.delete(name)
     feed(room, 1)
-    with pytest.raises(BraidError, match=f"runs/{name} is damaged: it is missing"):
+    with pytest.raises(BraidError, match=f"{name} is damaged: it is missing"):
         run(room)
     put(whole)
     kept.delete(f"checkpoints/J/state/{last}.json")

@@ -22,6 +22,7 @@ from rich.table import Table
 
 from braid.errors import BraidError
 from braid.store import NOWHERE, ObjectStore, opened
+from braid.topics.broker import Broker
 from braid.topics.place import Store
 
 PATIENCE = 300.0  # s for a JVM to write its classes
@@ -72,8 +73,8 @@ def examine(
     out.print("ok    connectors: topic store, Kafka, CSV, JSON lines, Parquet")
     fine_here = fine
     store = store or Store(NOWHERE)
-    if store.in_kafka:
-        fine = _examined(store, out) and fine
+    if (broker := store.broker) is not None:
+        fine = _examined(store, broker, out) and fine
     reached = store.objects.path is not None or _usable(store.objects, out)
     fine = fine and reached
     out.print(_quick_start(archive()), markup=False)
@@ -97,17 +98,15 @@ def examine(
     return fine
 
 
-def _examined(store: Store, out: Console) -> bool:
+def _examined(store: Store, broker: Broker, out: Console) -> bool:
     """Whether a broker answers, and how results get there."""
     from braid.topics import access
     from braid.topics.interface import open_topics
-    from braid.topics.kafka import KafkaTopics
 
     try:
-        topics = open_topics(store)
-        assert isinstance(topics, KafkaTopics)
-        out.print(f"ok    Kafka at {store} answers, with {len(topics.names())} topics to see", markup=False)
-        access.try_transaction(topics.broker, "doctor", None)
+        count = len(open_topics(store).names())
+        out.print(f"ok    Kafka at {store} answers, with {count} topics to see", markup=False)
+        access.try_transaction(broker, "doctor", None)
         out.print(f"ok    results go there {store.delivery}", markup=False)
         return True
     except BraidError as e:

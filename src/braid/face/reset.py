@@ -28,7 +28,6 @@ from braid.topics import registered, retention, traces, whereabouts
 from braid.topics.drops import forget_drops
 from braid.topics.files import reach
 from braid.topics.interface import Topics, open_topics
-from braid.topics.kafka import KafkaTopics
 from braid.topics.lock import StoreLock
 from braid.topics.place import Store
 from braid.topics.retention import Retention
@@ -264,12 +263,11 @@ def _check_alone(store: TopicStore, q: Known, runs: Collection[str]) -> None:
 def _leave_broker(q: Known, store: Store, delete_topic: bool) -> Iterator[str]:
     """What a query left at its broker, as far as it is named."""
     stays = f"{q.name}: its topic {q.writes} in Kafka stays as it is, and gets all results once more"
-    if not store.in_kafka:
+    if (broker := store.broker) is None:
         yield f"{q.name}: its groups in Kafka stay, and what its tasks had begun; --kafka HOST:PORT ends both"
     else:
         topics = open_topics(store)
-        assert isinstance(topics, KafkaTopics)
-        for group in traces.remove(topics.broker, q.name, q.run, q.tasks):
+        for group in traces.remove(broker, q.name, q.run, q.tasks):
             yield f"{q.name}: removed the group {group} in Kafka"
         if delete_topic and q.writes is not None:
             if topics.exists(q.writes):
