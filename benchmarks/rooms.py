@@ -67,7 +67,7 @@ def put(store: Any, number: int) -> None:
 
 def small(spark: Any, store: str, sizes: Sizes, steady: Callable[[bool], None] = lambda _: None) -> float:
     """The median of a steady small batch, in ms. `steady`: told when they begin, and after a while of silence."""
-    topics = store_of(store)
+    topics = store_of(opened(store))
     for topic in "lr":
         topics.create(topic, 1)
     put(topics, 0)

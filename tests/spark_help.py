@@ -80,13 +80,13 @@ def in_one_batch(query: Query, history: History, outputs: int, buckets: int) -> 
     return found
 
 
-def run(store: str, query: Query, spark: Any, **options: Any) -> Any:
+def run(store: str, query: Query, spark: Any, broker: Any = None, **options: Any) -> Any:
     """Runs a query on Spark until what is there now has been processed."""
     from braid.spark import query as queries
     from braid.spark.wishes import Wishes
 
     running = queries.start(
-        spark, lower(query), Store(opened(store)), Wishes(trigger={"availableNow": True}, **options)
+        spark, lower(query), Store(opened(store), broker), Wishes(trigger={"availableNow": True}, **options)
     )
     running.await_termination()
     return running

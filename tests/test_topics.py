@@ -881,7 +881,9 @@ def test_drops(tmp_path: Path) -> None:
     drops.publish_drops(opened(root), "q", 0, [again])
     assert drops.stage_drops(opened(root), "q", 1, 0, frame.clear()) is None
     drops.stage_drops(opened(root), "q", 2, 0, frame)
-    drops.clean_drops(opened(root), "q")
+    drops.clean_drops(opened(root), "q", 1)
+    assert os.listdir(f"{root}/drops/q/.staging")
+    drops.clean_drops(opened(root), "q", 2)
     late, malformed = drops.read_drops(opened(root), "q")
     assert b'"value":{"D":1.10}' in next(drops.drop_lines(opened(root), "q"))[2]
     assert late["key"] == {"K": 1} and late["clock"] == 20 and "raw" not in late

@@ -119,7 +119,7 @@ class InObjects(InStore):
         super().__init__(Path())
 
     def _anew(self) -> TopicStore:
-        return store_of(self.store)
+        return store_of(opened(self.store))
 
     def begun(self, names: Sequence[str]) -> bool:
         return False  # nobody sees it

@@ -183,11 +183,12 @@ def test_law_on_spark(shape: str, seed: int, broker: Broker, tmp_path: Path) -> 
     want = reference_lines(query, history)
     outputs = 2 if all(key is not None for key, *_ in want) else 1
     clients.make_topic(broker.address, query.sink.topic, outputs)  # not compacted
-    options: dict[str, Any] = {"broker": Address(broker.address), "limit": 15, "partitions": outputs, "buckets": 4}
-    first = queries.start(spark, lower(query), Store(opened(str(tmp_path))), Wishes(**options))
+    options: dict[str, Any] = {"limit": 15, "partitions": outputs, "buckets": 4}
+    address = Address(broker.address)
+    first = queries.start(spark, lower(query), Store(opened(tmp_path), address), Wishes(**options))
     until(lambda: first.progress().batch >= 0 or first.status() != "running")
     first.stop()
-    run(str(tmp_path), query, spark, **options)
+    run(str(tmp_path), query, spark, address, **options)
     keys = pl.Series([key for key, *_ in want], dtype=pl.String)
     places = kafka_partition(to_bytes(keys, wires_of(query.sink).key), outputs).fill_null(0)
     expected = [[line for line, at in zip(want, places, strict=True) if at == p] for p in range(outputs)]

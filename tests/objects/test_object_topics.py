@@ -581,7 +581,7 @@ def test_drops(store: RoomStore) -> None:
         drops.publish_drops(root, "q", 0, [n for n in names if n], run="q-1")
         assert [x["reason"] for x in drops.read_drops(root, "q")] == ["late", "malformed"] * 2
         names = [drops.stage_drops(root, "q", 0, task, frame, run="q-1") for task in range(2)]
-    drops.clean_drops(root, "q")
+    drops.clean_drops(root, "q", 0)
     assert len(list(store.root.list("drops"))) == 1 and drops.with_drops(root) == ["q"]
     drops.write_drops(root, "q", 1, 0, frame, run="q-1")
     assert [x["raw"] for x in drops.read_drops(root, "q") if "raw" in x] == ["/w=="] * 3

@@ -525,7 +525,7 @@ def start(spark: SparkSession, plan: Plan, store: Store, wishes: Wishes = NOTHIN
         running.lay_out()
         job.to.claim(job.plan.query.sink, job.run)
         if job.replay is None:
-            clean_drops(job.store.objects, job.name)
+            clean_drops(job.store.objects, job.name, state_file.published(folder))
         columns.clear_abandoned(job.wire)
         with settings_of_a_query(spark, job.tasks, not job.frames):
             frame = written(through(read(spark, job, text, wishes.frames), job, text), job, text)

@@ -121,7 +121,7 @@ def cut_in_order(job: Job, start: dict[str, Any], watch: GateWatch) -> dict[str,
 
 def _cut_at(job: Job, start: dict[str, Any], seq: int) -> dict[str, Any] | None:
     assert job.order is not None
-    store = store_of(job.store)
+    store = store_of(job.store.objects)
     marks = read_marks(job.order.marks)
     done = start.get("marks", 0)
     readings = []
@@ -152,7 +152,7 @@ def _placed(
     first = start["next"].get(f"{leaf}/{partition}", 0)
     if first >= end:
         return
-    places = store_of(job.store).read_positions(topic, partition, first, end).filter(pl.col("seq") <= seq)
+    places = store_of(job.store.objects).read_positions(topic, partition, first, end).filter(pl.col("seq") <= seq)
     for offset, s, hops, n in places.select("_offset", "seq", "hops", "n").iter_rows():
         yield Placed(s, hops, n, partition, offset, None, None, 0, None)
 
@@ -166,7 +166,7 @@ def chunks_in_order(
 ) -> Iterator[Chunk]:
     """The chunks of a batch; a mark counts for every partition of its topic."""
     assert job.order is not None
-    store = store_of(job.store)
+    store = store_of(job.store.objects)
     ranks = topic_ranks(job.plan)
     ranges = {(p.leaf, p.partition): (p.first, p.last) for p in parts}
     lines = read_marks(job.order.marks)[slice(*marks)] if marks[1] > marks[0] else []

@@ -153,7 +153,7 @@ def _placed_in_frames(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
 
 def _placed_by_order(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
     """The same in an explicit order: the record is looked up beside its topic."""
-    store = store_of(job.store)
+    store = store_of(job.store.objects)
     names = {rank: job.plan.leaves[leaf].source.topic for leaf, rank in topic_ranks(job.plan).items()}
     rows = []
     for row in dropped.iter_rows(named=True):

@@ -36,6 +36,8 @@ _HEAD = re.compile(rb'\{"crc":"([0-9a-f]{8})"\}\n')
 _LENGTH = len('{"crc":"00000000"}\n')
 _BATCH = re.compile(r"(?P<run>.+)~(?P<batch>[0-9]{20})(~[0-9]+)?\.jsonl")
 
+_BATCH_OF = re.compile(r"~([0-9]{20})~")  # in the name of what was staged
+
 DROPS = {
     "reason": pl.String,
     "operator": pl.String,
@@ -98,10 +100,11 @@ def publish_drops(root: ObjectStore, query: str, batch: int, staged: Sequence[st
         _show(root, query, f"{_shown(run, batch)}.jsonl", sorted(staged))
 
 
-def clean_drops(root: ObjectStore, query: str) -> None:
-    """Removes what was staged and never shown. Call it when the query starts."""
-    root.delete(*_listed(root, query, staged=True).values())
-    root.clean(_folder(query))
+def clean_drops(root: ObjectStore, query: str, published: int) -> None:
+    """Removes what was staged for batches up to the last that is `published`, and never shown. Call it when the query
+    starts. What is staged for a later one may be that of a driver which has taken over meanwhile."""
+    staged = ((_BATCH_OF.search(name), lies) for name, lies in _listed(root, query, staged=True).items())
+    root.delete(*(lies for m, lies in staged if m is None or int(m[1]) <= published))
 
 
 def forget_drops(root: ObjectStore, query: str) -> None:
