@@ -1,6 +1,6 @@
 """`braid backup`: a copy of a store, as it is at one moment, while queries run on it.
 
-In: a store; a folder that is not there yet, or the URL of a room. Out: the copy; lines that tell what it holds.
+In: a store; a folder that is not there yet, or a URL. Out: the copy; lines that tell what it holds.
 Rule: the copy is what a crash at that moment would have left, so whoever starts on it goes on from there. While it is
 taken all topics are locked: no batch is published, and a query is at most one batch ahead of its output. Files never
 change once they have their names, so all of them are linked first, which takes a moment, and copied or sent then. Of a
@@ -24,7 +24,7 @@ from braid.face.show import open_folder
 from braid.face.verify import Told, amount, verify
 from braid.stage import batches, checkpoint
 from braid.store import ObjectStore, is_url
-from braid.store import opened as open_room
+from braid.store import opened as object_store
 from braid.store.files import force, locked, private_folder, scratch_name
 from braid.store.folder import FolderStore
 from braid.topics import whereabouts
@@ -39,20 +39,20 @@ _ORDER = ("state", "runs")  # of a checkpoint; all else comes last
 def backup(store: ObjectStore, target: str) -> Told:
     """The copy, and what a look at it says (`face/verify.py`)."""
     opened = open_folder(store)
-    room = open_room(target).forced() if is_url(target) else None
-    if room is None and os.path.lexists(target):
+    objects = object_store(target).forced() if is_url(target) else None
+    if objects is None and os.path.lexists(target):
         raise BraidError(f"{target} is there already", "name a folder that is not")
     with _snapshot(opened) as links:
         for parent in whereabouts.parents(opened.root)[1:]:
             yield f"checkpoints in {parent} are not part of it: copy them with it, while nothing runs"
-        if room is not None:
-            yield from _sent(links, room)
+        if objects is not None:
+            yield from _sent(links, objects)
             yield from _looked_at(links, opened.root)
             return
         with appearing(target) as copy:
             copied_tree(links, copy, target)
             reach("copied")
-    yield from verify(open_room(target))
+    yield from verify(object_store(target))
 
 
 @contextlib.contextmanager
@@ -90,7 +90,8 @@ def copied_tree(source: str, made: str, target: str, **how: Any) -> None:
 
 def _not_copied(target: str, file: str, why: str) -> BraidError:
     return BraidError(
-        f"{file} cannot be copied to {target}: {why}", "nothing is left of the copy; make room, or name another folder"
+        f"{file} cannot be copied to {target}: {why}",
+        "nothing is left of the copy; make room, or name another folder",
     )
 
 
@@ -109,14 +110,14 @@ def appearing(target: str) -> Iterator[str]:
         raise
 
 
-def _sent(links: str, room: ObjectStore) -> Iterator[str]:
-    """What the room has not yet is sent there, and then it is a backup."""
+def _sent(links: str, objects: ObjectStore) -> Iterator[str]:
+    """What is not there yet is sent there, and then it is a backup."""
     what = contents(links)
-    new = missing(room, what.files)
-    yield f"{room.url}: {len(new):,} of {len(what.files):,} files are new, {amount(sum(f.size for f in new))}"
-    for _ in together(lambda f: room.put(f.content, os.path.join(links, f.path)), new):
+    new = missing(objects, what.files)
+    yield f"{objects.url}: {len(new):,} of {len(what.files):,} files are new, {amount(sum(f.size for f in new))}"
+    for _ in together(lambda f: objects.put(f.content, os.path.join(links, f.path)), new):
         reach("sent")
-    yield f"backup {made(room, what)}"
+    yield f"backup {made(objects, what)}"
 
 
 def _looked_at(links: str, root: ObjectStore) -> Told:

@@ -435,7 +435,7 @@ class RunningQuery:
         output, reads = self.job.output, self.scratch.reads(batch)
         with self._turns.taken(self._over.is_set):
             began = time.time()
-            if output.at_once or (output.apart and self._folder.path is not None):  # what is in a room stays there
+            if output.at_once or (output.apart and self._folder.path is not None):  # what is in a bucket stays there
                 batches.plan(self._folder, batch, reads)
             try:
                 rows = collected(manifest)

@@ -1,6 +1,6 @@
-"""A store of topics in a room of `store/`: which there are, made and deleted. One of them is `rooms.RoomTopic`.
+"""A store of topics in a bucket: which there are, made and deleted. One of them is `rooms.RoomTopic`.
 
-In: a room. Out: its topics.
+In: an object store. Out: its topics.
 Rule: a topic is there while `names/TOPIC` is, which is *created*; it goes by a commit that says so (`RoomTopic.end`).
 """
 
@@ -68,13 +68,13 @@ class RoomStore(TopicStore):
         return RoomTopic(self.root, self._cache, name)
 
 
-def lost(room: ObjectStore, names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Topics whose records lie in a room that has these `names`, which are not described, and were not deleted: by name
-    and id."""
+def lost(root: ObjectStore, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Topics whose records lie in a bucket that has these `names`, which are not described, and were not deleted: by
+    name and id."""
     there = {
         (parts[1], parts[2]) for parts in (name.split("/") for name in names) if parts[0] == "topics" and parts[3:]
     }
-    store = RoomStore(room)
+    store = RoomStore(root)
     for name, found in sorted(there):
         try:
             known = store.made(name).described()[0]
