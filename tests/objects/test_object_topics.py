@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -587,6 +588,26 @@ def test_drops(store: RoomStore) -> None:
     assert [x["raw"] for x in drops.read_drops(root, "q") if "raw" in x] == ["/w=="] * 3
     drops.forget_drops(root, "q")
     assert drops.with_drops(root) == []
+
+
+def test_drops_that_lie_where_older_versions_put_them(store: RoomStore) -> None:
+    """Their names had `=` for `~`. A batch that is done again is not there twice."""
+    name, line = f"q-1~{0:020d}.jsonl", b'{"reason":"late","key":null,"value":null,"message":null}\n'
+    head = b'{"crc":"%08x"}\n' % zlib.crc32(line, zlib.crc32(name.encode()))
+    lies = f"drops/q/shown/{name.replace('~', '=')}"
+    store.root.write(lies, head + line)
+    store.root.write("drops/q/staged/q-1=00000000000000000000=000000=abcdef01.jsonl", line)
+    assert drops.with_drops(store.root) == ["q"] and drops.batches(store.root, "q", "q-1") == {0}
+    assert [x["reason"] for x in drops.read_drops(store.root, "q")] == ["late"]
+    drops.clean_drops(store.root, "q", 0)
+    assert [name for name, _ in store.root.list("drops")] == [lies]
+    staged = drops.stage_drops(store.root, "q", 0, 0, pl.DataFrame({"reason": ["late"]}), run="q-1")
+    drops.publish_drops(store.root, "q", 0, [staged] if staged else [], run="q-1")
+    assert len(drops.read_drops(store.root, "q")) == 1
+    store.root.write(lies, head + line.replace(b"late", b"lite"))
+    store.root.delete(f"drops/q/{name}")
+    with pytest.raises(BraidError, match="is not what its checksum says"):
+        drops.read_drops(store.root, "q")
 
 
 def test_names(store: RoomStore) -> None:
