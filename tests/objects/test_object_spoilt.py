@@ -70,10 +70,10 @@ def put_in(room: ObjectStore, name: str, data: bytes | None, folder: Path) -> No
 
 def rows(room: ObjectStore) -> object:
     """All that users see of it."""
-    store, schemas = RoomStore(room), type(of_store(opened(room.url)))(room.url)  # type: ignore[call-arg]
+    store, schemas = RoomStore(room), type(of_store(room))(room)  # type: ignore[call-arg, arg-type]
     records = {name: [store.read(name, p, 0, 99)["_line"].to_list() for p in range(2)] for name in ("t", "u")}
     known = [schemas.latest(f"{name}-value") for name in ("a", "b")]
-    return records, retention.all_of(opened(room.url)), known, drops.read_drops(opened(room.url), "q")
+    return records, retention.all_of(room), known, drops.read_drops(room, "q")
 
 
 def refused(look: Callable[[], object]) -> str:
