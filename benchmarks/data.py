@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from braid.store import opened
 from braid.topics import TopicStore
 
 START = 1_700_000_000_000
@@ -86,7 +87,7 @@ def json_lines(rows: int, files: int, keys: int, seed: int) -> Iterator[pl.Serie
 
 def write_topic(store: Path, name: str, rows: int, files: int, keys: int, seed: int) -> None:
     """The same as a topic of one partition, a segment a file."""
-    topics = TopicStore(store)
+    topics = TopicStore(opened(store))
     topics.create(name, 1)
     for lines in json_lines(rows, files, keys, seed):
         topics.append_lines(name, lines)

@@ -29,8 +29,10 @@ from braid.stage.ingest import Chunk
 from braid.stage.inputs import Input, TopicInput
 from braid.stage.local import LocalQuery
 from braid.stage.measured import Measured
+from braid.store import opened
 from braid.topics import TopicStore
 from braid.topics.broker import Broker
+from braid.topics.place import Store
 
 BRAID, LOOP, SPARK = "Braid on Spark", "Braid's operators in a loop, no Spark", "Spark, state in memory"
 BUCKETS = 4  # what Braid takes by itself
@@ -80,10 +82,10 @@ def on_spark(
     to = KafkaSink if broker else TopicSink
     sink = to(output, sizes.cores) if output else NoSink(partitions=sizes.cores)
     wishes = Wishes(
-        files=files_of(plan, data) if data else {}, output=sink, checkpoint=str(folder / "checkpoint"),
-        tasks=sizes.cores, limit=limit or sizes.batch, trigger={"availableNow": True}, broker=broker,
+        files=files_of(plan, data) if data else {}, output=sink, checkpoint=opened(str(folder / "checkpoint")),
+        tasks=sizes.cores, limit=limit or sizes.batch, trigger={"availableNow": True},
     )  # fmt: skip
-    running = start(spark, plan, str(store or folder / "store"), wishes)
+    running = start(spark, plan, Store(opened(store or folder / "store"), broker), wishes)
     running.await_termination()
     return run_of(running)
 
@@ -139,7 +141,7 @@ def in_a_loop(plan: Plan, folder: Path, limit: int, *, data: Path | None = None,
             inputs[leaf.number] = files
         else:
             assert store is not None
-            inputs[leaf.number] = TopicInput(TopicStore(store), leaf.source)
+            inputs[leaf.number] = TopicInput(TopicStore(opened(store)), leaf.source)
     in_files = data is not None
     early = [leaf.number for leaf in plan.leaves if in_files and leaf.source.kind == "table"]
     parts = partition_ranks(plan, {leaf: x.partitions for leaf, x in inputs.items()})

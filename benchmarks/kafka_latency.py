@@ -27,6 +27,8 @@ from benchmarks.report import Goal, Report, Table, held_back, of_parts
 from benchmarks.small import EACH, EVERY, watched
 from braid.spark.jvm import CARRIER
 from braid.stage.measured import Measured
+from braid.store import opened as store_in
+from braid.topics.place import Store
 
 RECENT = 20  # batches of which the parts are told
 Live = Callable[[Bench, Case, str, Path, float], list[float]]
@@ -77,7 +79,10 @@ def _braid(bench: Bench, case: Case, output: str, folder: Path, seconds: float) 
 
     plan, cores = plan_of(case.sql.format(**case.topics)), bench.sizes.cores
     running = start(
-        bench.spark, plan, str(folder), Wishes(output=KafkaSink(output, cores), tasks=cores, broker=bench.broker)
+        bench.spark,
+        plan,
+        Store(store_in(folder), bench.broker),
+        Wishes(output=KafkaSink(output, cores), tasks=cores),
     )
     try:
         made = _live(bench.address, case, output, cores, seconds, lambda m: m.timestamp()[1])

@@ -26,6 +26,7 @@ from benchmarks.nexmark_engines import FLINK, Asked, Engine, flink, spark, watch
 from benchmarks.nexmark_events import KINDS, write
 from benchmarks.nexmark_queries import COLUMNS, QUERIES, Query
 from benchmarks.report import Goal, Report, Table
+from braid.store import opened
 from braid.topics import TopicStore
 
 BUSY = 1.7  # cores of two
@@ -157,7 +158,7 @@ def _braid(query: Query, dialect: str, text: str, folder: Path, expected: pl.Dat
 def _rows(query: Query, dialect: str, store: Path) -> pl.DataFrame:
     """The rows that stand at the end in the topic `o`: of a view the last of each key, of a stream all, whose key is a
     column."""
-    topics = TopicStore(store)
+    topics = TopicStore(opened(store))
     name = next(n for n in topics.names() if n.lower() == "o")
     parts = [
         topics.parsed(name, p, 0, end).select(key="_key", value="_value")

@@ -193,12 +193,13 @@ def run(sql: str, data: Path, cache: Path, limit: int, buckets: int, tasks: bool
 def _between_tasks(local: LocalQuery, cache: Path) -> None:
     """Lets the local runtime do what stands between tasks on Spark: blobs and files for rows, files for runs."""
     from braid.spark import columns
-    from braid.stage.run_files import FileRuns
+    from braid.stage.checkpoint_runs import CheckpointRuns
+    from braid.store import opened
 
-    folder = Path(tempfile.mkdtemp(dir=cache))
+    folder = opened(tempfile.mkdtemp(dir=cache))
     for stage in local._states:
         for state in stage:
-            state.runs = FileRuns(str(folder))
+            state.runs = CheckpointRuns(folder, "0/0")
     large = str(cache / "wire")
     (cache / "wire").mkdir(exist_ok=True)
 

@@ -24,6 +24,7 @@ from benchmarks.harness import Sizes, Variant, percentile, summaries, take_turns
 from benchmarks.joins import AGGREGATE, STREAM, TABLES
 from benchmarks.report import Goal, Report, Table
 from braid.lower.physical import Plan
+from braid.store import opened
 from braid.topics import TopicStore
 
 WITHOUT, WITH = "result not kept", "result kept"
@@ -120,7 +121,7 @@ def _answers(folder: Path, sizes: Sizes, report: Report) -> None:
 def _session(folder: Path, keys: int) -> dict[str, list[float]]:
     import braid
 
-    topics = TopicStore(folder)
+    topics = TopicStore(opened(folder))
     topics.create("l", 1)
     for first in range(0, keys, 100_000):
         topics.append_lines("l", _records(range(first, min(first + 100_000, keys))), 0)

@@ -26,8 +26,10 @@ from benchmarks.engines import plan_of, session
 from benchmarks.harness import Sizes
 from benchmarks.topics import SQL
 from braid.face.copy import copy
+from braid.store import opened
 from braid.topics import TopicStore
 from braid.topics.interface import store_of
+from braid.topics.place import Store
 from objects.faulty import Faulty, faulty
 from objects.gateway import BUCKET, own_gateway
 
@@ -45,8 +47,8 @@ def started(spark: Any, store: str, name: str, sizes: Sizes, limit: int, up: boo
 
     trigger = None if up else {"availableNow": True}
     sink, checkpoint = TopicSink(name, sizes.cores), f"{store}/checkpoints/{name}"
-    wishes = Wishes(output=sink, checkpoint=checkpoint, tasks=sizes.cores, limit=limit, trigger=trigger)
-    return start(spark, plan_of(SQL), store, wishes)
+    wishes = Wishes(output=sink, checkpoint=opened(checkpoint), tasks=sizes.cores, limit=limit, trigger=trigger)
+    return start(spark, plan_of(SQL), Store(opened(store)), wishes)
 
 
 def seconds(spark: Any, store: str, name: str, sizes: Sizes) -> float:
@@ -65,7 +67,7 @@ def put(store: Any, number: int) -> None:
 
 def small(spark: Any, store: str, sizes: Sizes, steady: Callable[[bool], None] = lambda _: None) -> float:
     """The median of a steady small batch, in ms. `steady`: told when they begin, and after a while of silence."""
-    topics = store_of(store)
+    topics = store_of(opened(store))
     for topic in "lr":
         topics.create(topic, 1)
     put(topics, 0)
@@ -111,12 +113,12 @@ def input_of(rows: int, sizes: Sizes) -> Iterator[tuple[str, str]]:
     with TemporaryDirectory(prefix="braid-bench-") as name, own_gateway() as server:
         os.environ.update(server.environment | {"BRAID_CACHE": f"{name}/cache"})
         folder, url = f"{name}/s", f"s3://{BUCKET}/{uuid.uuid4().hex}"
-        store = TopicStore(folder)
+        store = TopicStore(opened(folder))
         for seed, topic in enumerate("lr"):
             store.create(topic, 1)
             for lines in json_lines(rows, sizes.files, sizes.keys, seed):
                 store.append_lines(topic, lines)
-        for _ in copy(folder, url):
+        for _ in copy(opened(folder), opened(url)):
             pass
         yield folder, url
 

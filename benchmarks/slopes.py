@@ -23,7 +23,9 @@ from benchmarks.engines import plan_of, session
 from benchmarks.harness import Sizes
 from benchmarks.processes import tree
 from braid.stage import state_file
+from braid.store import opened
 from braid.topics import TopicStore
+from braid.topics.place import Store
 
 SQL = """
 CREATE STREAM l (k BIGINT KEY, v BIGINT) WITH (kafka_topic='l', value_format='JSON', partitions={partitions});
@@ -78,13 +80,13 @@ def cost(spark: Any, buckets: int, partitions: int, tasks: int) -> Cost:
     from braid.spark.wishes import Wishes
 
     with TemporaryDirectory(prefix="braid-bench-") as folder:
-        store = TopicStore(Path(folder) / "s")
+        store = TopicStore(opened(Path(folder) / "s"))
         for topic in "lr":
             store.create(topic, partitions)
         checkpoint = f"{folder}/checkpoint"
-        wishes = Wishes(output=TopicSink("O", 2), checkpoint=checkpoint, tasks=tasks, buckets=buckets)
+        wishes = Wishes(output=TopicSink("O", 2), checkpoint=opened(checkpoint), tasks=tasks, buckets=buckets)
         put(store, 0, partitions)
-        running = start(spark, plan_of(SQL.format(partitions=partitions)), store.root, wishes)
+        running = start(spark, plan_of(SQL.format(partitions=partitions)), Store(store.root), wishes)
         taken, files, before = list[float](), list[tuple[int, int]](), (0.0, 0.0)
         for batch in range(1, WARM + BATCHES + 1):
             running.await_idle()
@@ -94,9 +96,9 @@ def cost(spark: Any, buckets: int, partitions: int, tasks: int) -> Cost:
             put(store, batch, partitions)
             sleep(0.2)
             running.await_idle()
-            newest = state_file.batches(checkpoint)[-1]
-            size = Path(state_file.path_of(checkpoint, newest)).stat().st_size
-            files.append((size, sum(map(len, state_file.reads(checkpoint, newest) or ()))))
+            newest = state_file.batches(opened(checkpoint))[-1]
+            size = Path(state_file.path_of(opened(checkpoint), newest)).stat().st_size
+            files.append((size, sum(map(len, state_file.reads(opened(checkpoint), newest) or ()))))
         after = cpu()
         told = running.take_batches(over=True)
         taken = [m.batch_ms for m in told]

@@ -27,7 +27,9 @@ from benchmarks.interval import SQL as FILES_SQL
 from benchmarks.report import Goal, Report, Table, held_back, of_parts
 from benchmarks.topics import SCHEMA
 from benchmarks.topics import SQL as TOPICS_SQL
+from braid.store import opened
 from braid.topics import TopicStore
+from braid.topics.place import Store
 
 ROWS = 1000  # of a batch
 EVERY = 0.1  # s between two writes of records
@@ -98,11 +100,11 @@ def _braid(spark: Any, folder: Path, seconds: float, sizes: Sizes) -> list[float
     from braid.spark.query import start
     from braid.spark.wishes import Wishes
 
-    topics = TopicStore(folder)
+    topics = TopicStore(opened(folder))
     for name, partitions in (("l", 1), ("r", 1), ("o", sizes.cores)):
         topics.create(name, partitions)
     output = TopicSink("o", sizes.cores)
-    running = start(spark, plan_of(TOPICS_SQL), str(folder), Wishes(output=output, tasks=sizes.cores))
+    running = start(spark, plan_of(TOPICS_SQL), Store(opened(str(folder))), Wishes(output=output, tasks=sizes.cores))
     done = [0] * sizes.cores
 
     def results() -> Iterator[str]:

@@ -34,6 +34,7 @@ import polars as pl
 import braid
 from benchmarks.jvm import OPTIONS, Jvm
 from benchmarks.processes import memory, tree
+from braid.store import opened
 from braid.topics import TopicStore
 
 SQL = """
@@ -124,7 +125,7 @@ def sample(store: TopicStore, handles: Sequence[Any], jvm: Jvm, live: float, beg
     java = [p.pid for p in processes if p.name == "java"]
     workers = [p.pid for p in processes if p.name != "java" and p.pid != own]
     said = [h._running.progress() for h in handles]
-    topics, checkpoints = _files(Path(store.root) / "topics"), _files(Path(store.root) / "checkpoints")
+    topics, checkpoints = _files(Path(store.root.url) / "topics"), _files(Path(store.root.url) / "checkpoints")
     return {
         "seconds": round(time.monotonic() - began, 1),
         "driver_mb": sizes[own][0] / 1e6,
@@ -262,7 +263,7 @@ def run(minutes: float, folder: Path) -> list[Verdict]:
         session = braid.connect("ksqldb", str(data), master="local[2]", conf=CONF)
         handles = session.execute(SQL)
         jvm = Jvm(session.spark)
-        store = TopicStore(data)
+        store = TopicStore(opened(data))
         feeder = threading.Thread(target=feed, args=(store, stop), daemon=True)
         feeder.start()
         began = time.monotonic()

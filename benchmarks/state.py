@@ -28,6 +28,8 @@ from braid.files.input import open_files
 from braid.lower.physical import Plan
 from braid.stage.ingest import Chunk, ingested
 from braid.stage.local import LocalQuery
+from braid.store import opened
+from braid.topics.place import Store
 
 ROWS = 11_000  # of a batch
 SPAN = 3 * 24 * 3600 * 1000  # ms over which all rows are spread: within the window
@@ -85,9 +87,9 @@ def _timed(spark: Any, plan: Plan, size: int, folder: Path, sizes: Sizes) -> tup
     def go(limit: int) -> Any:
         wishes = Wishes(
             files=files_of(plan, folder), output=NoSink(partitions=sizes.cores), tasks=sizes.cores, limit=limit,
-            checkpoint=str(folder / "checkpoint"), trigger={"availableNow": True},
+            checkpoint=opened(str(folder / "checkpoint")), trigger={"availableNow": True},
         )  # fmt: skip
-        running = start(spark, plan, str(folder / "store"), wishes)
+        running = start(spark, plan, Store(opened(str(folder / "store"))), wishes)
         running.await_termination()
         return running
 

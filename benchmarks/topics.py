@@ -18,6 +18,7 @@ from benchmarks.data import WRITTEN, json_lines, write_topic
 from benchmarks.engines import in_a_loop, on_spark, plan_of, session, spark_run
 from benchmarks.harness import Run, Sizes, Variant, summaries, take_turns
 from benchmarks.report import Goal, Report, held_back, of_parts, of_rates
+from braid.store import opened
 from braid.topics import TopicStore
 
 SQL = """
@@ -45,7 +46,7 @@ def spark_join(spark: Any, lines: Path, folder: Path) -> Run:
 
 
 def braid_join(spark: Any, store: Path, folder: Path, sizes: Sizes, limit: int) -> Run:
-    topics, output = TopicStore(store), f"o-{uuid4().hex[:8]}"
+    topics, output = TopicStore(opened(store)), f"o-{uuid4().hex[:8]}"
     topics.create(output, sizes.cores)
     try:
         made = on_spark(spark, plan_of(SQL), folder, sizes, store=store, output=output, limit=limit)

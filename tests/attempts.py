@@ -32,6 +32,8 @@ from braid.spark.job import Job, dumps, loads
 from braid.spark.preparing import prepared
 from braid.spark.wishes import Wishes
 from braid.stage import batches, state_file
+from braid.store import opened
+from braid.topics.place import Store
 from crash import world
 from crash.places import InStore
 
@@ -58,7 +60,7 @@ def main(name: str, seed: int, durable: bool = False) -> Iterator[str]:
         if e.query is not None
     )
     wishes = Wishes(tasks=TASKS, limit=100, durable=durable)
-    job, folder, _ = prepared(lower(query), "s", TASKS, wishes)
+    job, folder, _ = prepared(lower(query), Store(opened("s")), TASKS, wishes)
     text = dumps(job)
     planner, at = source.Planner(text), source.Planner(text).beginning()
     while (until := planner.latest(at)) is not at:
@@ -74,7 +76,7 @@ def main(name: str, seed: int, durable: bool = False) -> Iterator[str]:
             yield f"{batch} {step.number} {digest(blobs)}"
         manifest = list(written(text, batch, blobs, rng))
         said = figures.taken(folder, [x for kind, doc in manifest if kind == "counts" for x in json.loads(doc)])
-        assert all("spent" in x for x in said) and not os.listdir(os.path.join(folder, figures.FOLDER))
+        assert all("spent" in x for x in said) and not folder.names(figures.FOLDER)
         kept = state_file.changed(state_file.load(folder, batch - 1), said)
         state_file.save(folder, batch, kept, reads=[json.dumps(until)])
         yield f"{batch} state {hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()}"

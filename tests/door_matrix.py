@@ -26,6 +26,7 @@ import pandas as pd
 import polars as pl
 
 from braid.face.show import put_records
+from braid.topics.place import Store
 from braid.topics.store import TopicStore
 from doors import records
 
@@ -142,7 +143,7 @@ def put(store: TopicStore, topic: str, rows: Sequence[Row], keyed: bool, iso: bo
         value = {**r, "day": day, "ts": at, "price": _price(r["price"], i) if iso else _price(r["price"], 1)}
         record = {"key": r["id"] if keyed else None, "value": value, "timestamp": _ms(r["ts"])}
         lines.append(json.dumps(record, default=str))
-    put_records(store.root, topic, lines, 1)
+    put_records(Store(store.root), topic, lines, 1)
 
 
 POLARS = {"id": pl.Int32, "cust": pl.String, "qty": pl.Int64, "price": pl.Decimal(10, 2), "ok": pl.Boolean,

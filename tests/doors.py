@@ -40,7 +40,7 @@ def run(
     rows were dropped, query by query."""
     program = Program(dialect)
     effects = list(program.statements(sql))
-    cache = Path(store.root) / "parsed"
+    cache = Path(store.root.url) / "parsed"
     bound = {n: _opener(files, cache) for n in program.catalog.sources if first_match(n, files)}
     world = _World(store, bound)
     for effect in effects:

@@ -20,6 +20,7 @@ from typing import Any
 from braid.bind.program import Program
 from braid.expr.loading import of_text
 from braid.plan.logical import Query
+from braid.store import opened
 from braid.testing.driver import Driver
 from braid.topics import TopicStore, parse_envelope
 
@@ -48,7 +49,7 @@ class Queries:
         (folder / "q.sql").write_text(f"-- dialect: {self.dialect}\n{self.sql}\n{statements}", encoding="utf-8")
         if self.functions:
             (folder / "functions.py").write_text(self.functions, encoding="utf-8")
-        store = TopicStore(folder / "store")
+        store = TopicStore(opened(folder / "store"))
         for topic, time, key, value, *window in records:
             if topic not in store.names():
                 store.create(topic, 1)
@@ -355,7 +356,7 @@ def unbroken(of: Queries, folder: Path) -> dict[str, list[Row]]:
 
 def written(topic: str, of: Queries, folder: Path) -> list[Row]:
     """The records of a topic, partition by partition."""
-    topics, found = TopicStore(folder / "store"), list[Row]()
+    topics, found = TopicStore(opened(folder / "store")), list[Row]()
     for p, end in enumerate(topics.end_offsets(topic)):
         lines = parse_envelope(topics.read(topic, p, 0, end)["_line"]).select("_key", "_value", "_t", "_window")
         found += [row(k, v, t, None if w is None else (w["start"], w["end"]), of) for k, v, t, w in lines.rows()]

@@ -36,8 +36,10 @@ from braid.stage.bucket import BucketState
 from braid.stage.decode import decode
 from braid.stage.ingest import Chunk
 from braid.stage.measured import Piece
+from braid.store import opened
 from braid.topics import Staged, TopicStore, publish
 from braid.topics.envelope import RAW, WINDOW
+from braid.topics.place import Store
 from braid.types import Scalar
 from histories import Col, col, query, stream_stream, table
 from histories import source as stream
@@ -106,7 +108,7 @@ def job_of(made: Query, store: TopicStore) -> Job:
     ids, out_ids, gathered = spread(plan, 1, 1, 1)
     ranks = ranks_of(plan, topics, sources_of(plan, topics))
     out = TopicSink("out", 1, store.root)
-    return Job(plan, "OUT", "run", store.root, out, 1, 1, ids, out_ids, gathered, ranks, "")
+    return Job(plan, "OUT", "run", Store(store.root), out, 1, 1, ids, out_ids, gathered, ranks, "")
 
 
 def batch(job: Job, states: list[BucketState], number: int, records: dict[int, pl.DataFrame]) -> Iterator[columns.Blob]:
@@ -148,7 +150,7 @@ def hot(name: str, count: int) -> dict[str, int]:
         return {leaf.number: made for leaf in job.plan.leaves}
 
     with tempfile.TemporaryDirectory() as folder:
-        store = TopicStore(folder)
+        store = TopicStore(opened(folder))
         job = job_of(query, store)
         states = [BucketState(MemoryRuns()) for _ in job.plan.stages]
         list(batch(job, states, 0, records(job, 10)))  # warms up
@@ -164,7 +166,7 @@ def wide(count: int) -> dict[str, int]:
         )
     )
     with tempfile.TemporaryDirectory() as folder:
-        store = TopicStore(folder)
+        store = TopicStore(opened(folder))
         job = job_of(shape_of("wide"), store)
         states = [BucketState(MemoryRuns()) for _ in job.plan.stages]
         list(batch(job, states, 0, {0: made}))
@@ -175,7 +177,7 @@ def main(shape: str, count: int) -> dict[str, int]:
     if shape == "wide":
         return wide(count)
     with tempfile.TemporaryDirectory() as folder:
-        store = TopicStore(folder)
+        store = TopicStore(opened(folder))
         job = job_of(shape_of(shape), store)
         states = [BucketState(MemoryRuns()) for _ in job.plan.stages]
         list(batch(job, states, 0, {0: rows(count, None if shape == "table" else "7", "7", HOUR)}))
@@ -198,7 +200,7 @@ def measured(
     staged = [Staged.from_json(doc) for kind, doc in writer.write(job, 1, seen()) if kind == "staged"]
     more = memory("VmHWM") - before
     publish(store.topic("out"), job.run, 1, staged)
-    (path,) = Path(store.root).glob("topics/out/0/*.jsonl")
+    (path,) = Path(store.root.url).glob("topics/out/0/*.jsonl")
     said = {"results": store.end_offsets("out")[0], "largest": max(sizes), "digest": zlib.crc32(path.read_bytes())}
     return said | {"before": before, "more": more}
 

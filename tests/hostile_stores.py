@@ -40,9 +40,11 @@ from braid.spark.preparing import prepared
 from braid.spark.wishes import Wishes
 from braid.stage import batches, state_file
 from braid.stage.checkpoint import load
-from braid.stage.run_files import FileRuns
+from braid.stage.checkpoint_runs import CheckpointRuns
+from braid.store import opened
 from braid.topics import TopicStore
 from braid.topics.drops import publish_drops, stage_drops
+from braid.topics.place import Store
 from cli_help import braid
 
 MEMORY = 6 << 30  # bytes of address space: Polars alone maps some
@@ -90,7 +92,7 @@ COMMANDS: tuple[tuple[tuple[str, ...], str], ...] = (
 
 def real_store(folder: Path) -> None:
     """`folder/s`: topics with commits and rollups, a checkpoint that has committed batches, its state, drops."""
-    store = TopicStore(folder / "s")
+    store = TopicStore(opened(folder / "s"))
     for name, partitions in (("l", 2), ("m", 2), ("O", 2)):
         store.create(name, partitions)
     for i in range(104):
@@ -101,8 +103,8 @@ def real_store(folder: Path) -> None:
     (filed,) = (e.query for e in Program("ksqldb").statements(FILES) if e.query is not None)
     (folder / "f.csv").write_text("k,v,t\n1,a,5\n2,b,6\n")
     wishes = Wishes()
-    prepared(lower(filed), store.root, 2, replace(wishes, files={"F": Files(str(folder / "f.csv"))}))
-    job, found, *_ = prepared(lower(query), str(folder / "s"), 2, wishes)
+    prepared(lower(filed), Store(store.root), 2, replace(wishes, files={"F": Files(str(folder / "f.csv"))}))
+    job, found, *_ = prepared(lower(query), Store(opened(str(folder / "s"))), 2, wishes)
     known = load(found)
     assert known is not None
     for batch in range(4):
@@ -113,15 +115,15 @@ def real_store(folder: Path) -> None:
             kept = {}
             for bucket in range(2):
                 run = f"q-{batch}-0a-0-{bucket}-2-0"
-                size = FileRuns(state_file.runs_of(found, f"0/{bucket}")).put(run, pl.DataFrame({"a": [1, 2, 3]}))
+                size = CheckpointRuns(found, f"0/{bucket}").put(run, pl.DataFrame({"a": [1, 2, 3]}))
                 steps = {"2": {"left": {"runs": [[run, 3, size, 0, 9, 1]], "floor": 0}}}
                 kept[f"0/{bucket}"] = {"format": 1, "clocks": {}, "steps": steps}
             state_file.save(found, batch, kept, reads=[json.dumps(document)])
             state_file.tell_published(found, batch)
     columns = {"reason": ["late", "malformed"], "message": ["x", ESCAPE], "_key": ["1", None], "_raw": [None, b"\xff"]}
-    staged = stage_drops(job.store, "O", 0, 0, pl.DataFrame(columns))
+    staged = stage_drops(job.store.objects, "O", 0, 0, pl.DataFrame(columns))
     assert staged is not None
-    publish_drops(job.store, "O", 0, [staged])
+    publish_drops(job.store.objects, "O", 0, [staged])
     (folder / "s/.run.lock").write_text(json.dumps({"host": socket.gethostname(), "processes": []}))
 
 

@@ -15,7 +15,9 @@ from typing import Any
 from braid.bind.program import Program
 from braid.lower.lower import lower
 from braid.sinks.files import FileSink
+from braid.store import opened
 from braid.topics import TopicStore, files
+from braid.topics.place import Store
 
 STATEMENTS = """
 CREATE STREAM l (k INT KEY, v STRING) WITH (kafka_topic='l', value_format='JSON', partitions=1);
@@ -59,7 +61,7 @@ def start(root: Path, to_files: bool, trigger: Mapping[str, Any] | None = None, 
         place(root, "sink").mkdir(exist_ok=True)
         there.symlink_to(place(root, "sink"))
         wishes = replace(wishes, output=FileSink.of(str(there)))
-    return queries.start(shared_session(), lower(QUERY), str(root / "s"), wishes)
+    return queries.start(shared_session(), lower(QUERY), Store(opened(str(root / "s"))), wishes)
 
 
 def place(root: Path, part: str) -> Path:
@@ -89,7 +91,7 @@ def moments(root: Path, to_files: bool) -> list[Path]:
         copied(live, found[-1])
 
     def begin() -> TopicStore:
-        return TopicStore(live / "s")
+        return TopicStore(opened(live / "s"))
 
     def step(n: int, of: str = "", inside: bool = False) -> None:
         put(begin(), n, of)
@@ -114,7 +116,7 @@ def moments(root: Path, to_files: bool) -> list[Path]:
 def rows_of(root: Path, to_files: bool) -> Counter[str]:
     if to_files:
         return Counter(x for p in (root / "out.jsonl").glob("part-*") for x in p.read_text().splitlines())
-    store = TopicStore(root / "s")
+    store = TopicStore(opened(root / "s"))
     topic = QUERY.sink.topic
     ends = store.end_offsets(topic) if store.exists(topic) else []
     return Counter(x for p, end in enumerate(ends) for x in store.read(topic, p, 0, end)["_line"])
@@ -127,7 +129,7 @@ def files_of(root: Path) -> dict[str, bytes]:
 @contextmanager
 def in_use(root: Path) -> Iterator[Any]:
     """A store on which the query runs, fed all the time; the query that runs."""
-    store = TopicStore(root / "s")
+    store = TopicStore(opened(root / "s"))
     for name in ("l", "r"):
         store.create(name, 1)
     put(store, 0)

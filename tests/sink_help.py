@@ -19,6 +19,7 @@ from braid.expr.nodes import Col
 from braid.operators.changes import DIFF, HASH, TIME
 from braid.plan.logical import Output, Sink
 from braid.records.encoding import Encoding
+from braid.store import opened
 from braid.topics.store import TopicStore
 from braid.types import Scalar
 from cli_help import QUICK, braid, on_shared_spark
@@ -94,7 +95,7 @@ def killed(
     """Runs that are killed, fed between; then the table has the rows of a run that was not. `sink`: what stands for the
     table of a name behind `--sink NAME=`; `read`: its rows, by their key. Every second run is killed at any moment, the
     others once they have planned a batch, however long that takes here."""
-    rng, store = random.Random(seed), TopicStore(folder / "s")
+    rng, store = random.Random(seed), TopicStore(opened(folder / "s"))
     store.create("a", 1)
     store.create("b", 1)
     (folder / "q.sql").write_text(sql, encoding="utf-8")

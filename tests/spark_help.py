@@ -21,7 +21,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from braid.lower.lower import lower
 from braid.plan.logical import Query, sources
 from braid.stage.local import LocalQuery
+from braid.store import opened
 from braid.topics import TopicStore, parse_envelope
+from braid.topics.place import Store
 from histories import History, random_history, random_query
 from law import Line, chunks_of, lines_of
 
@@ -78,12 +80,14 @@ def in_one_batch(query: Query, history: History, outputs: int, buckets: int) -> 
     return found
 
 
-def run(store: str, query: Query, spark: Any, **options: Any) -> Any:
+def run(store: str, query: Query, spark: Any, broker: Any = None, **options: Any) -> Any:
     """Runs a query on Spark until what is there now has been processed."""
     from braid.spark import query as queries
     from braid.spark.wishes import Wishes
 
-    running = queries.start(spark, lower(query), store, Wishes(trigger={"availableNow": True}, **options))
+    running = queries.start(
+        spark, lower(query), Store(opened(store), broker), Wishes(trigger={"availableNow": True}, **options)
+    )
     running.await_termination()
     return running
 

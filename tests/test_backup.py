@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from braid.store import opened
 from braid.topics import TopicStore, files
 from braid.topics.lock import StoreLock
 from cli_help import Said, braid
@@ -26,13 +27,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("made")
     begin(root)
     for n in range(2):
-        put(TopicStore(root / "s"), n)
+        put(TopicStore(opened(root / "s")), n)
         run(root, False)
     return root
 
 
 def begin(root: Path) -> TopicStore:
-    store = TopicStore(root / "s")
+    store = TopicStore(opened(root / "s"))
     store.create("l", 1)
     store.create("r", 1)
     return store
@@ -98,7 +99,7 @@ def test_all_that_is_wrong_is_told(store: Path) -> None:
 
 
 def test_a_store_in_use_is_not_verified(store: Path) -> None:
-    with StoreLock(store / "s"):
+    with StoreLock(opened(store / "s")):
         said = verify(store)
     assert said.code == 1 and f"process {os.getpid()} runs queries" in said.err
 
@@ -114,8 +115,8 @@ def test_a_copy_stands_for_the_store(store: Path, tmp_path: Path) -> None:
     assert not [p for p in (store / "s").iterdir() if p.name.startswith(".backup-")]
     of = lambda root: {k.removeprefix(str(root)): v for k, v in files_of(root / "s").items()}  # noqa: E731
     assert of(tmp_path / "copy") == of(store)
-    put(TopicStore(tmp_path / "copy/s"), 2)
-    put(TopicStore(store / "s"), 2)
+    put(TopicStore(opened(tmp_path / "copy/s")), 2)
+    put(TopicStore(opened(store / "s")), 2)
     for root in (store, tmp_path / "copy"):
         run(root, False)
     assert rows_of(tmp_path / "copy", False) == rows_of(store, False)
@@ -124,7 +125,7 @@ def test_a_copy_stands_for_the_store(store: Path, tmp_path: Path) -> None:
 
 
 def test_a_store_that_holds_nothing_yet(tmp_path: Path) -> None:
-    with StoreLock(tmp_path / "live/s"):
+    with StoreLock(opened(tmp_path / "live/s")):
         pass
     (tmp_path / "copy").mkdir()
     said = backup(tmp_path / "live", tmp_path / "copy")

@@ -13,6 +13,7 @@ import pytest
 
 from braid.errors import BraidError
 from braid.face.begin import begins_of
+from braid.store import opened
 from braid.topics.begin import Begins, Where, offsets_of
 from braid.topics.store import TopicStore
 from cli_help import braid, on_shared_spark
@@ -57,7 +58,7 @@ def test_said_twice() -> None:
     [("earliest", [0, 0]), ("latest", [4, 1]), (30, [1, 1]), (0, [0, 0]), (41, [4, 1]), (((0, 2),), [2, 0])],
 )
 def test_offsets(tmp_path: Path, where: Where, offsets: list[int]) -> None:
-    store = TopicStore(tmp_path)
+    store = TopicStore(opened(tmp_path))
     store.create("s", 2)
     for p, time in [(0, 10), (0, 40), (0, 30), (0, 5), (1, 20)]:
         store.append("s", [{"partition": p, "key": 1, "value": {}, "timestamp": time}])
@@ -68,7 +69,7 @@ def test_offsets(tmp_path: Path, where: Where, offsets: list[int]) -> None:
     ("where", "said"), [(((2, 0),), "none with number 2"), (((0, 2),), "no offset 2 in partition 0")]
 )
 def test_offsets_that_are_not_there(tmp_path: Path, where: Where, said: str) -> None:
-    store = TopicStore(tmp_path)
+    store = TopicStore(opened(tmp_path))
     store.create("s", 2)
     store.append("s", [{"partition": 0, "key": 1, "value": {}, "timestamp": 1}])
     with pytest.raises(BraidError, match=said):
@@ -85,7 +86,7 @@ def test_a_run_from_latest_goes_on(tmp_path: Path) -> None:
     what a query of the file writes."""
     pytest.importorskip("pyspark")
     (tmp_path / "q.sql").write_text(SQL)
-    store = TopicStore(tmp_path / "d")
+    store = TopicStore(opened(tmp_path / "d"))
     for topic in "st":
         store.create(topic, 2)
         write(store, topic, 1, 1_000)

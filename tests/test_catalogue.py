@@ -13,7 +13,9 @@ from braid.errors import BraidError, SqlError
 from braid.expr.loading import of_files
 from braid.face.catalogue import Catalogue
 from braid.face.shell import Shell
+from braid.store import opened
 from braid.topics import TopicStore
+from braid.topics.place import Store
 from cli_help import braid
 from sums import loaded, with_sum
 
@@ -24,7 +26,7 @@ O = "CREATE STREAM o AS SELECT k, v + 1 AS w FROM s;"
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TopicStore:
     monkeypatch.chdir(tmp_path)
-    return TopicStore(tmp_path / "s")
+    return TopicStore(opened(tmp_path / "s"))
 
 
 def program(store: TopicStore, mode: Mode = "cell", dialect: str = "ksqldb") -> Program:
@@ -107,10 +109,17 @@ def test_all_doors_share_it(store: TopicStore) -> None:
     assert "1 statement, no problem" in braid("check", "-e", O, "--store", "s").out
     assert "unknown" in braid("check", "-e", O, "--store", "elsewhere").err and not Path("elsewhere").exists()
     assert "read stream S" in braid("explain", "-e", O, "--store", "s").out
-    shell = Shell("ksqldb", "s", Console(file=(out := io.StringIO())), Console(file=io.StringIO()), False, "local[1]")
+    shell = Shell(
+        "ksqldb",
+        Store(opened("s")),
+        Console(file=(out := io.StringIO())),
+        Console(file=io.StringIO()),
+        False,
+        "local[1]",
+    )
     shell.run("SELECT * FROM s EMIT CHANGES;")
     assert out.getvalue().split() == ["K", "V", "1", "2"]
-    TopicStore("s").create("put", 3)
+    TopicStore(opened("s")).create("put", 3)
     assert "put    3" in braid("run", "-e", "SHOW TOPICS;", "--store", "s").out
     assert "with another definition" in braid("run", "-e", S.replace("v INT", "v BIGINT"), "--store", "s").err
 
@@ -121,7 +130,7 @@ def test_all_doors_share_it(store: TopicStore) -> None:
 )
 def test_a_spoilt_catalogue_is_named(text: str, store: TopicStore) -> None:
     made(program(store), S)
-    path = Path(store.root) / "catalogue" / "ksqldb.json"
+    path = Path(store.root.url) / "catalogue" / "ksqldb.json"
     path.write_text(text)
     with pytest.raises(BraidError, match="is no catalogue"):
         program(store)
@@ -129,7 +138,7 @@ def test_a_spoilt_catalogue_is_named(text: str, store: TopicStore) -> None:
 
 def test_what_does_not_bind_any_more_is_left_out(store: TopicStore) -> None:
     made(program(store), S + O)
-    path = Path(store.root) / "catalogue" / "ksqldb.json"
+    path = Path(store.root.url) / "catalogue" / "ksqldb.json"
     document = loaded(path, "catalogue/ksqldb")
     document["statements"].append({"name": "X", "text": "CREATE NONSENSE x", "sets": [], "variables": {}})
     document["statements"].reverse()  # and the order does not matter

@@ -15,6 +15,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from braid.store import opened
 from braid.testing.driver import Driver
 from braid.topics import TopicStore
 from braid.topics.drops import write_drops
@@ -135,7 +136,7 @@ def test_a_store_has_one_writer_of_queries(words: tuple[str, ...], folder: Path)
     """Beside a run nothing is removed, and no other one begins; what only reads or appends records is done."""
     record = '{"key": 1, "value": {"V": "a"}, "timestamp": 1}\n'
     assert braid("put", "l", "--store", "s", stdin=record).code == 0
-    with StoreLock(folder / "s"):
+    with StoreLock(opened(folder / "s")):
         said = braid(*words, "--store", "s")
         assert braid("put", "l", "--store", "s", stdin=record).code == 0
         assert len(braid("cat", "l", "--store", "s", "--format", "jsonl").out.splitlines()) == 2
@@ -144,7 +145,7 @@ def test_a_store_has_one_writer_of_queries(words: tuple[str, ...], folder: Path)
 
 
 def test_only_one_run_at_a_time(folder: Path) -> None:
-    with StoreLock(folder / "s"):
+    with StoreLock(opened(folder / "s")):
         said = spawned("run", "-e", L + "CREATE STREAM o AS SELECT * FROM l;", "--store", "s", cwd=folder)
     assert said.code == 1 and f"in use by process {os.getpid()}" in said.err
     assert not (folder / "s" / "topics").exists()
@@ -361,7 +362,7 @@ def test_cat_shows_what_people_read(folder: Path) -> None:
     keys = [1, group, {"a._row_id": 1, "b._row_id": 2}, {"group": 1}]
     lines = "".join(json.dumps({"key": k, "value": day, "timestamp": 0}) + "\n" for k in keys)
     assert braid("put", "l", "--store", "s", stdin=lines).code == 0
-    TopicStore("s").append_lines("l", ["nonsense", '{"key": 1, "value": null, "timestamp": 0}'])
+    TopicStore(opened("s")).append_lines("l", ["nonsense", '{"key": 1, "value": null, "timestamp": 0}'])
     shown = braid("cat", "l", "--store", "s").out.splitlines()[1:]
     value = '{"at": "2024-01-01T10:00:00.000Z", "day": "2024-01-01", "t": "08:00:00.000", "n": 1704103200000}'
     assert [line.split("Z  ", 1)[1].split("  ", 1)[0] for line in shown[:4]] == ["1", "7, x", "1, 2", '{"group": 1}']
@@ -389,7 +390,7 @@ def test_put_without_a_time_is_now(folder: Path) -> None:
 def test_drops_say_why_first(folder: Path) -> None:
     reasons = ["late"] * 30 + ["malformed"]
     frame = pl.DataFrame({"reason": reasons, "timestamp": [1709280000000] * 31, "offset": range(31)})
-    write_drops(str(folder / "s"), "O", 0, 0, frame, run="run")
+    write_drops(opened(str(folder / "s")), "O", 0, 0, frame, run="run")
     said = braid("drops", "o", "--store", "s").out.splitlines()
     assert said[0].split() == ["rows", "reason", "operator", "first"]
     assert said[1].split()[:2] == ["30", "late"] and said[2].split()[:2] == ["1", "malformed"]
@@ -402,7 +403,7 @@ def test_names_that_are_not_there(folder: Path) -> None:
     for words in (["topics"], ["cat", "l"], ["drops", "o"]):
         said = braid(*words, "--store", "s")
         assert said.code == 1 and "there is no store s" in said.err
-    TopicStore(folder / "s").create("l", 1)
+    TopicStore(opened(folder / "s")).create("l", 1)
     assert braid("cat", "L", "--store", "s").code == 0  # names without case
     assert "topics: l" in braid("cat", "x", "--store", "s").err
     assert "path parts" in braid("put", "../x", "--store", "s", stdin='{"value": 1, "timestamp": 0}').err
@@ -417,7 +418,7 @@ def _on_a_file(folder: Path) -> str:
 
 
 def test_follow(folder: Path) -> None:
-    store = TopicStore(folder / "s")
+    store = TopicStore(opened(folder / "s"))
     store.create("l", 1)
     store.append("l", [{"key": 1, "value": {"V": "a"}, "timestamp": 0}])
     process = launch("cat", "l", "--follow", "--format", "jsonl", "--store", "s", cwd=folder)
@@ -431,7 +432,7 @@ def test_follow(folder: Path) -> None:
 
 
 def test_a_closed_pipe_is_no_error(folder: Path) -> None:
-    store = TopicStore(folder / "s")
+    store = TopicStore(opened(folder / "s"))
     store.create("l", 1)
     store.append("l", [{"key": i, "value": {"V": "a" * 100}, "timestamp": 0} for i in range(5000)])
     process = launch("cat", "l", "--format", "jsonl", "--store", "s", cwd=folder)

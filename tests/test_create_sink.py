@@ -27,6 +27,7 @@ from braid.face.effects import StoreTables
 from braid.plan.logical import Elsewhere
 from braid.sinks.named import sink_at, sink_of
 from braid.sinks.postgres import PostgresSink
+from braid.store import opened
 from braid.topics.store import TopicStore
 from cli_help import Said, braid, on_shared_spark, records
 
@@ -39,7 +40,7 @@ def run(folder: Path, sql: str, *more: str) -> Said:
 
 def viewed(folder: Path, sql: str) -> list[tuple[Any, ...]]:
     """The rows of a view as they stand in the store."""
-    store = TopicStore(folder / "s")
+    store = TopicStore(opened(folder / "s"))
     (effect,) = Catalogue(store, "risingwave").program("once").statements(sql)
     assert isinstance(effect.bound, BatchAsked)
     return StoreTables(store).rows(effect.bound.query)[1]

@@ -32,6 +32,7 @@ from braid.stage.decode import Decoded
 from braid.stage.ingest import Chunk
 from braid.stage.inputs import Ahead, Input, TopicInput
 from braid.stage.local import LocalQuery
+from braid.store import opened
 from braid.topics.store import TopicStore
 from effort import examples
 
@@ -367,7 +368,7 @@ def test_what_is_written_is_the_same_for_every_limit(seed: int, tmp_path: Path) 
     r = random.Random(f"law {seed}")
     timed = r.random() < 0.5
     sql = JOIN.format(how=r.choice(["LEFT", "FULL OUTER"]), grace=r.choice([0, 5]), time=", timestamp='ts'" * timed)
-    store, plan = TopicStore(tmp_path), planned(sql)
+    store, plan = TopicStore(opened(tmp_path)), planned(sql)
     for topic in ("l", "r"):
         store.create(topic, 2)
         for p in range(2):

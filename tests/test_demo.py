@@ -21,6 +21,7 @@ pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 duckdb = pytest.importorskip("duckdb")
 
+from braid.store import opened  # noqa: E402
 from braid.topics import TopicStore, read_records  # noqa: E402
 from cli_help import QUICK, Said, on_shared_spark, spawned  # noqa: E402
 
@@ -32,7 +33,7 @@ HOUR = 3_600_000
 @pytest.fixture(scope="module")
 def january(tmp_path_factory: pytest.TempPathFactory) -> tuple[Said, TopicStore]:
     folder = tmp_path_factory.mktemp("january")
-    return spawned("demo", "--store", "s", cwd=folder), TopicStore(folder / "s")
+    return spawned("demo", "--store", "s", cwd=folder), TopicStore(opened(folder / "s"))
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def february(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TopicStore
     words = ["run", sql, "--store", "s", "--until-idle", "--batch-rows", 20_000]
     said = on_shared_spark(*words, *given, *QUICK, cwd=folder)
     assert said.code == 0, said.err
-    return folder, TopicStore(folder / "s")
+    return folder, TopicStore(opened(folder / "s"))
 
 
 def values(store: TopicStore, topic: str) -> list[dict[str, Any]]:

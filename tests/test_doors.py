@@ -18,7 +18,9 @@ from braid.bind.program import Program
 from braid.errors import BraidError, SqlError
 from braid.face.request import Request, prepare
 from braid.face.show import put_records
+from braid.store import opened
 from braid.topics.drops import read_drops
+from braid.topics.place import Store
 from braid.topics.store import TopicStore
 from cli_help import braid
 from door_matrix import DIALECTS, LOCAL, REFUSED, Matrix, build, found, frame_of, oracle, wanted
@@ -62,7 +64,7 @@ def write(folder: Path, name: str) -> str:
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
 @pytest.mark.parametrize("limit", [1, 1000])
 def test_every_row_of_a_file_is_a_row(tmp_path: Path, declared: str, name: str, limit: int) -> None:
-    store = TopicStore(tmp_path / "store")
+    store = TopicStore(opened(tmp_path / "store"))
     assert run(declared, "risingwave", store, {"a": write(tmp_path, name)}, limit)[0] == WANTED
 
 
@@ -72,13 +74,13 @@ def put(store: TopicStore, topic: str, keys: list[str], partitions: int = 1) -> 
     lines = [
         f'{{"key": {k}, "value": {v}, "timestamp": {i % 2}}}' for i, (k, v) in enumerate(zip(keys, rows, strict=True))
     ]
-    put_records(store.root, topic, lines, partitions)
+    put_records(Store(store.root), topic, lines, partitions)
 
 
 @pytest.mark.parametrize("keys", [["null"] * 5, ["7"] * 5, ['"a"', '"a"', "1", "null", "[2]"]])
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_every_record_that_is_put_is_a_row(tmp_path: Path, declared: str, keys: list[str], partitions: int) -> None:
-    store = TopicStore(tmp_path)
+    store = TopicStore(opened(tmp_path))
     put(store, "a", keys, partitions)
     found, lost = run(declared, "risingwave", store, {})
     assert (found, lost) == (WANTED, {"v": [], "n": []})
@@ -90,7 +92,7 @@ def test_numbers_of_rows_follow_from_partition_and_offset(tmp_path: Path) -> Non
     sql = f"{table} CREATE MATERIALIZED VIEW v AS SELECT id FROM a;"
     seen = []
     for limit in (1, 1000):
-        store = TopicStore(tmp_path / str(limit))
+        store = TopicStore(opened(tmp_path / str(limit)))
         put(store, "a", ["null"] * 5, 2)
         run(f"{table} INSERT INTO a VALUES (9, 'x', 'y'), (9, 'x', 'y');", "risingwave", store, {})
         run(sql, "risingwave", store, {}, limit)
@@ -101,7 +103,7 @@ def test_numbers_of_rows_follow_from_partition_and_offset(tmp_path: Path) -> Non
 
 
 def test_rows_that_were_put_can_be_changed(tmp_path: Path) -> None:
-    store = TopicStore(tmp_path)
+    store = TopicStore(opened(tmp_path))
     put(store, "a", ["null", "1", "1", "null", "1"], 2)
     table = "CREATE TABLE a (id INT, sensor VARCHAR, level VARCHAR);"
     run(
@@ -115,14 +117,14 @@ def test_rows_that_were_put_can_be_changed(tmp_path: Path) -> None:
 
 def test_iso_text_in_a_topic(tmp_path: Path) -> None:
     """Beside numbers; what is neither is left out of all that reads the topic."""
-    store = TopicStore(tmp_path)
+    store = TopicStore(opened(tmp_path))
     rows = [
         {"id": 1, "day": "2024-03-01", "at": "2024-03-01T10:00:00+02:00"},
         {"id": 2, "day": 19783, "at": 1709280000000},
         {"id": 3, "day": "soon", "at": "1709280000000"},
         {"id": 4, "day": None, "at": "2024-03-01 08:00:00"},
     ]
-    put_records(store.root, "a", [json.dumps({"key": None, "value": r, "timestamp": 1}) for r in rows], 1)
+    put_records(Store(store.root), "a", [json.dumps({"key": None, "value": r, "timestamp": 1}) for r in rows], 1)
     sql = "CREATE TABLE a (id INT, day DATE, at TIMESTAMP); CREATE MATERIALIZED VIEW v AS SELECT * FROM a;"
     found, lost = run(f"{sql} SELECT * FROM a ORDER BY 1; SELECT * FROM v ORDER BY 1;", "risingwave", store, {})
     day, at = date(2024, 3, 1), datetime(2024, 3, 1, 8)
@@ -131,9 +133,9 @@ def test_iso_text_in_a_topic(tmp_path: Path) -> None:
 
 
 def test_a_record_that_cannot_be_read_replaces_nothing(tmp_path: Path) -> None:
-    store = TopicStore(tmp_path)
+    store = TopicStore(opened(tmp_path))
     records = [(1, {"n": 1}), (2, {"n": 2}), (1, {"n": "x"}), ("y", {"n": 3}), (2, None), (3, {"n": 3})]
-    put_records(store.root, "a", [json.dumps({"key": k, "value": v, "timestamp": 1}) for k, v in records], 1)
+    put_records(Store(store.root), "a", [json.dumps({"key": k, "value": v, "timestamp": 1}) for k, v in records], 1)
     store.append_lines("a", ["no record"], 0)
     sql = "CREATE TABLE a (id INT PRIMARY KEY, n INT); CREATE MATERIALIZED VIEW v AS SELECT * FROM a;"
     found, lost = run(f"{sql} SELECT * FROM a ORDER BY 1; SELECT * FROM v ORDER BY 1;", "risingwave", store, {})
@@ -150,8 +152,8 @@ def test_a_query_tells_what_it_could_not_read(tmp_path: Path, door: str) -> None
         words = ["--source", f"a={tmp_path / 'a.jsonl'}"]
     else:
         lines = [json.dumps({"key": None, "value": r, "timestamp": 1}) for r in rows]
-        put_records(str(tmp_path / "s"), "a", lines, 1)
-        TopicStore(tmp_path / "s").append_lines("a", ["no record"], 0)
+        put_records(Store(opened(str(tmp_path / "s"))), "a", lines, 1)
+        TopicStore(opened(tmp_path / "s")).append_lines("a", ["no record"], 0)
     (tmp_path / "q.sql").write_text("CREATE SOURCE a (id INT); SELECT count(*) AS n FROM a;")
     said = braid("run", tmp_path / "q.sql", "--dialect", "risingwave", "--store", tmp_path / "s", *words)
     assert said.code == 0 and said.out.split() == ["n", "2"], said
@@ -178,9 +180,11 @@ def test_a_pull_query_tells_what_it_leaves_out(tmp_path: Path, door: str, comman
     words: list[str] = []
     if door == "topic":
         lines = [json.dumps({"key": None, "value": r, "timestamp": 1}) for r in rows]
-        put_records(str(tmp_path / "s"), "a", [*lines, '{"key": null, "value": null, "timestamp": 1}'], 1)
+        put_records(
+            Store(opened(str(tmp_path / "s"))), "a", [*lines, '{"key": null, "value": null, "timestamp": 1}'], 1
+        )
         lines = [json.dumps({"key": r["id"], "value": {"at": r["at"]}, "timestamp": 1}) for r in keyed]
-        put_records(str(tmp_path / "s"), "t", lines, 1)
+        put_records(Store(opened(str(tmp_path / "s"))), "t", lines, 1)
     else:
         for name, some in (("a", rows), ("t", keyed)):
             texts = {
@@ -212,7 +216,7 @@ def test_a_push_query_tells_what_it_drops(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
 def test_a_table_with_a_primary_key_in_a_file(tmp_path: Path, name: str) -> None:
     """The last row of a key stands; what is made of it has the file's time, 0."""
-    store = TopicStore(tmp_path / "store")
+    store = TopicStore(opened(tmp_path / "store"))
     sql = """CREATE TABLE a (id INT PRIMARY KEY, sensor VARCHAR, level VARCHAR); SELECT count(*) FROM a;
     CREATE MATERIALIZED VIEW v AS SELECT sensor, count(*) AS n FROM a GROUP BY sensor;
     CREATE MATERIALIZED VIEW w AS SELECT a.id, n FROM a LEFT JOIN v ON a.sensor = v.sensor;
@@ -231,7 +235,7 @@ def test_what_is_read_from_a_file_is_not_written(tmp_path: Path) -> None:
     sql = "CREATE TABLE a (id INT);\nINSERT INTO a VALUES (1);"
     (tmp_path / "a.csv").write_text("id\n1\n")
     with pytest.raises(BraidError, match="a is read from files, and cannot be written") as e:
-        prepare(Request(sql, "risingwave", str(tmp_path), {"a": str(tmp_path / "a.csv")}))
+        prepare(Request(sql, "risingwave", Store(opened(str(tmp_path))), {"a": str(tmp_path / "a.csv")}))
     assert e.value.hint and "INSERT" in e.value.render()
 
 
@@ -272,7 +276,7 @@ def test_files_without_keys_are_joined(tmp_path: Path, kind: str) -> None:
     INSERT INTO copied SELECT STREAM item FROM os;
     INSERT INTO by_key SELECT STREAM item, name FROM o LEFT JOIN c;
     INSERT INTO by_value SELECT STREAM item, name FROM os JOIN cs ON os.customer = cs.id WITHIN 1s;"""
-    store = TopicStore(tmp_path / "store")
+    store = TopicStore(opened(tmp_path / "store"))
     _, lost = run(sql, "lenses", store, shop(tmp_path, kind))
     assert not any(lost.values())
     assert [key for key, _, _ in records(store, "copied")] == [None] * 3
@@ -288,7 +292,7 @@ def test_files_without_keys_are_joined(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_a_table_has_keys(tmp_path: Path, kind: str) -> None:
     """What the refusal says is what helps."""
-    store, files = TopicStore(tmp_path / "store"), shop(tmp_path, kind)
+    store, files = TopicStore(opened(tmp_path / "store")), shop(tmp_path, kind)
     with pytest.raises(BraidError, match="has no column _key") as e:
         run(f"{SHOP}INSERT INTO o SELECT TABLE name FROM customers;", "lenses", store, files)
     written, _, read = (e.value.hint or "").removeprefix("write its rows under a key: ").partition("; and read that: ")
@@ -315,7 +319,7 @@ def checked(m: Matrix, store: TopicStore, lost: dict[str, Counter[str]]) -> None
 
 def locally(folder: Path, dialect: str, seed: int, count: int, limit: int) -> None:
     """All cells in this process, in batches of `limit` records."""
-    store = TopicStore(folder / "store")
+    store = TopicStore(opened(folder / "store"))
     m = build(dialect, folder, store, seed, count)
     _, lost = run("\n".join(m.sql), dialect, store, m.files, limit)
     checked(m, store, {name: Counter(reasons) for name, reasons in lost.items()})
@@ -338,7 +342,7 @@ def on_spark(folder: Path, dialect: str, doors: Sequence[str], count: int) -> No
     pytest.importorskip("pyspark")
     from cli_help import on_shared_spark
 
-    store = TopicStore(folder / "store")
+    store = TopicStore(opened(folder / "store"))
     m = build(dialect, folder, store, seed=6, count=count, doors=doors)
     (folder / "q.sql").write_text("\n".join(m.sql), encoding="utf-8")
     sources = [word for name, path in m.files.items() for word in ("--source", f"{name}={path}")]
@@ -374,9 +378,9 @@ def registered(folder: Path, dialect: str, kinds: Sequence[str], count: int) -> 
     from braid.testing.on_spark import shared_session
 
     spark = shared_session()
-    store = TopicStore(folder / "store")
+    store = TopicStore(opened(folder / "store"))
     m = build(dialect, folder, store, seed=7, count=count, doors=["register"])
-    with product.connect(dialect, store.root, spark) as session:
+    with product.connect(dialect, store.root.url, spark) as session:
         for (name, rows), kind in zip(m.frames.items(), kinds, strict=True):
             table = name[-1] in "tu"
             key = None if table and dialect == "sqlstream" else "id"
@@ -428,7 +432,7 @@ def test_every_kind_of_dataframe_is_a_door(tmp_path: Path, dialect: str, kinds: 
 @pytest.mark.parametrize(("dialect", "sql", "hint"), REFUSED)
 @pytest.mark.parametrize("door", ["csv", "bare"])
 def test_what_cannot_be_is_refused_with_a_hint(tmp_path: Path, dialect: str, sql: str, hint: str, door: str) -> None:
-    m = build(dialect, tmp_path, TopicStore(tmp_path / "store"), seed=1, count=20)
+    m = build(dialect, tmp_path, TopicStore(opened(tmp_path / "store")), seed=1, count=20)
     with pytest.raises(SqlError) as e:
         list(Program(dialect).statements("\n".join([*m.sql, sql.format(door, door)])))
     assert e.value.hint and hint.lower() in f"{e.value} {e.value.hint}".lower()
@@ -458,6 +462,6 @@ def test_results_in_files_are_read_again(tmp_path: Path) -> None:
     for store, words in (("s1", first), ("s2", second)):
         said = on_shared_spark("run", "q.sql", "--store", store, "--until-idle", *words, cwd=tmp_path)
         assert said.code == 0, said.err
-    store = TopicStore(tmp_path / "s2")
+    store = TopicStore(opened(tmp_path / "s2"))
     values = {x: [value for _, value, _ in records(store, f"O_{x.upper()}")] for x in "abc"}
     assert len(values["a"]) == 3 and values["a"] == values["b"] == values["c"]

@@ -13,6 +13,7 @@ pytest.importorskip("pyspark")
 from pyspark import TaskContext
 
 import attempts
+from braid.store import opened
 from braid.topics import TopicStore, files
 from moments import put, rows_of, run, start
 
@@ -69,7 +70,7 @@ def test_what_tasks_write(
 @pytest.mark.parametrize("to_files", [False, True])
 def test_what_the_driver_writes(tmp_path: Path, disk: Disk, to_files: bool) -> None:
     root = tmp_path / "live"
-    store = TopicStore(root / "s")
+    store = TopicStore(opened(root / "s"))
     store.create("l", 1)
     store.create("r", 1)
     lacking: list[str] = []
@@ -96,7 +97,7 @@ def test_what_the_driver_writes(tmp_path: Path, disk: Disk, to_files: bool) -> N
 @pytest.mark.parametrize("torn", [b"", b"0\n"])
 def test_a_torn_word_that_a_batch_is_done(tmp_path: Path, torn: bytes) -> None:
     """It is done again, and found done."""
-    store = TopicStore(tmp_path / "live" / "s")
+    store = TopicStore(opened(tmp_path / "live" / "s"))
     store.create("l", 1)
     store.create("r", 1)
     for n in range(2):

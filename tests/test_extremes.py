@@ -25,6 +25,7 @@ from braid.operators.extremes import Extreme, Values, ticks
 from braid.plan.canonical import canonical, superseded, wording
 from braid.plan.logical import Query, sources
 from braid.stage.checkpoint import Document, check_plan, open_or_create
+from braid.store import opened
 
 KINDS: dict[str, tuple[pl.DataType, list[Any]]] = {
     "INT": (pl.Int32(), [-(2**31), -5, -1, 0, 1, 7, 2**31 - 1]),
@@ -156,9 +157,9 @@ def test_a_plan_that_is_made_no_more_is_refused_by_name(tmp_path: Path) -> None:
     query = bound_query(FOUR)
     settings = {"dialect": "risingwave", "sink": "topic"}
     then = Document("v", '["AsOfJoin",{"left_at":null}]', wording(query), settings, 1, 1, 1, (0,), (("a", 0),), "4.2.1")
-    open_or_create(tmp_path / "v", then)
+    open_or_create(opened(tmp_path / "v"), then)
     with pytest.raises(BraidError) as e:
-        check_plan(tmp_path / "v", query, "topic")
+        check_plan(opened(tmp_path / "v"), query, "topic")
     assert "the query v is carried out in another way than by an earlier 0.2.0" in e.value.message
     assert e.value.hint is not None and "braid upgrade FILE lets it go on" in e.value.hint
     assert not superseded(canonical(query))

@@ -25,6 +25,7 @@ from braid.files.log import FileLog
 from braid.files.watch import Files, FileWatch, log_path, read_all
 from braid.plan.logical import Source, SourceColumn, Timestamp
 from braid.records.encoding import Encoding
+from braid.store import opened
 from braid.types import Column, Scalar
 from effort import examples
 
@@ -53,7 +54,9 @@ class World:
 
     def start(self, done: int = 0, planned: int | None = None, **more: Any) -> FileWatch:
         reached = (done, done if planned is None else planned)
-        watch = FileWatch(SOURCE, Files(self.pattern), self.folder / "q", reached, note=self.notes.append, **more)
+        watch = FileWatch(
+            SOURCE, Files(self.pattern), opened(self.folder / "q"), reached, note=self.notes.append, **more
+        )
         watch.check()
         watch.begin()
         read_all([watch])
@@ -120,7 +123,7 @@ def test_a_touched_or_restored_file_is_the_same(world: World) -> None:
     watch.look()
     assert keys(watch) == [1, 2, 3]
     assert keys(world.start(0, 3)) == [1, 2, 3]
-    assert len(FileLog.open(log_path(str(world.folder / "q"), "S"), "").pieces) == 6
+    assert len(FileLog.open(log_path(opened(str(world.folder / "q")), "S"), "").pieces) == 6
 
 
 def test_a_log_grows_and_each_part_is_read_once(world: World) -> None:
@@ -420,7 +423,7 @@ def test_nothing_comes_behind_an_end(world: World) -> None:
 def test_the_log_after_a_crash(world: World) -> None:
     world.put("a.csv", HEAD + "1,a,1\n")
     world.start()
-    path = Path(log_path(str(world.folder / "q"), "S"))
+    path = Path(log_path(opened(str(world.folder / "q")), "S"))
     whole = path.read_bytes()
     path.write_bytes(whole + whole.splitlines()[1][:40])
     world.put("b.csv", HEAD + "2,b,2\n")
@@ -470,7 +473,7 @@ def test_a_large_file_is_made_ready_piece_by_piece(world: World, kind: str, monk
     world.put(f"a.{kind}", text)
     whole = rows(world.start())
     shutil.rmtree(world.folder / "q")
-    watch = FileWatch(SOURCE, Files(world.pattern), world.folder / "q", note=world.notes.append)
+    watch = FileWatch(SOURCE, Files(world.pattern), opened(world.folder / "q"), note=world.notes.append)
     watch.check()
     watch.begin()
     seen = pickle.loads(pickle.dumps(watch.input))

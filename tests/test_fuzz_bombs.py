@@ -24,6 +24,7 @@ from braid.errors import BraidError, SqlError
 from braid.expr import arithmetic
 from braid.files.input import open_files
 from braid.files.text import Text
+from braid.store import opened
 from braid.testing.driver import Driver
 from braid.topics import TopicStore
 from cli_help import braid
@@ -66,7 +67,7 @@ def test_a_disk_without_room_is_named_and_nothing_is_added(tmp_path: Path) -> No
     assert code == 1 and told.startswith(f"error: {store}/topics/t/.staging") and told.count("\n") == 1, told
     assert not os.listdir(f"{store}/topics/t/.staging")
     assert command("put", "t", "--store", store, stdin=record, limit=room)[0] == 0
-    assert TopicStore(store).end_offsets("t") == [2]
+    assert TopicStore(opened(store)).end_offsets("t") == [2]
 
 
 def test_few_files_may_be_open(tmp_path: Path) -> None:
@@ -76,7 +77,7 @@ def test_few_files_may_be_open(tmp_path: Path) -> None:
     few = limited(resource.RLIMIT_NOFILE, 64)
     assert command("put", "t", "--store", store, "--partitions", "200", stdin=records, limit=few)[0] == 0
     assert command("cat", "t", "--store", store, limit=few)[0] == 0
-    assert sum(TopicStore(store).end_offsets("t")) == 500
+    assert sum(TopicStore(opened(store)).end_offsets("t")) == 500
 
 
 READ_ONLY = (
@@ -219,7 +220,7 @@ def test_packed_rows_are_rows(pack: Callable[[bytes], bytes], tmp_path: Path) ->
     decoded = found.read(0, 0, 2)
     assert decoded.error.is_null().to_list() == [False, True] and values(decoded, "V") == [None, "a"]
     store = tmp_path / "s"
-    TopicStore(store).create("t", 1)
+    TopicStore(opened(store)).create("t", 1)
     (store / "topics/t/0" / f"{0:020d}.jsonl").write_bytes(
         packed + b'\n{"key": 1, "value": {"V": "a"}, "timestamp": 1}\n'
     )

@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 
 from braid.errors import BraidError
+from braid.store import opened
 from braid.topics import TopicStore, stage_path
 from braid.topics.drops import read_drops, stage_drops
 from cli_help import braid
@@ -78,7 +79,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_name_stays_in_the_store_or_is_refused(home: Path) -> None:
-    store = TopicStore(home / "work" / "store")
+    store = TopicStore(opened(home / "work" / "store"))
     some = pl.DataFrame({"reason": ["late"]})
     deeds: dict[str, Callable[[str], object]] = {
         "create": store.create,

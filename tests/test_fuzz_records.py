@@ -25,6 +25,7 @@ from braid.stage.decode import Decoded
 from braid.stage.ingest import Chunk
 from braid.stage.inputs import TopicInput
 from braid.stage.local import LocalQuery
+from braid.store import opened
 from braid.testing.driver import Driver
 from braid.topics.segments import segment_name
 from braid.topics.store import TopicStore
@@ -215,7 +216,7 @@ def test_lines_of_a_topic_are_rows_or_drops(sql: str, tmp_path: Path) -> None:
     count = 100 if effort.LAW else 25
     for i in range(fuzzed(1, count * len(DECLARED))):
         r = random.Random(f"lines {sql} {i}")
-        store = TopicStore(tmp_path / str(i))
+        store = TopicStore(opened(tmp_path / str(i)))
         store.create("t")
         made = lines(r, source, count)
         folder = tmp_path / str(i) / "topics" / "t" / "0"

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from braid.errors import BraidError, escaped
+from braid.store import opened as store_in
 from braid.topics import TopicStore, files
 from cli_help import braid
 from effort import examples, fuzzed
@@ -221,7 +222,7 @@ def test_a_document_is_what_it_should_be(tmp_path: Path) -> None:
 
 def test_what_held_before_still_holds(store: Path) -> None:
     """Quoted names, a commit's checksum, records beside a reader."""
-    opened = TopicStore(store)
+    opened = TopicStore(store_in(store))
     assert braid("cat", "t", "--store", "s").code == 0
     with open(store / "topics/t/0" / f"{0:020d}.jsonl", "r+b") as f:
         f.write(b"[")
@@ -232,7 +233,7 @@ def test_what_held_before_still_holds(store: Path) -> None:
 def test_no_line_is_written_that_could_not_be_read(store: Path) -> None:
     record = json.dumps({"key": 1, "value": {"V": "x" * (16 << 20)}, "timestamp": 1})
     assert "for the topic 't'" in refused("put", "t", stdin=record)
-    assert TopicStore(store).end_offsets("t") == [1] and not list((store / "topics/t/.staging").iterdir())
+    assert TopicStore(store_in(store)).end_offsets("t") == [1] and not list((store / "topics/t/.staging").iterdir())
 
 
 @pytest.mark.parametrize("depth", [90, 500, 900, 950, 990, 1000, 5000, 100_000])

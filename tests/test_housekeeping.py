@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from braid.store import opened
 from braid.topics import TopicStore, log, rooms
 from braid.topics.interface import store_at
 from cli_help import Said, braid, on_shared_spark, records
@@ -40,7 +41,7 @@ def run(root: Path, sql: str = QUERIES) -> Said:
 
 
 def begun(root: Path, steps: int) -> TopicStore:
-    store = TopicStore(root / "s")
+    store = TopicStore(opened(root / "s"))
     for name in "lmr":
         store.create(name, 2)
     for step in range(steps):
@@ -50,7 +51,7 @@ def begun(root: Path, steps: int) -> TopicStore:
 
 
 def rows(root: Path, topic: str) -> list[list[str]]:
-    store = TopicStore(root / "s")
+    store = TopicStore(opened(root / "s"))
     return [store.read(topic, p, 0, end)["_line"].to_list() for p, end in enumerate(store.end_offsets(topic))]
 
 
@@ -92,13 +93,13 @@ def test_queries_go_on_over_what_is_kept(tmp_path: Path) -> None:
     retain(kept, "COUNTED", "--compact", "--tombstones", "1ms")
     for step in (2, 3):
         for root in (kept, other):
-            put(TopicStore(root / "s"), step)
+            put(TopicStore(opened(root / "s")), step)
             run(root)  # which carries it out when it ends
         retain(kept)
         whole(kept)
         for topic in ("LOOKUP", "WINDOWED", "BOTH"):
             assert rows(kept, topic) == rows(other, topic)
-    store, all_ = TopicStore(kept / "s"), TopicStore(other / "s")
+    store, all_ = TopicStore(opened(kept / "s")), TopicStore(opened(other / "s"))
     assert all(n > 0 for n in store.start_offsets("l")) and all(n > 0 for n in store.start_offsets("m"))
     assert store.count("r") < all_.count("r") and store.count("COUNTED") < all_.count("COUNTED")
     assert [store.end_offsets(t) for t in "lmr"] == [all_.end_offsets(t) for t in "lmr"]
@@ -115,7 +116,7 @@ def test_queries_go_on_over_what_is_kept(tmp_path: Path) -> None:
         json.loads(x)["value"]["V"] for p in range(2) for x in store.read("l", p, 0, store.end_offsets("l")[p])["_line"]
     )
     for root in (kept, other):
-        put(TopicStore(root / "s"), 4)
+        put(TopicStore(opened(root / "s")), 4)
         run(root, new)  # the new one goes on from its own beginning
     assert rows(kept, "LATER") == [x[-len(y) :] for x, y in zip(rows(other, "LATER"), rows(kept, "LATER"), strict=True)]
     whole(kept)
@@ -128,16 +129,16 @@ def test_what_a_query_has_not_read_stays(tmp_path: Path) -> None:
         put(store, step)
     said = retain(tmp_path, "l", "--for", "1ms")
     assert "LOOKUP may still read from record" in said and "COUNTED" in said
-    assert all(n <= end for n, end in zip(TopicStore(tmp_path / "s").start_offsets("l"), ends, strict=True))
+    assert all(n <= end for n, end in zip(TopicStore(opened(tmp_path / "s")).start_offsets("l"), ends, strict=True))
     run(tmp_path)
-    assert [n for n in TopicStore(tmp_path / "s").start_offsets("l") if n > 0]
+    assert [n for n in TopicStore(opened(tmp_path / "s")).start_offsets("l") if n > 0]
 
 
 def test_a_copy_of_before_is_refused_by_name(tmp_path: Path) -> None:
     """A checkpoint of yesterday, with its outputs, beside inputs whose records are gone."""
     begun(tmp_path, 1)
     shutil.copytree(tmp_path / "s", tmp_path / "old")
-    store = TopicStore(tmp_path / "s")
+    store = TopicStore(opened(tmp_path / "s"))
     for step in range(1, 5):
         put(store, step)
         run(tmp_path)
@@ -173,13 +174,13 @@ def test_in_an_object_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def step(n: int) -> None:
         for url in urls.values():
             for name in "lmr" if n == 0 else "":
-                store_at(url).create(name, 2)
-            put(store_at(url), n)
+                store_at(opened(url)).create(name, 2)
+            put(store_at(opened(url)), n)
             said = on_shared_spark("run", "q.sql", "--store", url, "--until-idle", "--quiet", cwd=tmp_path)
             assert said.code == 0, said.err
 
     def lines(name: str, topic: str) -> list[list[str]]:
-        store = store_at(urls[name])
+        store = store_at(opened(urls[name]))
         return [store.read(topic, p, 0, end)["_line"].to_list() for p, end in enumerate(store.end_offsets(topic))]
 
     for n in range(4):
@@ -187,19 +188,19 @@ def test_in_an_object_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     said = braid("retain", "l", "--for", "1ms", "--yes", "--store", urls["kept"])
     assert said.code == 0 and "went" in said.out, said
     assert "went" in braid("retain", "r", "--compact", "--yes", "--store", urls["kept"]).out
-    assert any(store_at(urls["kept"]).start_offsets("l"))
+    assert any(store_at(opened(urls["kept"])).start_offsets("l"))
     for n in range(4, 6):
         step(n)
     for topic in ("LOOKUP", "COUNTED"):
         assert lines("kept", topic) == lines("other", topic)
-    assert store_at(urls["kept"]).count("r") < store_at(urls["other"]).count("r")
+    assert store_at(opened(urls["kept"])).count("r") < store_at(opened(urls["other"])).count("r")
     assert braid("verify", "--store", urls["kept"]).code == 0
     usage = json.loads(braid("usage", "--json", "--store", urls["kept"]).out)
     assert {t["topic"]: t["keeps"] for t in usage["topics"]}["l"]["ms"] == 1
     copied = braid("copy", urls["kept"], tmp_path / "folder")
     assert copied.code == 0, copied.err
-    store = TopicStore(tmp_path / "folder")
-    assert store.start_offsets("l") == store_at(urls["kept"]).start_offsets("l") and store.count("r")
+    store = TopicStore(opened(tmp_path / "folder"))
+    assert store.start_offsets("l") == store_at(opened(urls["kept"])).start_offsets("l") and store.count("r")
     urls = {"kept": str(tmp_path / "folder"), "other": urls["other"]}
     step(6)
     for topic in ("LOOKUP", "COUNTED"):
@@ -233,5 +234,5 @@ def test_usage_and_sweep(tmp_path: Path) -> None:
     assert said.code == 0 and said.out.endswith("15 bytes freed\n")
     assert list(usage(tmp_path)["spare"]) == ["topic alone"]
     whole(tmp_path)
-    put(TopicStore(tmp_path / "s"), 2)
+    put(TopicStore(opened(tmp_path / "s")), 2)
     run(tmp_path)

@@ -24,6 +24,8 @@ from braid.spark.preparing import prepared
 from braid.spark.source import Planner, _chunks, loads
 from braid.spark.wishes import Reading, Wishes
 from braid.stage.ingest import ingested
+from braid.store import opened
+from braid.topics.place import Store
 from braid.topics.store import TopicStore
 
 SQL = """
@@ -45,7 +47,7 @@ def write(store: TopicStore, partition: int, key: int, at: int) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> TopicStore:
-    made = TopicStore(tmp_path)
+    made = TopicStore(opened(tmp_path))
     made.create("l", 2)
     made.create("r", 2)
     write(made, 0, 1, 1_000)
@@ -57,7 +59,7 @@ WISHES = Wishes()
 
 
 def test_documents(store: TopicStore) -> None:
-    job, *_ = prepared(lower(asked()), store.root, 2, replace(WISHES, idle=0.2))
+    job, *_ = prepared(lower(asked()), Store(store.root), 2, replace(WISHES, idle=0.2))
     text = dumps(job)
     planner = Planner(text)
     first = planner.latest(planner.beginning())
@@ -88,7 +90,7 @@ def test_what_waits_for_a_silent_partition_goes_out(store: TopicStore) -> None:
     from braid.testing.on_spark import shared_session
 
     write(store, 0, 3, 5_000)
-    run = queries.start(shared_session(), lower(asked()), store.root, Wishes(idle=1.0))
+    run = queries.start(shared_session(), lower(asked()), Store(store.root), Wishes(idle=1.0))
     try:
         deadline = time.monotonic() + 200
         while sum(store.end_offsets("O")) < 2 and time.monotonic() < deadline and run.status() == "running":

@@ -34,6 +34,7 @@ from braid.records.encoding import Encoding
 from braid.stage.cut import beginning, plan_batch
 from braid.stage.decode import Decoded
 from braid.stage.inputs import Input, TopicInput
+from braid.store import opened as store_in
 from braid.topics.store import TopicStore
 from braid.types import MAX_DAY, MAX_TIME, Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
 from effort import examples
@@ -72,7 +73,7 @@ def refused(match: str, *args: Any, **more: Any) -> BraidError:
 
 
 def test_a_topic_is_read_by_range(tmp_path: Path) -> None:
-    store = TopicStore(tmp_path)
+    store = TopicStore(store_in(tmp_path))
     store.create("t", 2)
     rows = [{"key": i, "value": {"V": str(i)}, "timestamp": 10 * i, "partition": 1} for i in range(5)]
     store.append("t", rows)
@@ -89,7 +90,7 @@ def test_a_topic_is_read_by_range(tmp_path: Path) -> None:
 
 
 def test_lines_that_are_no_records_have_their_place(tmp_path: Path) -> None:
-    store = TopicStore(tmp_path)
+    store = TopicStore(store_in(tmp_path))
     store.create("t")
     good = '{"key":1,"value":{"V":"a"},"timestamp":%d}'
     store.append_lines("t", ["nonsense", good % 20, "", '{"key":1,"value":{"V":"a"}}', good % 10, "{", good % 30])
@@ -106,7 +107,7 @@ def test_lines_that_are_no_records_have_their_place(tmp_path: Path) -> None:
 
 
 def test_a_malformed_value_keeps_the_time_of_its_record(tmp_path: Path) -> None:
-    store = TopicStore(tmp_path)
+    store = TopicStore(store_in(tmp_path))
     store.create("t")
     line = '{"key":1,"value":%s,"timestamp":5}'
     store.append_lines("t", [line % '{"TS":100}', line % '{"TS":"x"}', "no", line % '{"TS":90}', line % "null"])
@@ -125,7 +126,7 @@ def test_a_malformed_value_keeps_the_time_of_its_record(tmp_path: Path) -> None:
 def test_cuts_of_a_topic_are_those_of_its_times(tmp_path: Path, seed: int, timed: bool, monkeypatch: Any) -> None:
     """Against the definition, over several segments, one of them of several chunks."""
     r = random.Random(seed)
-    store = TopicStore(tmp_path)
+    store = TopicStore(store_in(tmp_path))
     store.create("t")
     lines = []
     for size in (3, 9000, 1, 20):
@@ -149,7 +150,7 @@ def test_cuts_of_a_topic_are_those_of_its_times(tmp_path: Path, seed: int, timed
 
 
 def test_a_topic_that_grows(tmp_path: Path) -> None:
-    store = TopicStore(tmp_path)
+    store = TopicStore(store_in(tmp_path))
     store.create("t")
     x = TopicInput(store, PLAIN)
     assert x.cut(0, 0, 100) == 0 and plan_batch([(0, x)], beginning()) is None
@@ -753,7 +754,7 @@ def test_names_are_taken_as_they_are_where_they_exist(tmp_path: Path) -> None:
 
 
 def test_a_time_that_no_timestamp_holds_is_malformed(tmp_path: Path) -> None:
-    store = TopicStore(tmp_path)
+    store = TopicStore(store_in(tmp_path))
     store.create("t")
     line = '{"key":1,"value":{"V":"a"},"timestamp":%d}'
     times = [10, 2**63 - 1, -(2**63), MAX_TIME, MAX_TIME - 1]
@@ -767,7 +768,7 @@ def test_a_time_that_no_timestamp_holds_is_malformed(tmp_path: Path) -> None:
 
 def test_headers_that_are_no_pairs_cost_only_their_record(tmp_path: Path) -> None:
     columns: list[tuple[str, Type, Place]] = [("K", S.BIGINT, "key"), ("h", S.BYTES, "header")]
-    store = TopicStore(tmp_path)
+    store = TopicStore(store_in(tmp_path))
     store.create("t")
     headers = ['[["h","YQ=="]]', '[["h","x"]]', '[["h"]]', "[1]", '[["h",null],]', '[ ["h" , null] ]']
     store.append_lines("t", [f'{{"key":1,"value":{{}},"timestamp":1,"headers":{h}}}' for h in headers])
@@ -777,7 +778,7 @@ def test_headers_that_are_no_pairs_cost_only_their_record(tmp_path: Path) -> Non
 
 
 def test_a_delimited_line_in_quotes_that_is_no_json_string(tmp_path: Path) -> None:
-    store = TopicStore(tmp_path)
+    store = TopicStore(store_in(tmp_path))
     store.create("t")
     store.append_lines("t", [f'{{"key":1,"value":{v},"timestamp":1}}' for v in (r'"a,1"', r'"a\x,1"', r'"\ud800,2"')])
     plain = source([("V", S.VARCHAR, "value"), ("N", S.BIGINT, "value")])

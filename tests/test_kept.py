@@ -13,6 +13,7 @@ import pytest
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
+from braid.store import opened  # noqa: E402
 from braid.testing.on_spark import shared_session  # noqa: E402
 from braid.topics import TopicStore  # noqa: E402
 from spark_help import case, run, write_topics  # noqa: E402
@@ -44,7 +45,7 @@ def shown(spark: Any) -> tuple[int, int, int]:
 def test_no_batch_leaves_a_socket_to_delete_at_the_end(tmp_path: Path) -> None:
     spark = shared_session()
     asked, history = case("ss", 9)
-    write_topics(TopicStore(tmp_path), asked, history)
+    write_topics(TopicStore(opened(tmp_path)), asked, history)
     before = sockets(spark)
     assert run(str(tmp_path), asked, spark, limit=5).progress().batch >= 3
     assert sockets(spark) <= before + 1  # the source's, once a query
@@ -53,7 +54,7 @@ def test_no_batch_leaves_a_socket_to_delete_at_the_end(tmp_path: Path) -> None:
 def test_a_query_that_was_stopped_is_let_go(tmp_path: Path) -> None:
     """Python held Spark's query, which held what Python had given it for each batch: half a megabyte of Java's each."""
     asked, history = case("ss", 9)
-    write_topics(TopicStore(tmp_path), asked, history)
+    write_topics(TopicStore(opened(tmp_path)), asked, history)
     running = run(str(tmp_path), asked, shared_session(), limit=5)
     seen = weakref.ref(running)
     running.stop()

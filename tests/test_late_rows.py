@@ -24,6 +24,8 @@ from braid.operators.changes import LOW, POS, POS_TYPE
 from braid.operators.clocks import CLOCK, STEPS, Clocks
 from braid.operators.on_time import OnTime
 from braid.operators.watermarks import Watermark
+from braid.store import opened
+from braid.topics.place import Store
 from braid.topics.store import TopicStore
 from braid.types import Scalar
 
@@ -42,14 +44,14 @@ def put(store: Path, rows: Sequence[tuple[int, int | None, int]]) -> None:
     lines = [
         json.dumps({"value": {"id": i, "ts": t}, "timestamp": e}) for (i, _, e), t in zip(rows, times, strict=True)
     ]
-    put_records(str(store), "s", lines, 1)
+    put_records(Store(opened(str(store))), "s", lines, 1)
 
 
 def in_table(store: Path) -> tuple[list[int], list[str]]:
     """What a batch query sees of the table, and what it says of others."""
     *_, last = Program("risingwave").statements(SQL + "SELECT id FROM s ORDER BY id;")
     assert isinstance(last.bound, BatchAsked)
-    tables = StoreTables(TopicStore(store))
+    tables = StoreTables(TopicStore(opened(store)))
     _, rows = tables.rows(last.bound.query)
     return [i for (i,) in rows], tables.left_out(last.bound.query)
 
@@ -144,7 +146,7 @@ def test_a_view_over_files_does_not_see_them(tmp_path: Path) -> None:
     *_, last = Program("risingwave").statements(SQL + "SELECT id FROM s ORDER BY id;")
     assert isinstance(last.bound, BatchAsked)
     files = {"s": lambda source: open_files(source, str(tmp_path / "*.csv"), tmp_path / "copies")}
-    tables = StoreTables(TopicStore(tmp_path / "st"), files)
+    tables = StoreTables(TopicStore(opened(tmp_path / "st")), files)
     assert [i for (i,) in tables.rows(last.bound.query)[1]] == wanted
     assert tables.left_out(last.bound.query) == ["4 records of s came later than its watermark: left out"]
 
@@ -196,7 +198,7 @@ def test_rows_of_one_statement_do_not_make_each_other_late(tmp_path: Path) -> No
                                cwd=tmp_path)  # fmt: skip
         assert said.code == 0, said.err
         lines = [json.dumps({"value": {"id": 9, "ts": str(NOON + timedelta(seconds=s))}}) for s in (79, 150)]
-        put_records(str(tmp_path / "st"), "t", lines, 1)
+        put_records(Store(opened(str(tmp_path / "st"))), "t", lines, 1)
     rows = [
         json.loads(x)["value"]["n"]
         for x in braid("cat", "w", "--store", tmp_path / "st", "--format", "jsonl").out.splitlines()

@@ -21,6 +21,7 @@ from braid.plan.canonical import canonical, changed_expressions, wording
 from braid.plan.logical import Query
 from braid.stage import checkpoint
 from braid.stage.checkpoint import NAME, Document, check_plan, load, open_or_create
+from braid.store import opened
 from braid.types import Decimal
 from cli_help import braid
 from sums import loaded, with_sum
@@ -72,7 +73,7 @@ def made(folder: Path, name: str, meaning: int = 2) -> Path:
         (("s", 0),),
         "4.2.1",
     )
-    open_or_create(folder / name, document)
+    open_or_create(opened(folder / name), document)
     x = loaded(folder / name / NAME)
     assert x["meaning"] == MEANING
     x["meaning"] = meaning
@@ -99,10 +100,10 @@ def test_it_is_refused_by_name_and_others_go_on(
         folder = made(tmp_path, name)
         before = (folder / NAME).read_bytes()
         if name not in changed:
-            assert check_plan(folder, query, "topic") == load(folder)
+            assert check_plan(opened(folder), query, "topic") == load(opened(folder))
         else:
             with pytest.raises(BraidError) as e:
-                check_plan(folder, query, "topic")
+                check_plan(opened(folder), query, "topic")
             assert f"the query {name} gives other values than 0.2.0.dev0" in e.value.message
             assert [x.partition(": ")[2] for x in e.value.details] == changed[name]
             assert e.value.hint is not None and f"braid reset {name} lets it begin again" in e.value.hint
@@ -122,15 +123,15 @@ def test_one_of_this_version_is_another_query(tmp_path: Path, monkeypatch: pytes
     folder = made(tmp_path, "DIVIDED", MEANING)
     raised(monkeypatch, "div")
     with pytest.raises(BraidError, match="was made by another query"):
-        check_plan(folder, queries()["DIVIDED"], "topic")
+        check_plan(opened(folder), queries()["DIVIDED"], "topic")
 
 
 def test_one_of_a_newer_version(tmp_path: Path) -> None:
     folder = made(tmp_path, "DIVIDED", MEANING + 1)
-    assert check_plan(folder, OLD["DIVIDED"], "topic") is not None
+    assert check_plan(opened(folder), OLD["DIVIDED"], "topic") is not None
     changed = queries(SQL.replace("1 + a / b", "2 + a / b"))["DIVIDED"]
     with pytest.raises(BraidError) as e:
-        check_plan(folder, changed, "topic")
+        check_plan(opened(folder), changed, "topic")
     assert any("values are those of: a newer version in the checkpoint" in x for x in e.value.details)
 
 
@@ -139,7 +140,7 @@ def test_a_query_in_other_words_is_shown_as_such(tmp_path: Path, monkeypatch: py
     folder = made(tmp_path, "DIVIDED")
     raised(monkeypatch, "div")
     with pytest.raises(BraidError, match="was made by another query") as e:
-        check_plan(folder, queries(SQL.replace("1 + a / b", "2 + a / b"))["DIVIDED"], "topic")
+        check_plan(opened(folder), queries(SQL.replace("1 + a / b", "2 + a / b"))["DIVIDED"], "topic")
     assert "  values are those of: 0.2.0.dev0 in the checkpoint, 0.2.0 now" in e.value.details
     assert any(x.startswith("  +") and "2 + a / b" in x for x in e.value.details)
 
@@ -166,8 +167,8 @@ def test_what_takes_the_place_of_an_old_one_is_of_this_version(tmp_path: Path) -
 
     folder = made(tmp_path, "PLAIN")
     more = queries(SQL.replace("a + b AS c FROM", "a + b AS c, a / b AS e FROM"))["PLAIN"]
-    checkpoint.upgrade(folder, lower(OLD["PLAIN"]), lower(more))
-    found = load(folder)
+    checkpoint.upgrade(opened(folder), lower(OLD["PLAIN"]), lower(more))
+    found = load(opened(folder))
     assert found is not None and found.meaning == MEANING and found.plan == canonical(more)
 
 

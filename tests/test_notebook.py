@@ -28,6 +28,7 @@ from braid.face.frames import asked_of  # noqa: E402
 from braid.records.wire import Wires  # noqa: E402
 from braid.spark.dataframes import files_of  # noqa: E402
 from braid.spark.wishes import Wishes  # noqa: E402
+from braid.store import opened  # noqa: E402
 from braid.testing.on_spark import shared_session  # noqa: E402
 from braid.topics import TopicStore, registered  # noqa: E402
 from cli_help import braid as command  # noqa: E402
@@ -106,7 +107,7 @@ def statement(dialect: str, name: bool, least: int) -> str:
 
 def rows(store: str) -> list[dict[str, Any]]:
     """What the topic of the query holds, of each order the last."""
-    topics, found = TopicStore(store), dict[int, dict[str, Any]]()
+    topics, found = TopicStore(opened(store)), dict[int, dict[str, Any]]()
     name = next(n for n in topics.names() if n.lower().endswith("large"))
     for p, end in enumerate(topics.end_offsets(name)):
         for value in topics.parsed(name, p, 0, end, Wires())["_value"].to_list():
@@ -156,9 +157,9 @@ def test_a_day(dialect: str, spark: Any, store: str) -> None:
         s.execute(third)[0].await_idle()
         assert [r["id"] for r in rows(store)] == [1, 4]
         assert any("removed" in line for line in s.drop(words.name))
-        assert not [n for n in TopicStore(store).names() if n.lower().endswith("large")]
+        assert not [n for n in TopicStore(opened(store)).names() if n.lower().endswith("large")]
         s.drop("orders")
-        assert registered.names(store) == []
+        assert registered.names(opened(store)) == []
     assert command("verify", "--store", store).code == 0
 
 
@@ -278,16 +279,18 @@ def test_rows_that_are_there_are_not_added_in_other_bytes(session: braid.Session
     first = pl.DataFrame({"k": [1, 2], "v": [0.5, float("nan")], "at": [1000, None]})
     session.register("t", first, key="k", time="at")
     session.register("t", first.select("v", "at", "k"), key="k", time="at")
-    (piece,) = registered.needed(session.store, "registered.t").pieces
+    (piece,) = registered.needed(opened(session.store), "registered.t").pieces
     other = first.with_columns(v=pl.Series([0.5, 1.5]))
     session.register("t", other, key="k", time="at")
-    path = Path(registered.path_of(session.store, "t", piece))
+    path = Path(registered.path_of(opened(session.store), "t", piece))
     first.write_parquet(path, compression="uncompressed")
     made = replace(piece, crc=zlib.crc32(path.read_bytes()), file="0" * 24 + ".parquet")
     path.rename(path.with_name(made.file))
-    registered.change(session.store, "t", lambda x: replace(x, pieces=(made, *x.pieces[1:])) if x else pytest.fail())
+    registered.change(
+        opened(session.store), "t", lambda x: replace(x, pieces=(made, *x.pieces[1:])) if x else pytest.fail()
+    )
     session.register("t", first, key="k", time="at")
-    assert registered.needed(session.store, "registered.t").rows == 4
+    assert registered.needed(opened(session.store), "registered.t").rows == 4
 
 
 def test_all_that_is_wrong_is_told_at_once(session: braid.Session) -> None:
@@ -314,7 +317,7 @@ def test_all_that_is_wrong_is_told_at_once(session: braid.Session) -> None:
     refused(
         "column a has values of several types", "column b has the type Duration", "column c has values", frame=mixed
     )
-    assert registered.names(session.store) == []
+    assert registered.names(opened(session.store)) == []
 
 
 def test_drops_hold_the_row_and_its_place(session: braid.Session) -> None:
@@ -402,7 +405,7 @@ def test_a_streaming_frame_is_asked_for_again(spark: Any, store: str, tmp_path: 
 KERNEL = '''
 import os, signal, sys, warnings
 import pandas as pd
-import braid
+import braid  # noqa: E402
 from braid.topics import files
 
 warnings.simplefilter("ignore")
@@ -473,9 +476,9 @@ def test_a_query_that_an_older_version_began_goes_on(spark: Any, store: str) -> 
     with braid.connect("ksqldb", store, spark) as s:
         s.register("orders", ORDERS, key="id")
         (effect,) = bound_whole(s._program, sql)
-        found = registered.read(store, "orders")
+        found = registered.read(opened(store), "orders")
         assert found is not None and effect.query is not None
-        frame = files_of(spark, registered.path_of(store, "orders", found.pieces[0]))
+        frame = files_of(spark, registered.path_of(opened(store), "orders", found.pieces[0]))
         wishes = Wishes(frames={"ORDERS": s._as_read(asked_of(found), frame)})
         s._engine.start(effect.query, wishes).await_idle()
     assert (Path(store) / "checkpoints" / "O" / "spark").is_dir()
@@ -487,7 +490,7 @@ def test_a_query_that_an_older_version_began_goes_on(spark: Any, store: str) -> 
         handle.stop()
         s.register("orders", MORE, key="id")
         s.execute(sql)[0].await_idle()
-        assert TopicStore(store).end_offsets("O") == [4]
+        assert TopicStore(opened(store)).end_offsets("O") == [4]
         with pytest.raises(BraidError, match="ORDERS is read by Spark") as e:
             s.upgrade("CREATE STREAM o AS SELECT id, amount, customer FROM orders WHERE amount > 1;")
         assert "session.reset('O')" in (e.value.hint or "")

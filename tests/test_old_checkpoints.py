@@ -14,6 +14,7 @@ import pytest
 
 from braid.errors import BraidError
 from braid.stage import checkpoint
+from braid.store import opened
 from cli_help import on_shared_spark
 
 MADE = Path(__file__).parent / "checkpoints"
@@ -51,7 +52,7 @@ def test_there_is_one_of_each_format_that_is_read() -> None:
 def test_one_that_is_looked_at_stays_as_it_is(name: str, tmp_path: Path) -> None:
     root = store(name, tmp_path)
     before = files(root)
-    assert checkpoint.load(root / "checkpoints" / "O") is not None
+    assert checkpoint.load(opened(root / "checkpoints" / "O")) is not None
     assert files(root) == before
 
 
@@ -59,7 +60,7 @@ def test_one_of_0_1_0_is_refused(tmp_path: Path) -> None:
     root = of_0_1_0(tmp_path)
     before = files(root)
     with pytest.raises(BraidError, match="has format 5; this version of braid has format") as e:
-        checkpoint.load(root / "checkpoints" / "O")
+        checkpoint.load(opened(root / "checkpoints" / "O"))
     assert e.value.hint is not None and "run the file on a new store (--store)" in e.value.hint
     assert files(root) == before
 

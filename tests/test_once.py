@@ -13,6 +13,7 @@ import pytest
 from braid.bind.dialects import dialect_named
 from braid.bind.program import Program
 from braid.face.once import named
+from braid.store import opened
 from braid.topics import TopicStore
 from cli_help import Said, braid
 
@@ -36,7 +37,7 @@ def done(said: Said) -> int:
 
 
 def ends(topic: str = "t") -> list[int]:
-    return TopicStore("s").end_offsets(topic)
+    return TopicStore(opened("s")).end_offsets(topic)
 
 
 def test_words_are_the_name(folder: Path) -> None:
@@ -77,7 +78,7 @@ def test_what_0_1_0_has_filled_is_refused(folder: Path) -> None:
     """It gave other names: its statements would be done again."""
     assert run(T).code == 0
     rows = [{"key": 1, "value": {"v": 0.5, "s": "a"}, "timestamp": 1_700_000_000_000}]
-    assert TopicStore("s").append("t", rows, query=f"insert-{1:024x}")
+    assert TopicStore(opened("s")).append("t", rows, query=f"insert-{1:024x}")
     said = run(ROWS)
     assert said.code == 1 and "statements of braid 0.1.0 have filled t" in said.err, said.err
     assert "on a new store (--store)" in said.err and ends() == [1]

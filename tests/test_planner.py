@@ -15,6 +15,7 @@ from braid.spark.preparing import prepared
 from braid.spark.source import Planner
 from braid.spark.wishes import Wishes
 from braid.stage.inputs import TopicInput
+from braid.topics.place import Store
 from braid.topics.store import TopicStore
 
 SQL = """
@@ -33,7 +34,7 @@ def test_times_are_read_ahead(tmp_path: Any, monkeypatch: pytest.MonkeyPatch, fa
     rows = ({"partition": n % 2, "key": n, "value": {"T": 10 * n}, "timestamp": 1} for n in range(60_000))
     store.append("l", list(rows))
     (query,) = [e.query for e in Program("ksqldb").statements(SQL) if e.query is not None]
-    job, *_ = prepared(lower(query), store.root, 2, WISHES)
+    job, *_ = prepared(lower(query), Store(store.root), 2, WISHES)
     readers, read, planner = list[str](), TopicInput._times_of, Planner(dumps(job))
 
     def told(self: TopicInput, partition: int, start: int, stop: int) -> Any:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from braid.errors import BraidError
+from braid.store import opened
 from braid.topics import TopicStore, log, publish, stage
 from braid.topics.prefix import joined
 from braid.topics.reading import bytes_between
@@ -24,7 +25,7 @@ def test_sums_of_parts_add_up(parts: list[bytes]) -> None:
 
 
 def filled(root: Path, batches: int, first: int = 0) -> TopicStore:
-    store = TopicStore(root)
+    store = TopicStore(opened(root))
     store.create("t", 2)
     for n in range(first, batches):
         store.append("t", [{"key": n, "value": {"n": n}, "timestamp": n, "partition": p} for p in (0, 1) for _ in "ab"])
@@ -48,7 +49,7 @@ def test_rolling_up_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     store = filled(tmp_path / "s", 3)
     before = [store.prefix("t", 1, n) for n in (2, 4, 6)]
     filled(tmp_path / "s", 40, 3)
-    for fresh in (store, TopicStore(tmp_path / "s")):
+    for fresh in (store, TopicStore(opened(tmp_path / "s"))):
         assert len(fresh.topic("t").view().parts[1]) < 20
         assert [fresh.checksum("t", 1, end) for end, _ in before] == [crc for _, crc in before]
         assert [fresh.prefix("t", 1, 80)] == [(80, whole(fresh, 1, 80))]
@@ -62,7 +63,7 @@ def test_a_line_without_its_end_is_not_rolled_up(tmp_path: Path, monkeypatch: py
     before = store.prefix("t", 0, 3)
     monkeypatch.setattr(log, "FOLD", 5)
     filled(tmp_path / "s", 30, 1)
-    assert TopicStore(tmp_path / "s").checksum("t", 0, 3) == before[1]
+    assert TopicStore(opened(tmp_path / "s")).checksum("t", 0, 3) == before[1]
 
 
 def test_another_history_has_other_sums(tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ def test_a_batch_is_published_by_one_run(tmp_path: Path, monkeypatch: pytest.Mon
 
     assert batch(0, "a") and batch(1, "b") and not batch(1, "b")
     filled(tmp_path / "s", 12, 1)
-    again = TopicStore(tmp_path / "s").topic("t").view()
+    again = TopicStore(opened(tmp_path / "s")).topic("t").view()
     assert (again.queries["q"], again.digests["q"]) == (1, "b") and again.rollups
     for n, digest in ((1, "c"), (0, "a")):
         with pytest.raises(BraidError, match=f"batch {n} of q was written into t by another writer"):

@@ -24,7 +24,9 @@ from rich.console import Console
 from braid.face.catalogue import Catalogue
 from braid.face.prompt import Names, coloured, function_names, keywords
 from braid.face.shell import STILL, Shell, complete, pieces
+from braid.store import opened
 from braid.topics import TopicStore
+from braid.topics.place import Store
 from cli_help import braid
 from crash import processes
 
@@ -123,7 +125,7 @@ def test_when_a_text_is_whole(text: str, whole: bool) -> None:
 
 def shell(folder: Path) -> Shell:
     quiet = Console(file=open(os.devnull, "w"))  # noqa: SIM115
-    made = Shell("ksqldb", str(folder / "s"), quiet, quiet, False, "local[1]")
+    made = Shell("ksqldb", Store(opened(str(folder / "s"))), quiet, quiet, False, "local[1]")
     for piece in pieces(L + "CREATE TABLE towns (id INT PRIMARY KEY, name STRING) WITH (kafka_topic='t', "
                         "value_format='JSON', partitions=1);", made):  # fmt: skip
         made.run(piece)
@@ -185,7 +187,7 @@ def test_files_at_once(dialect: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert said.code == 0, said.err
         assert [line.split()[-2:] for line in said.out.splitlines()][1:] == [["0", "v0"], ["1", "v1"]]
         assert (made in said.err) == expected
-    assert TopicStore("s").names() == []
+    assert TopicStore(opened("s")).names() == []
 
 
 @pytest.mark.parametrize("name", ["orders", "Orders", '"ORDERS"', "IF NOT EXISTS orders"])
@@ -243,7 +245,7 @@ def test_the_other_dialects(dialect: str) -> None:
 def prompted(*texts: str, dialect: str = "ksqldb") -> str:
     """What a prompt says on stderr: as somebody comes in, and of statements."""
     err = io.StringIO()
-    shell = Shell(dialect, "s", Console(file=io.StringIO()), Console(file=err), False, "local[1]")
+    shell = Shell(dialect, Store(opened("s")), Console(file=io.StringIO()), Console(file=err), False, "local[1]")
     shell.greet()
     for text in texts:
         shell.run(text)
@@ -255,9 +257,9 @@ def test_a_prompt_says_what_stands_still(folder: Path, monkeypatch: pytest.Monke
     """A query of the catalogue runs under `braid run`; what it made is as old as that."""
     views = "CREATE TABLE t (k INT PRIMARY KEY); CREATE MATERIALIZED VIEW v AS SELECT k FROM t;"
     for dialect, text in (("ksqldb", f"{L}CREATE STREAM o AS SELECT k, v FROM l;"), ("risingwave", views)):
-        list(Catalogue(TopicStore("s"), dialect).program("cell").statements(text))
+        list(Catalogue(TopicStore(opened("s")), dialect).program("cell").statements(text))
         for topic in ("l", "O", "t", "v"):
-            TopicStore("s").create(topic, 1)
+            TopicStore(opened("s")).create(topic, 1)
     select = "SELECT * FROM o EMIT CHANGES;"
     assert prompted() == f"note: O {STILL}\n"
     assert prompted(select, select) == f"note: O {STILL}\n" * 2 + "0 rows\n" * 2
@@ -297,7 +299,7 @@ def test_a_query_that_was_left_running_goes_on_when_it_is_typed_again() -> None:
         said = braid("sql", "--store", "s", stdin=L + query + query + ROW.format(time=n, k=n, v="v") + ".queries")
         assert said.code == 0 and said.err.count("O is running\n") == 1 and "O is running already" in said.err
         assert ["O", "running", "1", "1", "0", "0"] in lines(said.out)
-    assert TopicStore("s").end_offsets("O") == [2]
+    assert TopicStore(opened("s")).end_offsets("O") == [2]
 
 
 # ------------------------------------------------------------ on a terminal
@@ -387,7 +389,7 @@ def test_the_prompt(terminal: Terminal, folder: Path) -> None:
             assert terminal.process.wait(3) == 0
             break
     assert terminal.process.poll() == 0
-    assert TopicStore(folder / "s").end_offsets("l") == [3]
+    assert TopicStore(opened(folder / "s")).end_offsets("l") == [3]
     assert "EMIT CHANGES" in (folder / "state" / "braid" / "history").read_text()
 
 
@@ -409,7 +411,7 @@ def test_a_jvm_that_dies_is_told_in_a_line_and_begun_anew(terminal: Terminal, fo
     terminal.type("INSERT INTO l (rowtime, k, v) VALUES (9, 9, 'x');\rDROP STREAM o;\r" + query)
     terminal.until("O is running", 120)
     deadline = time.monotonic() + 60
-    while TopicStore(folder / "s").end_offsets("O") != [1]:
+    while TopicStore(opened(folder / "s")).end_offsets("O") != [1]:
         assert time.monotonic() < deadline
         time.sleep(0.2)
     terminal.type("\x04")

@@ -6,6 +6,7 @@ Rule: batches are made as tasks and the driver make them: runs, the file of the 
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,10 +21,12 @@ from braid.errors import BraidError
 from braid.expr.nodes import Lit
 from braid.operators.base import State
 from braid.operators.changes import DIFF, HASH, TIME
-from braid.stage import kept, state_file
+from braid.stage import checkpoint_runs, state_file
 from braid.stage.bucket import BucketState
+from braid.stage.checkpoint_runs import CheckpointRuns, RunObjects
 from braid.stage.kept import Keeper, Published
-from braid.stage.run_files import FileRuns, mapped, run_prefix
+from braid.stage.run_files import mapped, run_prefix
+from braid.store import opened as store_in
 from cli_help import braid as command
 from cli_help import on_shared_spark
 
@@ -35,24 +38,24 @@ class Query:
     """What a query writes of its result."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.text = str(folder), ""
+        self.folder, self.text, self.objects = str(folder), "", RunObjects(store_in(folder))
 
     def batch(self, number: int, rows: dict[int, str | None], *, published: bool = True) -> None:
-        runs = FileRuns(state_file.runs_of(self.folder, PLACE))
+        runs = CheckpointRuns(store_in(self.folder), PLACE)
         state = BucketState.loads(self.text, runs)
-        runs.tidy(number, {run for run, *_ in state_file.runs_in(state.manifests)})
         prefix = run_prefix("c", number, 0, 0, [b"rows"])
         keeper = Keeper(State(runs, prefix, state.manifests.setdefault(1, {})), KEYS)
         keeper.take(frame(rows))
         keeper.rows.close()
-        state_file.save(self.folder, number, {PLACE: state.document()})
+        state_file.save(store_in(self.folder), number, {PLACE: state.document()})
         self.text = state.dumps()
         if published:
             self.publish(number)
 
     def publish(self, number: int) -> None:
-        state_file.tell_published(self.folder, number)
-        state_file.forget(self.folder, number - 1)
+        state_file.tell_published(store_in(self.folder), number)
+        state_file.forget(store_in(self.folder), number - 1)
+        self.objects.keep(number, {PLACE: json.loads(self.text)})
 
 
 def frame(rows: dict[int, str | None]) -> pl.DataFrame:
@@ -74,21 +77,25 @@ def rows(reader: Published, *keys: int) -> dict[int, str]:
 
 
 def test_a_reader_sees_the_last_published_batch(tmp_path: Path) -> None:
-    query, reader = Query(tmp_path), Published(str(tmp_path), KEYS)
+    query, reader = Query(tmp_path), Published(store_in(str(tmp_path)), KEYS)
     assert rows(reader) == {}
     query.batch(0, {1: "a", 2: "b"}, published=False)
     assert rows(reader) == {}
     query.publish(0)
     assert rows(reader) == {1: "a", 2: "b"}
     query.batch(1, {2: None, 3: "c"}, published=False)
-    assert rows(reader) == {1: "a", 2: "b"} and rows(Published(str(tmp_path), KEYS), 2, 3) == {2: "b"}
+    assert rows(reader) == {1: "a", 2: "b"} and rows(Published(store_in(str(tmp_path)), KEYS), 2, 3) == {2: "b"}
     query.publish(1)
     assert rows(reader) == {1: "a", 3: "c"} and rows(reader, 2, 3) == {3: "c"}
 
 
 def test_a_reader_goes_along_with_many_batches(tmp_path: Path) -> None:
     """Runs merge and go; whoever has looked before, or not for long, sees what stands."""
-    query, often, seldom = Query(tmp_path), Published(str(tmp_path), KEYS), Published(str(tmp_path), KEYS)
+    query, often, seldom = (
+        Query(tmp_path),
+        Published(store_in(str(tmp_path)), KEYS),
+        Published(store_in(tmp_path), KEYS),
+    )
     want: dict[int, str] = {}
     for number in range(60):
         new: dict[int, str | None] = {(number * 7 + i) % 50: f"{number}.{i}" for i in range(5)}
@@ -102,9 +109,9 @@ def test_a_reader_goes_along_with_many_batches(tmp_path: Path) -> None:
 
 
 def test_a_run_that_vanishes_meanwhile_means_starting_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    query, reader = Query(tmp_path), Published(str(tmp_path), KEYS)
+    query, reader = Query(tmp_path), Published(store_in(str(tmp_path)), KEYS)
     query.batch(0, {1: "a"})
-    documents = state_file.load(str(tmp_path), 0)
+    documents = state_file.load(store_in(str(tmp_path)), 0)
     for number in range(1, 9):  # the run of the first batch merges and is tidied away
         query.batch(number, {number: "b"})
     load, stale = state_file.load, iter([documents])
@@ -114,8 +121,8 @@ def test_a_run_that_vanishes_meanwhile_means_starting_again(tmp_path: Path, monk
 
 def test_what_is_open_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch costs a reader the runs that it has made."""
-    query, reader, opened = Query(tmp_path), Published(str(tmp_path), KEYS), list[str]()
-    monkeypatch.setattr(kept, "mapped", lambda path, run: (opened.append(path), mapped(path, run))[1])
+    query, reader, opened = Query(tmp_path), Published(store_in(str(tmp_path)), KEYS), list[str]()
+    monkeypatch.setattr(checkpoint_runs, "mapped", lambda path, run: (opened.append(path), mapped(path, run))[1])
     query.batch(0, dict.fromkeys(range(5000), "a"))
     assert len(rows(reader)) == 5000
     for number in range(1, 3):
@@ -126,20 +133,19 @@ def test_what_is_open_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_a_manifest_that_nobody_wrote_is_told(tmp_path: Path) -> None:
     for number, manifest in enumerate(({"runs": [["r", 1, 2]]}, {"runs": [["r", 1, 2, "x", [], 3]]})):
-        state_file.save(str(tmp_path), number, {PLACE: {"clocks": {}, "steps": {"1": {"result": manifest}}}})
-        state_file.tell_published(str(tmp_path), number)
+        state_file.save(store_in(str(tmp_path)), number, {PLACE: {"clocks": {}, "steps": {"1": {"result": manifest}}}})
+        state_file.tell_published(store_in(str(tmp_path)), number)
         with pytest.raises(BraidError):
-            Published(str(tmp_path), KEYS).rows()
+            Published(store_in(str(tmp_path)), KEYS).rows()
 
 
 def test_a_damaged_run_is_named(tmp_path: Path) -> None:
     query = Query(tmp_path)
     query.batch(0, {1: "a"})
-    (name,) = os.listdir(state_file.runs_of(str(tmp_path), PLACE))
-    path = os.path.join(state_file.runs_of(str(tmp_path), PLACE), name)
+    (path,) = (tmp_path / "runs").glob("*/*.arrow")
     os.truncate(path, 100)
-    with pytest.raises(BraidError, match=r"a state file of the result is torn: .*\.arrow"):
-        Published(str(tmp_path), KEYS).rows()
+    with pytest.raises(BraidError, match=r"a state file is torn: .*\.arrow"):
+        Published(store_in(str(tmp_path)), KEYS).rows()
 
 
 # --------------------------------------------------------------- keys of WHERE

@@ -24,9 +24,11 @@ from braid.lower.lower import lower
 from braid.spark.preparing import prepared
 from braid.spark.wishes import Wishes
 from braid.stage import batches, checkpoint, state_file
+from braid.stage.checkpoint_runs import CheckpointRuns
 from braid.stage.kept import Published, known_by
-from braid.stage.run_files import FileRuns
+from braid.store import opened
 from braid.topics import TopicStore, files
+from braid.topics.place import Store
 
 pytestmark = pytest.mark.spark
 
@@ -63,7 +65,7 @@ def put(store: TopicStore, step: int) -> None:
 
 
 def begun(root: Path) -> TopicStore:
-    store = TopicStore(root)
+    store = TopicStore(opened(root))
     for topic in "lrt":
         store.create(topic, 2)
     return store
@@ -77,14 +79,14 @@ def run(root: Path) -> dict[str, Any]:
     found = {}
     for query in QUERIES:
         wishes = Wishes(trigger={"availableNow": True})
-        found[query.name] = queries.start(shared_session(), lower(query), str(root), wishes)
+        found[query.name] = queries.start(shared_session(), lower(query), Store(opened(str(root))), wishes)
         found[query.name].await_termination()
     return found
 
 
 def lines(root: Path) -> dict[str, list[list[str]]]:
     """What the results' topics hold, partition by partition, in order."""
-    store = TopicStore(root)
+    store = TopicStore(opened(root))
     return {
         topic: [store.read(topic, p, 0, end)["_line"].to_list() for p, end in enumerate(store.end_offsets(topic))]
         for topic in NAMES
@@ -97,14 +99,14 @@ def checkpoint_of(root: Path, name: str = "O") -> Path:
 
 def standing(root: Path) -> set[tuple[object, ...]]:
     """The windows that stand, as whoever asks for them sees them."""
-    rows = Published(str(checkpoint_of(root, "N")), known_by(1, True)).rows()
+    rows = Published(opened(str(checkpoint_of(root, "N"))), known_by(1, True)).rows()
     assert rows is not None
     return set(rows.select("_k0", "_w0", "_w1", "v0", "v1").rows())
 
 
 def asked(root: Path, buckets: int, tasks: int) -> None:
     for name in NAMES:
-        assert "goes on in" in next(rescale(str(root), name, buckets, tasks))
+        assert "goes on in" in next(rescale(opened(str(root)), name, buckets, tasks))
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +147,7 @@ def test_the_output_does_not_depend_on_it(steps: Mapping[str, Path], tmp_path: P
                 exchanges = set(re.findall(r"Exchange (SinglePartition|hashpartitioning\(bucket#\d+, \d+\))", shown))
                 found = {int(x.split()[-1].rstrip(")")) if " " in x else 1 for x in exchanges}
                 assert found == {tasks}, shown
-            places = {p.name for p in (checkpoint_of(tmp_path) / "runs").iterdir()}
+            places = {p.parent.name for p in (checkpoint_of(tmp_path) / "runs").glob("*/*")}
             assert places and max(int(x.split("-")[1]) for x in places) < buckets
         if step < len(SPREADS):
             asked(tmp_path, *SPREADS[step])
@@ -159,12 +161,12 @@ def test_a_batch_that_was_begun(steps: Mapping[str, Path], tmp_path: Path, insid
     """It is done again in the new spread, whether the output holds it by then or not."""
     root = tmp_path / "s"
     shutil.copytree(steps[f"inside {inside}"], root)
-    assert batches.begun(str(checkpoint_of(root)))
-    held = TopicStore(root).end_offsets("O")
-    assert (held == TopicStore(steps["2"]).end_offsets("O")) is (inside == "staged")
+    assert batches.begun(opened(str(checkpoint_of(root))))
+    held = TopicStore(opened(root)).end_offsets("O")
+    assert (held == TopicStore(opened(steps["2"])).end_offsets("O")) is (inside == "staged")
     asked(root, 6, 3)
     run(root)
-    put(TopicStore(root), 3)
+    put(TopicStore(opened(root)), 3)
     run(root)
     assert lines(root) == lines(steps["end"])
     assert standing(root) == standing(steps["end"])
@@ -172,13 +174,13 @@ def test_a_batch_that_was_begun(steps: Mapping[str, Path], tmp_path: Path, insid
 
 def rows_of(folder: Path) -> tuple[object, ...]:
     """What a checkpoint holds, but for the names of its runs."""
-    known = checkpoint.load(folder)
+    known = checkpoint.load(opened(folder))
     assert known is not None
-    last = batches.last_batch(str(folder), known)
+    last = batches.last_batch(opened(str(folder)), known)
     assert last is not None
     state = {}
-    for place, document in state_file.load(str(folder), last).items():
-        runs = FileRuns(state_file.runs_of(str(folder), place))
+    for place, document in state_file.load(opened(str(folder)), last).items():
+        runs = CheckpointRuns(opened(folder), place)
         for step, manifest in document["steps"].items():
             for part, kept in manifest.items():
                 whole = isinstance(kept, dict) and "runs" in kept
@@ -186,12 +188,12 @@ def rows_of(folder: Path) -> tuple[object, ...]:
                     [(runs.get(run).rows(), *more) for run, _, _, *more in kept["runs"]] if whole else kept
                 )
         state[place, "", ""] = document["clocks"]
-    return known.buckets, known.shuffle, known.bucket_ids, state_file.tie(str(folder), last), state
+    return known.buckets, known.shuffle, known.bucket_ids, state_file.tie(opened(str(folder)), last), state
 
 
 def start(root: Path) -> None:
     """As a start does, up to where Spark begins."""
-    prepared(lower(QUERIES[0]), str(root), 2, Wishes(note=lambda _: None))
+    prepared(lower(QUERIES[0]), Store(opened(str(root))), 2, Wishes(note=lambda _: None))
 
 
 @pytest.mark.parametrize("moment", ["2", "inside committed"])
@@ -232,7 +234,7 @@ def test_wherever_it_is_killed(
         if "rescale decided" not in points[: ends + 1]:
             assert rows_of(folder) == before, points[-1]
         if ends % 2:  # the command comes before the next start, with the same wish or another
-            told = next(rescale(str(root), "O", 6, 3))
+            told = next(rescale(opened(str(root)), "O", 6, 3))
             assert ("stays as it is" in told) is ("rescale decided" in points)
         start(root)
         assert rows_of(folder) == want, points[-1]
@@ -250,12 +252,14 @@ def test_what_cannot_be(steps: Mapping[str, Path], tmp_path: Path) -> None:
         ((None, None), "a rescale needs a number"),
     ):
         with pytest.raises(BraidError, match=message):
-            list(rescale(str(root), "o", *wish))
+            list(rescale(opened(str(root)), "o", *wish))
     with pytest.raises(BraidError, match="no query p has run"):
-        list(rescale(str(root), "p", 4))
+        list(rescale(opened(str(root)), "p", 4))
     before = {p: p.read_bytes() for p in checkpoint_of(root).rglob("*") if p.is_file()}
-    assert next(rescale(str(root), "o", tasks=64)).startswith("O goes on in 128 buckets and 64 tasks a stage when")
-    assert "stays as it is" in next(rescale(str(root), "o", tasks=2, buckets=4))
+    assert next(rescale(opened(str(root)), "o", tasks=64)).startswith(
+        "O goes on in 128 buckets and 64 tasks a stage when"
+    )
+    assert "stays as it is" in next(rescale(opened(str(root)), "o", tasks=2, buckets=4))
     assert before == {p: p.read_bytes() for p in checkpoint_of(root).rglob("*") if p.is_file()}
 
 

@@ -14,9 +14,11 @@ import pytest
 from braid.errors import BraidError
 from braid.face import reset as resetting
 from braid.stage import checkpoint
+from braid.store import opened
 from braid.topics import TopicStore, files, whereabouts
 from braid.topics.drops import publish_drops, read_drops, stage_drops
 from braid.topics.lock import StoreLock
+from braid.topics.place import Store
 from cli_help import QUICK, braid, on_shared_spark, records
 
 SQL = """
@@ -34,13 +36,13 @@ def test_a_query_begins_anew(folder: Path) -> None:
     words = ("run", "q.sql", "--store", "s", "--until-idle", "--sink", "q=q.csv", *QUICK)
     assert braid("put", "s", "--store", "s", stdin=ROWS).code == 0
     assert on_shared_spark(*words, cwd=folder).code == 0
-    store = TopicStore(folder / "s")
+    store = TopicStore(opened(folder / "s"))
     assert store.end_offsets("O") == [3] == store.end_offsets("P") and len(read_drops(store.root, "O")) == 1
 
     said = braid("reset", "o", "--store", "s")
     assert said.code == 1 and "O is bound to other queries: P reads O" in said.err and "--cascade" in said.err
     assert "O is in use: O writes it, P reads it" in braid("rm", "O", "--store", "s").err
-    with StoreLock(folder / "s"):
+    with StoreLock(opened(folder / "s")):
         assert f"in use by process {os.getpid()}" in braid("reset", "p", "--store", "s").err
     said = braid("reset", "o", "--cascade", "--store", "s")
     assert said.code == 0, said.err
@@ -62,7 +64,7 @@ def test_what_others_wrote_is_not_lost(folder: Path) -> None:
     assert on_shared_spark("run", "-e", text, "--store", "s", "--until-idle", *QUICK, cwd=folder).code == 0
     said = braid("reset", "q", "--store", "s")
     assert said.code == 1 and "Q holds more than Q wrote: INSERT statements" in said.err
-    assert checkpoint.load(folder / "s" / "checkpoints" / "Q") is not None
+    assert checkpoint.load(opened(folder / "s" / "checkpoints" / "Q")) is not None
 
 
 def _once_begun(name: str, topic: str, parent: str = "s/checkpoints", reads: str = "s", store: str = "") -> None:
@@ -72,14 +74,14 @@ def _once_begun(name: str, topic: str, parent: str = "s/checkpoints", reads: str
     known = checkpoint.Document(
         name, plan, "", {"run": run, "sink": "topic"}, 4, 1, 1, (0,), ((reads, 0),), "4.2", store=store
     )
-    checkpoint.open_or_create(f"{parent}/{name}", known)
+    checkpoint.open_or_create(opened(f"{parent}/{name}"), known)
     Path(f"{parent}/{name}.files").mkdir()
-    TopicStore("s").create(topic, 1)
-    TopicStore("s").append(topic, [{"key": k, "value": {}, "timestamp": k} for k in range(3)], query=run)
+    TopicStore(opened("s")).create(topic, 1)
+    TopicStore(opened("s")).append(topic, [{"key": k, "value": {}, "timestamp": k} for k in range(3)], query=run)
     drop = pl.DataFrame({"reason": ["late"]})
-    staged = stage_drops("s", name, 0, 0, drop)
+    staged = stage_drops(opened("s"), name, 0, 0, drop)
     assert staged is not None
-    publish_drops("s", name, 0, [staged])
+    publish_drops(opened("s"), name, 0, [staged])
 
 
 class Killed(BaseException):
@@ -103,24 +105,24 @@ def test_a_reset_that_is_killed_between_its_steps(folder: Path, monkeypatch: pyt
 
         monkeypatch.setattr(files, "crash_hook", hook)
         try:
-            list(resetting.reset("s", "o", cascade=True))
+            list(resetting.reset(Store(opened("s")), "o", cascade=True))
             monkeypatch.setattr(files, "crash_hook", None)
             break
         except Killed:
             monkeypatch.setattr(files, "crash_hook", None)
-        left = TopicStore("s")
+        left = TopicStore(opened("s"))
         for name in ("O", "P"):
             at = f"s/checkpoints/{name}"
             whole = left.exists(name) and left.end_offsets(name) == [3]
             try:
-                goes_on = checkpoint.load(at) is not None
+                goes_on = checkpoint.load(opened(at)) is not None
             except BraidError as e:
                 assert f"a reset of {name} was begun" in e.message and e.hint == f"braid reset {name} ends it"
                 continue
             assert whole if goes_on else not left.exists(name), (ends, name)
         for name in ("o", "p"):
             with contextlib.suppress(BraidError):  # it has gone already
-                list(resetting.reset("s", name, cascade=True))
+                list(resetting.reset(Store(opened("s")), name, cascade=True))
         assert left.names() == [] and os.listdir("s/checkpoints") == [] and os.listdir("s/drops") == []
     assert ends > 10
 
@@ -136,27 +138,27 @@ def test_a_checkpoint_that_cannot_be_read_begins_anew(folder: Path) -> None:
     )
     assert "O/braid.json cannot be read" in braid("rm", "Q", "--store", "s").err
     assert braid("reset", "o", "--store", "s").code == 0
-    assert TopicStore("s").names() == ["Q"] and sorted(os.listdir("s/checkpoints")) == ["Q", "Q.files"]
+    assert TopicStore(opened("s")).names() == ["Q"] and sorted(os.listdir("s/checkpoints")) == ["Q", "Q.files"]
     assert braid("reset", "q", "--store", "s").code == 0
 
 
 def test_a_checkpoint_elsewhere(folder: Path) -> None:
     """The store knows of it, and it knows the store."""
     Path("s").mkdir()
-    whereabouts.note(str(folder / "s"), str(folder / "c"))
-    known = whereabouts.identity(str(folder / "s"), str(folder / "c/O"))
+    whereabouts.note(opened(str(folder / "s")), opened(str(folder / "c")))
+    known = whereabouts.identity(opened(str(folder / "s")), opened(str(folder / "c/O")))
     _once_begun("O", "O", "c", store=known)
     assert "O is in use: O writes it" in braid("rm", "O", "--store", "s").err
-    assert "s is in use: O reads it" in (TopicStore("s").create("s") or braid("rm", "s", "--store", "s")).err
-    whereabouts.refuse_other(str(folder / "s"), str(folder / "c/O"), known)
+    assert "s is in use: O reads it" in (TopicStore(opened("s")).create("s") or braid("rm", "s", "--store", "s")).err
+    whereabouts.refuse_other(opened(str(folder / "s")), opened(str(folder / "c/O")), known)
     with pytest.raises(BraidError, match="belongs to another store"):
-        whereabouts.refuse_other(str(folder / "t"), str(folder / "c/O"), known)
+        whereabouts.refuse_other(opened(str(folder / "t")), opened(str(folder / "c/O")), known)
     Path("t").mkdir()
     assert "no query O has run in t" in braid("reset", "O", "--store", "t", "--checkpoint", "c").err
     _once_begun("O", "O")
     assert "O has checkpoints in" in braid("reset", "O", "--store", "s").err
     assert braid("reset", "O", "--store", "s", "--checkpoint", "c", "--cascade").code == 0
-    assert TopicStore("s").names() == ["s"] and os.listdir("c") == []
+    assert TopicStore(opened("s")).names() == ["s"] and os.listdir("c") == []
 
 
 @pytest.mark.spark
@@ -170,11 +172,11 @@ def test_a_run_with_a_checkpoint_elsewhere(folder: Path) -> None:
     assert "s is in use: O reads it, Q reads it" in braid("rm", "s", "--store", "s").err
     said = braid("run", "q.sql", "--store", "t", "--checkpoint", "c", *words)
     assert said.code == 1 and f"c/O belongs to another store than {folder}/t" in said.err
-    assert TopicStore("t").names() == ["s"]
+    assert TopicStore(opened("t")).names() == ["s"]
     assert braid("reset", "o", "--store", "s", "--cascade").code == 0
-    assert sorted(os.listdir("c")) == ["Q"] and TopicStore("s").names() == ["Q", "s"]
+    assert sorted(os.listdir("c")) == ["Q"] and TopicStore(opened("s")).names() == ["Q", "s"]
     assert on_shared_spark("run", "q.sql", "--store", "s", "--checkpoint", "c", *words, cwd=folder).code == 0
-    assert TopicStore("s").end_offsets("O") == [3] == TopicStore("s").end_offsets("Q")
+    assert TopicStore(opened("s")).end_offsets("O") == [3] == TopicStore(opened("s")).end_offsets("Q")
 
 
 @pytest.mark.spark
@@ -195,12 +197,12 @@ def test_or_replace_takes_the_place_of_a_query_that_begins_anew(folder: Path) ->
 
 def test_rm(folder: Path) -> None:
     assert braid("run", "-e", SQL.split("CREATE STREAM o", maxsplit=1)[0], "--store", "s").code == 0
-    TopicStore("s").create("other", 1)
+    TopicStore(opened("s")).create("other", 1)
     assert "no topic x" in braid("rm", "x", "--store", "s").err
     assert braid("rm", "S", "--store", "s").out.splitlines() == [
         "removed S from the catalogue (ksqldb)",
         "removed topic s",
     ]
     assert braid("rm", "other", "--store", "s").out.splitlines() == ["removed topic other"]
-    assert TopicStore("s").names() == [] and "no query o has run" in braid("reset", "o", "--store", "s").err
+    assert TopicStore(opened("s")).names() == [] and "no query o has run" in braid("reset", "o", "--store", "s").err
     assert "there is no store" in braid("reset", "o", "--store", "none").err

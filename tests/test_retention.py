@@ -25,7 +25,7 @@ from braid.plan.logical import Source
 from braid.records.encoding import Encoding
 from braid.stage.inputs import TopicInput
 from braid.store import opened
-from braid.store.folder import FolderRoom
+from braid.store.folder import FolderStore
 from braid.topics import TopicStore, files, housekeeping, log, read_records, retention, rooms, wholeness
 from braid.topics.retention import Retention
 from braid.topics.room_store import RoomStore
@@ -43,7 +43,7 @@ def _folded_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def store_of(kind: str, folder: Path | str) -> TopicStore:
-    return TopicStore(folder) if kind == "folder" else RoomStore(opened(str(folder)))
+    return TopicStore(opened(folder)) if kind == "folder" else RoomStore(opened(str(folder)))
 
 
 @pytest.fixture(params=["folder", "room"])
@@ -349,12 +349,12 @@ class Dying:
 
 @pytest.mark.parametrize("wanted", [{"ms": 994}, {"compact": True, "tombstones": 0}])
 def test_killed_at_every_call_of_the_room(wanted: dict[str, Any], tmp_path: Path) -> None:
-    first = RoomStore(FolderRoom(str(tmp_path / "first"), durable=False))
+    first = RoomStore(FolderStore(str(tmp_path / "first"), durable=False))
     put(first, range(14), keys=2, partitions=2, dead=3)
     before, table, at, done = everything(first), standing(everything(first)), 0, False
     while not done:
         shutil.copytree(tmp_path / "first", tmp_path / str(at))
-        room = FolderRoom(str(tmp_path / str(at)), durable=False)
+        room = FolderStore(str(tmp_path / str(at)), durable=False)
         store = RoomStore(room)
         everything(store)
         try:
@@ -412,15 +412,15 @@ def test_retention_ms_is_of_the_topic_that_a_statement_makes(tmp_path: Path) -> 
     def run(name: str, ms: int) -> dict[str, Retention]:
         said = braid("run", "-e", sql.format(name, ms), "--store", tmp_path / "s")
         assert said.code == 0, said.err
-        return retention.all_of(str(tmp_path / "s"))
+        return retention.all_of(opened(str(tmp_path / "s")))
 
     assert run("a", 5000) == {"a": Retention(ms=5000)}
     braid("retain", "a", "--for", "2h", "--store", tmp_path / "s")
     assert run("a", 5000) == {"a": Retention(ms=7_200_000)}  # what is there stays as it is
-    TopicStore(tmp_path / "s").create("b")
+    TopicStore(opened(tmp_path / "s")).create("b")
     assert run("b", 5000) == {"a": Retention(ms=7_200_000)}
     assert braid("rm", "a", "--store", tmp_path / "s").code == 0
-    assert retention.all_of(str(tmp_path / "s")) == {}
+    assert retention.all_of(opened(str(tmp_path / "s"))) == {}
 
 
 @pytest.mark.parametrize(
@@ -433,13 +433,13 @@ def test_retention_ms_is_of_the_topic_that_a_statement_makes(tmp_path: Path) -> 
     ],
 )
 def test_what_retain_refuses(words: tuple[str, ...], why: str, tmp_path: Path) -> None:
-    put(TopicStore(tmp_path), range(1))
+    put(TopicStore(opened(tmp_path)), range(1))
     said = braid("retain", *words, "--store", tmp_path)
     assert said.code == 1 and why in said.err, said
 
 
 def test_retain_says_what_it_keeps_and_what_went(tmp_path: Path) -> None:
-    put(TopicStore(tmp_path), range(9))
+    put(TopicStore(opened(tmp_path)), range(9))
     retain = lambda *words: braid("retain", *words, "--store", tmp_path).out  # noqa: E731
     assert retain() == f"all topics of {tmp_path} keep all their records\n"
     assert retain("T") == "t keeps all its records\n"
@@ -462,7 +462,7 @@ def test_what_would_go_is_what_goes(wanted: dict[str, Any], limit: int, anywhere
 
 def test_a_dry_run_and_a_question_where_most_records_would_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "FOLD", 100)
-    store = TopicStore(tmp_path)
+    store = TopicStore(opened(tmp_path))
     put(store, range(4))
     words = ("retain", NAME, "--for", "7d", "--store", tmp_path)
     said = braid(*words, "--dry-run")
@@ -470,7 +470,9 @@ def test_a_dry_run_and_a_question_where_most_records_would_go(tmp_path: Path, mo
     refused = braid(*words)
     assert refused.code == 1 and f"6 of 8 records of {NAME} go" in refused.err and "--yes" in refused.err
     assert braid("retain", NAME, "--for", "100000d", "--store", tmp_path).code == 0  # nothing would go
-    assert store.count(NAME) == 8 and retention.all_of(str(tmp_path)) == {NAME: Retention(ms=100_000 * 86_400_000)}
+    assert store.count(NAME) == 8 and retention.all_of(opened(str(tmp_path))) == {
+        NAME: Retention(ms=100_000 * 86_400_000)
+    }
     for answer, left in (False, 8), (True, 2):
         asked = list[str]()
         monkeypatch.setattr(keeping, "_sits_there", lambda: True)

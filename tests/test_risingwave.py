@@ -20,6 +20,7 @@ from braid.plan.logical import Node
 from braid.sql import ast
 from braid.sql.dialects.risingwave import RISINGWAVE
 from braid.sql.parser import parse
+from braid.store import opened
 from braid.testing.driver import Driver
 from braid.topics.drops import read_drops
 from braid.topics.store import TopicStore
@@ -123,7 +124,7 @@ def changes(text: str) -> list[RowsChanged]:
 
 
 def test_a_store_keeps_tables(tmp_path: Path) -> None:
-    store = TopicStore(tmp_path)
+    store = TopicStore(opened(tmp_path))
     text = TABLES + "INSERT INTO products VALUES (1, 5), (2, 6); UPDATE products SET price = 9 WHERE id = 1;"
     for change in changes(text):
         StoreTables(store).change(change)
@@ -132,14 +133,14 @@ def test_a_store_keeps_tables(tmp_path: Path) -> None:
 
 
 def test_a_named_statement_is_done_once(tmp_path: Path) -> None:
-    tables = StoreTables(TopicStore(tmp_path))
+    tables = StoreTables(TopicStore(opened(tmp_path)))
     (change,) = changes(TABLES + "INSERT INTO t1 VALUES (1, 2, 3);")
     assert [tables.change(change, once="insert-1")[0] for _ in range(2)] == [True, False]
     assert tables.rows(asked("SELECT count(*) FROM t1").query)[1] == [(1,)]
 
 
 def test_epochs_grow_over_all_tables(tmp_path: Path) -> None:
-    store = TopicStore(tmp_path)
+    store = TopicStore(opened(tmp_path))
     tables = StoreTables(store)
     for change in changes(TABLES + "INSERT INTO t1 VALUES (1, 2, 3), (4, 5, 6); INSERT INTO t2 VALUES (1, 2, 3);"):
         tables.change(change)
@@ -149,7 +150,7 @@ def test_epochs_grow_over_all_tables(tmp_path: Path) -> None:
 
 
 def test_a_store_remembers_its_watermark(tmp_path: Path) -> None:
-    store = TopicStore(tmp_path)
+    store = TopicStore(opened(tmp_path))
     declared = "CREATE TABLE w (ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) APPEND ONLY;"
     (first,) = changes(declared + "INSERT INTO w VALUES ('2024-01-01 00:01:00');")
     StoreTables(store).change(first)
@@ -157,7 +158,7 @@ def test_a_store_remembers_its_watermark(tmp_path: Path) -> None:
     done, written = StoreTables(store).change(second)
     assert done
     assert (len(written.records), len(written.late)) == (1, 1)
-    (dropped,) = read_drops(str(tmp_path), "w")
+    (dropped,) = read_drops(opened(str(tmp_path)), "w")
     assert (dropped["reason"], dropped["value"]) == ("late", {"ts": "2024-01-01 00:00:54"})
 
 
@@ -235,7 +236,7 @@ def test_an_insert_reads_a_table_only_for_its_watermark(
 ) -> None:
     append = "APPEND ONLY" if mark else ""
     (change,) = changes(f"CREATE TABLE t (k INT, v INT{mark}) {append}; INSERT INTO t VALUES (1, 2);")
-    tables, read = StoreTables(TopicStore(tmp_path)), list[str]()
+    tables, read = StoreTables(TopicStore(opened(tmp_path))), list[str]()
     monkeypatch.setattr(tables._snapshots, "_records", lambda topic, start: read.append(topic) or [])
     assert tables.change(change)[0] and len(read) == reads
 

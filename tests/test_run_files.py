@@ -21,6 +21,7 @@ pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
 from braid.stage import batches  # noqa: E402
+from braid.store import opened  # noqa: E402
 from cli_help import QUICK, braid, ended, launch, on_shared_spark  # noqa: E402
 
 SQL = """CREATE STREAM s (k INT KEY, v STRING) WITH (kafka_topic='s', value_format='JSON');
@@ -118,7 +119,7 @@ def test_files_come_grow_are_touched_and_go_between_kills(tmp_path: Path) -> Non
 
 def _read(folder: Path) -> bool:
     """Whether a batch has been given the rows of the table's second file."""
-    return batches.reached(str(folder / "s/checkpoints/O")).planned["next"].get("1/0") == 4
+    return batches.reached(opened(str(folder / "s/checkpoints/O"))).planned["next"].get("1/0") == 4
 
 
 DAYS = """CREATE STREAM l (k INT KEY, v STRING, t BIGINT) WITH (kafka_topic='l', value_format='JSON', timestamp='t');

@@ -233,7 +233,7 @@ def test_what_a_person_sees(session: braid.Session, capsys: pytest.CaptureFixtur
 
 OWN = """
 import polars as pl
-import braid
+import braid  # noqa: E402
 from pyspark.sql import SparkSession
 
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()

@@ -21,6 +21,7 @@ pytest.importorskip("pyspark")
 import braid  # noqa: E402
 from braid.errors import BraidError  # noqa: E402
 from braid.face.cells import Plan, Rows  # noqa: E402
+from braid.store import opened  # noqa: E402
 from braid.testing.on_spark import shared_session  # noqa: E402
 from braid.topics import TopicStore  # noqa: E402
 
@@ -207,7 +208,7 @@ def test_a_query_over_streaming_frames_goes_on_batch_after_batch(dialect: str, s
 
 def written(root: Path) -> dict[str, int]:
     """How many rows each topic has."""
-    topics = TopicStore(root)
+    topics = TopicStore(opened(root))
     return {name.lower(): sum(topics.end_offsets(name)) for name in topics.names()}
 
 

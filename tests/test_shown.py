@@ -13,6 +13,8 @@ from rich.console import Console
 from braid.expr.nodes import Col
 from braid.face.shell import Shell
 from braid.face.shown import counted, readable, shown_as
+from braid.store import opened
+from braid.topics.place import Store
 from braid.types import Array, Column, Map, Scalar, Struct
 from cli_help import braid
 
@@ -34,7 +36,14 @@ def store(tmp_path: Path) -> Path:
 
 def prompt(store: Path, sql: str, live: bool) -> tuple[str, str]:
     out, err = io.StringIO(), io.StringIO()
-    shell = Shell("ksqldb", str(store), Console(file=out, width=300), Console(file=err, width=300), live, "local[1]")
+    shell = Shell(
+        "ksqldb",
+        Store(opened(str(store))),
+        Console(file=out, width=300),
+        Console(file=err, width=300),
+        live,
+        "local[1]",
+    )
     try:
         shell.run(sql)
     finally:
@@ -68,7 +77,7 @@ def test_json_lines_keep_their_values(store: Path) -> None:
 def test_a_batch_query_is_counted_too(tmp_path: Path) -> None:
     sql = "CREATE TABLE t (k INT PRIMARY KEY); INSERT INTO t VALUES (1), (2); SELECT * FROM t;"
     out, err = io.StringIO(), io.StringIO()
-    shell = Shell("risingwave", str(tmp_path), Console(file=out), Console(file=err), True, "local[1]")
+    shell = Shell("risingwave", Store(opened(str(tmp_path))), Console(file=out), Console(file=err), True, "local[1]")
     shell.run(sql)
     shell.close()
     assert re.search(r"^2 rows, \d+\.\d\d s$", err.getvalue(), re.MULTILINE), err.getvalue()

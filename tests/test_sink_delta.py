@@ -17,6 +17,7 @@ from braid.plan.logical import Sink
 from braid.sinks.delta import DeltaSink
 from braid.sinks.interface import Batch, Part
 from braid.sinks.named import sink_of
+from braid.store import opened as store_in
 from braid.topics import files
 from braid.topics.store import TopicStore
 from cli_help import Said, on_shared_spark
@@ -32,7 +33,7 @@ def opened(table: Path, columns: Sink, run: str, overwrite: bool = False) -> Del
     sink = sink_of(f"delta:{table}")
     assert isinstance(sink, DeltaSink)
     sink.check(columns, None, False, overwrite)
-    made = sink.opened(TopicStore(table.parent / "store"), columns, {}, run)
+    made = sink.opened(TopicStore(store_in(table.parent / "store")), columns, {}, run)
     made.claim(columns, run)
     return made
 
@@ -126,10 +127,10 @@ def test_a_table_is_taken_over_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
         sink_of(f"delta:{table}").check(KEYED, "r1", True, False)
     sink = sink_of(f"delta:{table}")
     sink.check(KEYED, "r2", False, False)
-    made = sink.opened(TopicStore(tmp_path / "store"), KEYED, {}, "r2")
+    made = sink.opened(TopicStore(store_in(tmp_path / "store")), KEYED, {}, "r2")
     assert isinstance(made, DeltaSink) and rows(table) == []
     published(made, "r2", 0, changes(("+", 2, "b")))
-    made.opened(TopicStore(tmp_path / "store"), KEYED, {}, "r2")
+    made.opened(TopicStore(store_in(tmp_path / "store")), KEYED, {}, "r2")
     assert rows(table) == [(2, "b")]
 
 
@@ -172,7 +173,7 @@ def run(folder: Path, sql: str, to: str = "OUT") -> Said:
 
 @pytest.mark.spark
 def test_every_type(tmp_path: Path) -> None:
-    TopicStore(tmp_path / "s").create("s", 1)
+    TopicStore(store_in(tmp_path / "s")).create("s", 1)
     sql = TYPES.replace("SELECT *", "SELECT I, B, D, F, T, O, Y, DA, TS, A, M")
     put(tmp_path, "s", TYPED, {}, {"T": "a\0b"})
     said = run(tmp_path, sql)
@@ -189,7 +190,7 @@ def test_every_type(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_a_table_with_deletes_goes_on(tmp_path: Path) -> None:
-    store, names = TopicStore(tmp_path / "s"), ("K", "V", "W")
+    store, names = TopicStore(store_in(tmp_path / "s")), ("K", "V", "W")
     store.create("a", 1)
     store.create("b", 1)
     keyed(tmp_path, "a", [(1, {"V": "a"}), (2, {"V": "b"}), (3, {"V": "c"})], 0)

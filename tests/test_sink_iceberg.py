@@ -16,6 +16,7 @@ from braid.plan.logical import Sink
 from braid.sinks.iceberg import IcebergSink
 from braid.sinks.interface import Batch, Part
 from braid.sinks.named import sink_of
+from braid.store import opened as store_in
 from braid.topics.store import TopicStore
 from braid.types import Scalar
 from cli_help import on_shared_spark, records
@@ -33,7 +34,7 @@ def opened(folder: Path, run: str, overwrite: bool = False, columns: Sink = ROWS
     sink = sink_of("iceberg:lake.n.t")
     assert isinstance(sink, IcebergSink)
     sink.check(columns, None, False, overwrite)
-    made = sink.opened(TopicStore(folder / "store"), columns, {}, run)
+    made = sink.opened(TopicStore(store_in(folder / "store")), columns, {}, run)
     made.claim(columns, run)
     return made
 
@@ -104,7 +105,7 @@ def test_a_table_of_another_run(catalog: Catalog, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_every_type_and_a_run_that_goes_on(catalog: Catalog, tmp_path: Path) -> None:
-    TopicStore(tmp_path / "s").create("s", 1)
+    TopicStore(store_in(tmp_path / "s")).create("s", 1)
     (tmp_path / "q.sql").write_text(TYPES, encoding="utf-8")
     words = ("run", "q.sql", "--store", "s", "--dialect", "ksqldb", "--until-idle", "--sink=OUT=iceberg:lake.n.out")
     for n in range(2):

@@ -26,6 +26,7 @@ from braid.sinks.named import sink_of
 from braid.sinks.postgres import PostgresSink, _csv
 from braid.sinks.postgres_marker import MARKERS
 from braid.sinks.postgres_session import CODECS, encodes
+from braid.store import opened as store_in
 from braid.tables.named import table_of as table_of_named
 from braid.topics.store import TopicStore
 from braid.types import Array, Column, Scalar
@@ -109,7 +110,7 @@ def opened(db: psycopg.Connection, columns: Sink, run: str, folder: Path, overwr
     sink = sink_of(where(db) + "#out")
     assert isinstance(sink, PostgresSink)
     sink.check(columns, None, False, overwrite)
-    made = sink.opened(TopicStore(folder), columns, {}, run)
+    made = sink.opened(TopicStore(store_in(folder)), columns, {}, run)
     made.claim(columns, run)
     return made
 
@@ -165,7 +166,7 @@ def test_a_table_is_the_same_by_each_of_its_names(db: psycopg.Connection, tmp_pa
     other = sink_of(where(db) + "#public.out")
     with pytest.raises(BraidError, match=r"public\.out holds the results of another run \(r1\)"):
         other.check(KEYED, None, False, False)
-    made = other.opened(TopicStore(tmp_path), KEYED, {}, "r2")
+    made = other.opened(TopicStore(store_in(tmp_path)), KEYED, {}, "r2")
     assert rows(db, f"SELECT target, run FROM {MARKERS}") == [("public.out", "r2")] and not rows(db, "TABLE out")
     assert isinstance(made, PostgresSink)
     published(made, KEYED, "r2", 0, changes(("+", 2, "b")))
@@ -286,7 +287,7 @@ def test_texts_arrive_whatever_encoding_is_set(
             sink = sink_of(f"postgres:{words}#out")
             assert isinstance(sink, PostgresSink)
             sink.check(columns, None, False, False)
-            made = sink.opened(TopicStore(tmp_path), columns, {}, "r")
+            made = sink.opened(TopicStore(store_in(tmp_path)), columns, {}, "r")
             odd = {"UTF8": text, "EUC_JP": text}.get(encoding, "😀")
             frame = changes(("+", 1, text), ("+", 2, odd)).with_columns(pl.lit(0, pl.Int128).alias(POS))
             published(made, columns, "r", 0, frame)
@@ -308,7 +309,7 @@ def test_a_database_that_knows_no_characters_is_one_line(db: psycopg.Connection,
         sink, table = sink_of(words), table_of_named(words)
         for asks in (
             lambda: sink.check(columns, None, False, False),
-            lambda: sink.opened(TopicStore(tmp_path), columns, {}, "r"),
+            lambda: sink.opened(TopicStore(store_in(tmp_path)), columns, {}, "r"),
             lambda: table.read(declared("CREATE TABLE c (k INT PRIMARY KEY);")),
         ):
             with pytest.raises(BraidError, match="the database in_sql_ascii is in SQL_ASCII"):
@@ -372,7 +373,7 @@ def run(db: psycopg.Connection, folder: Path, sql: str, *more: str, to: str = "O
 
 @pytest.mark.spark
 def test_every_type_and_what_has_no_place(db: psycopg.Connection, tmp_path: Path) -> None:
-    TopicStore(tmp_path / "s").create("s", 1)
+    TopicStore(store_in(tmp_path / "s")).create("s", 1)
     put(tmp_path, "s", TYPED, {}, TYPED | {"T": "a\0b"}, {"T": ""})
     said = run(db, tmp_path, TYPES)
     assert said.code == 0, said.err
@@ -390,7 +391,7 @@ def test_every_type_and_what_has_no_place(db: psycopg.Connection, tmp_path: Path
 
 @pytest.mark.spark
 def test_a_table_with_deletes_goes_on(db: psycopg.Connection, tmp_path: Path) -> None:
-    store = TopicStore(tmp_path / "s")
+    store = TopicStore(store_in(tmp_path / "s"))
     store.create("a", 1)
     store.create("b", 1)
     keyed(tmp_path, "a", [(1, {"V": "a"}), (2, {"V": "b"}), (3, {"V": "c"})], 0)
@@ -442,7 +443,7 @@ def test_a_view_has_its_hidden_key(db: psycopg.Connection, tmp_path: Path) -> No
 
 @pytest.mark.spark
 def test_windows_are_columns_of_the_key(db: psycopg.Connection, tmp_path: Path) -> None:
-    TopicStore(tmp_path / "s").create("e", 1)
+    TopicStore(store_in(tmp_path / "s")).create("e", 1)
     keyed(tmp_path, "e", [(1, {"V": 1}), (1, {"V": 2})], 0)
     keyed(tmp_path, "e", [(1, {"V": 3})], 7_000)
     sql = """CREATE STREAM E (K INT KEY, V INT) WITH (kafka_topic='e', value_format='JSON', partitions=1);

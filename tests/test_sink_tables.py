@@ -24,6 +24,8 @@ from braid.plan.logical import Sink as Columns
 from braid.sinks.interface import Batch, Part, Sink
 from braid.sinks.named import sink_of
 from braid.sinks.postgres_marker import MARKERS
+from braid.store import opened as store_in
+from braid.topics.place import Store
 from braid.topics.store import TopicStore
 from braid.topics.view import UNTOLD, Written
 from braid.types import Array, Scalar
@@ -41,7 +43,7 @@ def at(db: psycopg.Connection, table: str = "out", user: str = "judge") -> str:
 def opened(words: str, folder: Path, columns: Columns = KEYED, run: str = "r", overwrite: bool = False) -> Sink:
     sink = sink_of(words)
     sink.check(columns, None, False, overwrite)
-    made = sink.opened(TopicStore(folder / "store"), columns, {}, run)
+    made = sink.opened(TopicStore(store_in(folder / "store")), columns, {}, run)
     made.claim(columns, run)
     return made
 
@@ -109,7 +111,7 @@ def test_a_table_that_is_gone_is_not_made_again(db: psycopg.Connection, tmp_path
     sink = opened(at(db), tmp_path)
     db.execute("DROP TABLE out")  # nothing was written yet: it may be made again
     sink.check(KEYED, "r", False, False)
-    sink = sink.opened(TopicStore(tmp_path / "store"), KEYED, {}, "r")
+    sink = sink.opened(TopicStore(store_in(tmp_path / "store")), KEYED, {}, "r")
     published(sink, 0, ("+", 0, "a"), after=None)
     db.execute("DROP TABLE out")
     for goes_on in (True, False):  # killed before the checkpoint said so, too
@@ -139,7 +141,7 @@ def begins(text: str, folder: Path, there: bool, overwrite: bool) -> None:
             sink.check(ROWS, None, False, overwrite)
     if there and not overwrite:
         return
-    store, turn = TopicStore(folder / "store"), f"{there}{overwrite}"
+    store, turn = TopicStore(store_in(folder / "store")), f"{there}{overwrite}"
     first = one.opened(store, ROWS, {}, f"first{turn}")
     first.claim(ROWS, f"first{turn}")
     published(first, 0, ("+", 1, "a"), after=None, run=f"first{turn}", columns=ROWS)
@@ -211,13 +213,13 @@ def test_a_delta_table_that_is_not_what_was_written(
     harm(table, sink)
     if told is None:
         published(sink, 3, ("+", 3, "a"), after=1, columns=ROWS)
-        assert sink.last(TopicStore(tmp_path / "store"), ROWS, "r") == (3, "d3")
+        assert sink.last(TopicStore(store_in(tmp_path / "store")), ROWS, "r") == (3, "d3")
         return
     with pytest.raises(BraidError, match=told):
         published(sink, 3, ("+", 3, "a"), after=1, columns=ROWS)
     if harm in (restored, restored_and_others):
         with pytest.raises(BraidError, match=told):
-            sink.last(TopicStore(tmp_path / "store"), ROWS, "r")
+            sink.last(TopicStore(store_in(tmp_path / "store")), ROWS, "r")
 
 
 # ---------------------------------------------------------------------- Iceberg
@@ -225,7 +227,7 @@ def test_a_delta_table_that_is_not_what_was_written(
 
 @pytest.mark.parametrize("expires", [False, True])
 def test_an_iceberg_table_that_was_rolled_back(catalog: Catalog, tmp_path: Path, expires: bool) -> None:
-    sink, store = opened("iceberg:lake.n.t", tmp_path, ROWS), TopicStore(tmp_path / "store")
+    sink, store = opened("iceberg:lake.n.t", tmp_path, ROWS), TopicStore(store_in(tmp_path / "store"))
     published(sink, 0, ("+", 0, "a"), after=None, columns=ROWS)
     published(sink, 1, ("+", 1, "a"), after=0, columns=ROWS)
     table = catalog.load_table("n.t")
@@ -249,7 +251,7 @@ def test_an_iceberg_table_that_was_rolled_back(catalog: Catalog, tmp_path: Path,
 
 
 def test_an_iceberg_table_whose_old_snapshots_have_expired(catalog: Catalog, tmp_path: Path) -> None:
-    sink, store = opened("iceberg:lake.n.t", tmp_path, ROWS), TopicStore(tmp_path / "store")
+    sink, store = opened("iceberg:lake.n.t", tmp_path, ROWS), TopicStore(store_in(tmp_path / "store"))
     published(sink, 0, ("+", 0, "a"), after=None, columns=ROWS)
     for n in range(3):
         catalog.load_table("n.t").append(pa.table({"K": pa.array([n], pa.int64()), "V": ["mine"]}))
@@ -400,7 +402,7 @@ def test_who_has_few_rights(db: psycopg.Connection, tmp_path: Path) -> None:
         db.execute(f"CREATE TABLE public.{MARKERS} (LIKE desk.{MARKERS} INCLUDING ALL)")
         sink = sink_of(at(db, "desk.t", "clerk"))
         sink.check(KEYED, "r", True, False)
-        assert sink.last(TopicStore(tmp_path / "store"), KEYED, "r") == (0, "d0")
+        assert sink.last(TopicStore(store_in(tmp_path / "store")), KEYED, "r") == (0, "d0")
     finally:
         db.execute("DROP SCHEMA IF EXISTS desk CASCADE; DROP OWNED BY clerk; DROP ROLE clerk")
 
@@ -598,7 +600,7 @@ def test_a_batch_that_changes_nothing_leaves_its_marker(
         batches = (none, none) if columns is ROWS else (none, (("-", 9, "a"),), (("-", None, "a"), ("-", 9, None)))
         for n, rows in enumerate(batches):
             published(needs, n, *rows, after=n - 1 if n else None, columns=columns)
-            assert sink.last(TopicStore(tmp_path / "store"), columns, "r") == (n, f"d{n}"), (text, n)
+            assert sink.last(TopicStore(store_in(tmp_path / "store")), columns, "r") == (n, f"d{n}"), (text, n)
 
 
 @pytest.mark.heavy
@@ -637,7 +639,7 @@ def test_a_standby_that_takes_over(tmp_path: Path, monkeypatch: pytest.MonkeyPat
                 tool("pg_ctl", "-D", "copy", "-w", "promote")
                 with pytest.raises(BraidError, match=r"timeline 2, table \d+, and was server \d+, timeline 1"):
                     published(sink, 2, ("+", 2, "a"), after=1)
-                last = sink.last(TopicStore(tmp_path / "store"), KEYED, "r")
+                last = sink.last(TopicStore(store_in(tmp_path / "store")), KEYED, "r")
                 assert last == ((0, "d0") if lags else (1, "d1")) and "timeline 2" in sink.identified(KEYED)
             finally:
                 tool("pg_ctl", "-D", "copy", "-m", "immediate", "stop")
@@ -672,14 +674,18 @@ def test_what_is_grouped_by_is_the_key(tmp_path: Path, query: str, columns: list
     from braid.sinks.staged import shape_of
 
     sql = f"CREATE TABLE a (id INT PRIMARY KEY, k INT, w VARCHAR, f DOUBLE); CREATE MATERIALIZED VIEW v AS {query};"
-    (made,) = (e.query for e in over(str(tmp_path / "s"), "risingwave", None).statements(sql) if e.query is not None)
+    (made,) = (
+        e.query
+        for e in over(Store(store_in(str(tmp_path / "s"))), "risingwave", None).statements(sql)
+        if e.query is not None
+    )
     shape = shape_of(made.sink, False)
     assert [x.name for x in shape.columns] == columns and shape.keys == keys
 
 
 def test_two_threads_that_claim_one_table(db: psycopg.Connection, catalog: Catalog, tmp_path: Path) -> None:
     """Whatever is there or not: one has it, and the other is told."""
-    store = TopicStore(tmp_path / "store")
+    store = TopicStore(store_in(tmp_path / "store"))
     for n, overwrite in ((n, overwrite) for n in range(3) for overwrite in (False, True)):
         for text in (at(db, f"t{n}"), f"delta:{tmp_path}/d{n}", f"iceberg:lake.n.t{n}", f"{tmp_path}/f{n}.jsonl"):
             ends, begin = list[str](), threading.Barrier(2)

@@ -40,8 +40,10 @@ from braid.reference.sliding_steps import life
 from braid.spark.job import dumps
 from braid.spark.preparing import loose
 from braid.spark.source import Planner
+from braid.store import opened
 from braid.testing.driver import Driver
 from braid.topics import TopicStore
+from braid.topics.place import Store
 from braid.types import Scalar
 from histories import query, source
 
@@ -198,7 +200,7 @@ def test_lives_in_columns_are_those_of_the_definition() -> None:
 
 def looked_up(tmp_path: Path) -> tuple[TopicStore, Query]:
     """A stream that looks into a table of one row."""
-    store = TopicStore(str(tmp_path))
+    store = TopicStore(opened(str(tmp_path)))
     for topic in ("E", "A"):
         store.create(topic, 1)
     write(store, "A", '{"ID": 1, "NAME": "hare"}')
@@ -211,7 +213,7 @@ def looked_up(tmp_path: Path) -> tuple[TopicStore, Query]:
 
 def test_a_captured_table_ends_where_it_ended_when_its_query_first_started(tmp_path: Path) -> None:
     store, q = looked_up(tmp_path)
-    text = dumps(loose(lower(q), str(tmp_path), 1, frozenset()))
+    text = dumps(loose(lower(q), Store(opened(str(tmp_path))), 1, frozenset()))
     first = Planner(text).beginning()
     write(store, "A", '{"ID": 2, "NAME": "puffer"}')
     write(store, "E", '{"ID": 1}')

@@ -38,13 +38,16 @@ from braid.spark.columns import bucket_ids, spark_partition  # noqa: E402
 from braid.spark.private import own_folder  # noqa: E402
 from braid.spark.turns import Turns  # noqa: E402
 from braid.spark.wishes import Wishes  # noqa: E402
-from braid.stage import run_files  # noqa: E402
+from braid.stage import run_files, state_file  # noqa: E402
 from braid.stage.call_order import Moment, Placed  # noqa: E402
+from braid.stage.checkpoint_runs import CheckpointRuns, RunObjects  # noqa: E402
 from braid.stage.emit import merged  # noqa: E402
 from braid.stage.epoch import claim  # noqa: E402
+from braid.store import opened  # noqa: E402
 from braid.testing.driver import Driver  # noqa: E402
 from braid.testing.on_spark import SparkBackend, shared_session  # noqa: E402
 from braid.topics import TopicStore  # noqa: E402
+from braid.topics.place import Store  # noqa: E402
 from histories import Raw, explicit_events, query, random_history, random_query, source  # noqa: E402
 from law import reference_lines  # noqa: E402
 from spark_help import case, in_one_batch, output, run, write_topics  # noqa: E402
@@ -76,7 +79,7 @@ def test_any_cut_gives_the_same(
     spark: Any, tmp_path: Path, shape: str, seed: int, limit: int, buckets: int, outputs: int, tasks: int
 ) -> None:
     asked, history = case(shape, seed)
-    store = TopicStore(tmp_path)
+    store = TopicStore(opened(tmp_path))
     write_topics(store, asked, history)
     running = run(str(tmp_path), asked, spark, limit=limit, buckets=buckets, partitions=outputs, tasks=tasks)
     got = output(store)
@@ -173,16 +176,16 @@ def test_the_driver_is_the_same_in_both_runtimes(spark: Any) -> None:
 
 def test_a_stopped_query_goes_on_where_it_was(spark: Any, tmp_path: Path) -> None:
     asked, history = case("ss", 9)
-    store = TopicStore(tmp_path)
+    store = TopicStore(opened(tmp_path))
     write_topics(store, asked, history)
     plan = lower(asked)
-    first = queries.start(spark, plan, str(tmp_path), Wishes(limit=15, buckets=2, partitions=1))
+    first = queries.start(spark, plan, Store(opened(str(tmp_path))), Wishes(limit=15, buckets=2, partitions=1))
     deadline = time.monotonic() + 120
     while first.progress().batch < 0 and time.monotonic() < deadline:
         time.sleep(0.01)
     first.stop()
     assert first.status() == "stopped"
-    second = queries.start(spark, plan, str(tmp_path), Wishes(limit=20))
+    second = queries.start(spark, plan, Store(opened(str(tmp_path))), Wishes(limit=20))
     assert second.job.run == first.job.run and second.job.buckets == 2
     assert second.progress().state_rows > 0, "what is kept is known before the first batch"
     second.await_idle()
@@ -194,23 +197,23 @@ def test_a_stopped_query_goes_on_where_it_was(spark: Any, tmp_path: Path) -> Non
     named = json.dumps(second.state())
     assert len([f for f in kept if f'"{f.stem}"' in named]) > 2
     with pytest.raises(BraidError, match="buckets"):
-        queries.start(spark, plan, str(tmp_path), Wishes(buckets=4))
+        queries.start(spark, plan, Store(opened(str(tmp_path))), Wishes(buckets=4))
     other = lower(query(next(iter(sources(asked.root)))))
     with pytest.raises(BraidError, match="was made by another query"):
-        queries.start(spark, other, str(tmp_path))
+        queries.start(spark, other, Store(opened(str(tmp_path))))
 
 
 def test_what_a_killed_driver_leaves_before_the_first_batch_is_no_hindrance(spark: Any, tmp_path: Path) -> None:
     """The state of batch 0 is written to a file beside, and renamed."""
     asked, history = case("ss", 9)
-    store, plan = TopicStore(tmp_path), lower(asked)
+    store, plan = TopicStore(opened(tmp_path)), lower(asked)
     for name, partitions in history.topics.items():
         store.create(name, len(partitions))
-    queries.start(spark, plan, str(tmp_path), Wishes(partitions=1)).stop()
+    queries.start(spark, plan, Store(opened(str(tmp_path))), Wishes(partitions=1)).stop()
     left = tmp_path / "checkpoints" / "OUT" / "state" / "0.json~0a1b2c3d"
     left.parent.mkdir(exist_ok=True)
     left.write_text("half")
-    topics = TopicStore(tmp_path)
+    topics = TopicStore(opened(tmp_path))
     for name in history.topics:
         topics.delete(name)
     write_topics(topics, asked, history)
@@ -230,7 +233,7 @@ def output_ends(store: TopicStore) -> list[int]:
 def test_one_core_then_a_cluster_of_two(tmp_path: Path) -> None:
     """A query goes on where there is more to run it: one core, then two executors in processes of their own."""
     asked, history = case("ss-ss", 3, 120)
-    store = TopicStore(tmp_path)
+    store = TopicStore(opened(tmp_path))
     write_topics(store, asked, history)
     spread = ("partitions=2", "buckets=4", "tasks=2")
     with open(tmp_path / "log", "wb") as log:
@@ -254,7 +257,10 @@ def test_files_in_place_of_topics(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("K,V,N\n" + "".join(f"{i},x{i},{i % 3}\n" for i in range(50)) + "seven,x,1\n")
     asked = query(source("A", "a"))
     done = run(str(tmp_path), asked, spark, files={"A": Files(str(tmp_path / "a.csv"))}, limit=20)
-    assert [line[1] for line in output(TopicStore(tmp_path))[0]][:2] == ['{"A.V":"x0","A.N":0}', '{"A.V":"x1","A.N":1}']
+    assert [line[1] for line in output(TopicStore(opened(tmp_path)))[0]][:2] == [
+        '{"A.V":"x0","A.N":0}',
+        '{"A.V":"x1","A.N":1}',
+    ]
     assert done.progress().rows_out == 50
     assert [d["reason"] for d in done.drops()] == ["malformed"]
 
@@ -263,7 +269,7 @@ def test_files_in_place_of_topics(spark: Any, tmp_path: Path) -> None:
 def test_folders_of_files_as_output(spark: Any, tmp_path: Path, kind: str) -> None:
     import polars as pl
 
-    store = TopicStore(tmp_path)
+    store = TopicStore(opened(tmp_path))
     store.create("a", 1)
     store.append("a", [{"key": i, "value": {"V": "x", "N": i}, "timestamp": i} for i in range(5)])
     folder = tmp_path / "result"
@@ -275,7 +281,7 @@ def test_folders_of_files_as_output(spark: Any, tmp_path: Path, kind: str) -> No
 
 
 def test_no_output_counts_its_rows(spark: Any, tmp_path: Path) -> None:
-    store = TopicStore(tmp_path)
+    store = TopicStore(opened(tmp_path))
     store.create("a", 1)
     store.append("a", [{"key": i, "value": {"V": "x", "N": i}, "timestamp": i} for i in range(5)])
     done = run(str(tmp_path), query(source("A", "a")), spark, output=NoSink())
@@ -284,7 +290,7 @@ def test_no_output_counts_its_rows(spark: Any, tmp_path: Path) -> None:
 
 
 def test_a_setting_of_the_session_asks_for_tasks(spark: Any, tmp_path: Path) -> None:
-    store, asked = TopicStore(tmp_path), query(source("A", "a"))
+    store, asked = TopicStore(opened(tmp_path)), query(source("A", "a"))
     store.create("a", 2)
     with conf.changed(spark, {"spark.braid.tasks": "some"}), pytest.raises(BraidError, match="no number of tasks"):
         run(str(tmp_path), asked, spark)
@@ -293,10 +299,10 @@ def test_a_setting_of_the_session_asks_for_tasks(spark: Any, tmp_path: Path) -> 
 
 
 def test_why_a_query_died(spark: Any, tmp_path: Path) -> None:
-    store = TopicStore(tmp_path)
+    store = TopicStore(opened(tmp_path))
     store.create("a", 1)
     store.append("a", [{"key": 1, "value": {"V": "x", "N": 1}, "timestamp": 1}])
-    running = queries.start(spark, lower(query(source("A", "a"))), str(tmp_path))
+    running = queries.start(spark, lower(query(source("A", "a"))), Store(opened(str(tmp_path))))
     running.await_idle()
     segment = next((tmp_path / "topics" / "a" / "0").glob("*.jsonl"))
     store.append("a", [{"key": 2, "value": {"V": "x", "N": 1}, "timestamp": 2}])
@@ -321,7 +327,7 @@ def test_dataframes_in_and_out(spark: Any, tmp_path: Path) -> None:
     session = braid.connect(store=str(tmp_path / "store"), spark=spark)
     session.register("l", frame, key="id", time="at")
     session.execute("CREATE STREAM r (k INT KEY, v STRING) WITH (kafka_topic='r', value_format='JSON', partitions=1);")
-    store = TopicStore(tmp_path / "store")
+    store = TopicStore(opened(tmp_path / "store"))
     store.append("r", [{"key": k, "value": {"V": f"r{k}"}, "timestamp": 1000 * k} for k in range(5)])
     store.append("r", [{"key": None, "value": {"V": "nokey"}, "timestamp": 7}])
     sql = "SELECT l.id AS id, l.text AS lt, r.v AS rv FROM l JOIN r WITHIN 1 SECOND ON l.id = r.k"
@@ -344,8 +350,8 @@ def test_dataframes_in_and_out(spark: Any, tmp_path: Path) -> None:
 def test_what_is_dropped_with_its_topic_or_replaced_begins_anew(spark: Any, tmp_path: Path) -> None:
     import braid
 
-    store = TopicStore(tmp_path / "store")
-    session = braid.connect(store=store.root, spark=spark)
+    store = TopicStore(opened(tmp_path / "store"))
+    session = braid.connect(store=store.root.url, spark=spark)
     session.execute("""
         CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);
         INSERT INTO s (rowtime, k, v) VALUES (1, 1, 1); INSERT INTO s (rowtime, k, v) VALUES (2, 2, 2);
@@ -356,7 +362,7 @@ def test_what_is_dropped_with_its_topic_or_replaced_begins_anew(spark: Any, tmp_
         assert store.end_offsets("O") == [2]
         session.execute("DROP STREAM o DELETE TOPIC;")
         assert handle.status() == "stopped" and "O" not in store.names()
-    views = braid.connect(dialect="sqlstream", store=store.root, spark=spark)
+    views = braid.connect(dialect="sqlstream", store=store.root.url, spark=spark)
     views.execute("CREATE STREAM s (k INT, v INT) OPTIONS (TOPIC 's');")
     for condition, count in (("v > 0", 2), ("v > 1", 1)):
         (handle,) = views.execute(f"CREATE OR REPLACE VIEW w AS SELECT STREAM v FROM s WHERE {condition};")
@@ -422,9 +428,9 @@ class _Ending(_Handle):
 def _launched(folder: Path, *handles: _Handle, note: Any = print) -> queries.RunningQuery:
     plan, output, left = lower(case("ss", 1)[0]), TopicSink("o"), list(handles)
     known = {"name": "Q", "run": "Q-1", "plan": plan, "buckets": 1, "tasks": 1, "output": output, "to": output}
-    epoch = claim(str(folder))
-    job: Any = SimpleNamespace(**known, broker=None, durable=False, frames=frozenset(), epoch=epoch)
-    made = queries.RunningQuery(job, "", str(folder), lambda _: left.pop(0), lambda: None, Turns(1), note)
+    epoch = claim(opened(str(folder)))
+    job: Any = SimpleNamespace(**known, store=Store(opened(folder)), durable=False, frames=frozenset(), epoch=epoch)
+    made = queries.RunningQuery(job, "", opened(str(folder)), lambda _: left.pop(0), lambda: None, Turns(1), note)
     made.launch()
     return made
 
@@ -520,36 +526,44 @@ def _damaged(file: Path, damage: str) -> None:
 
 
 def test_a_removed_run_stays_until_its_batch_is_over(tmp_path: Path) -> None:
-    """The batch may be done again. What an attempt made that was given up goes as soon as the batch is over too."""
-    files = run_files.FileRuns(str(tmp_path / "0-1"))
-    files.tidy(0, ())  # no folder yet
+    """The batch may be done again. What an attempt made that was given up goes when the query begins again."""
+    store = opened(tmp_path)
+    files, folder = CheckpointRuns(store, "0/1"), tmp_path / "runs/0-1"
     kept, gone, lost = (f"{run_files.run_prefix('c', 4, 0, 1, [b'x'])}-1-{n}" for n in (1, 10, 2))
     for name in (kept, gone, lost):
-        assert files.put(name, FRAME) == (tmp_path / "0-1" / f"{name}.arrow").stat().st_size
-    found = {kept, gone}  # what the manifest after batch 4 names: not what was lost
-    files.tidy(4, ())
-    assert len(os.listdir(tmp_path / "0-1")) == 3
-    files.tidy(5, found)
+        assert files.put(name, FRAME) == (folder / f"{name}.arrow").stat().st_size
+
+    def saved(batch: int, *runs: str) -> dict[str, dict[str, Any]]:
+        """The state behind a batch: it does not name what was lost."""
+        state = {"0/1": {"clocks": {}, "steps": {"1": {"runs": [[run, 3, 100] for run in runs]}}}}
+        state_file.save(store, batch, state)
+        return state
+
+    saved(4, kept, gone)
+    assert len(os.listdir(folder)) == 3
+    objects = RunObjects(store)
+    objects.begin()
+    assert sorted(os.listdir(folder)) == sorted(f"{name}.arrow" for name in (kept, gone))
     made = f"{run_files.run_prefix('c', 5, 0, 1, [b'x'])}-1-0"
     files.put(made, FRAME.head(1))
     files.remove(gone)
     run_files._frames.clear()
-    files.tidy(5, found)  # the same batch again
+    objects.keep(5, saved(5, kept, made))  # the batch may be done again
     assert files.get(gone).equals(FRAME) and files.get(made).equals(FRAME.head(1))
-    (tmp_path / "0-1" / ".nfs0001").touch()  # what a network file system leaves of a mapped file
-    files.tidy(6, {kept, made})
-    (tmp_path / "0-1" / ".nfs0001").unlink()
-    assert sorted(os.listdir(tmp_path / "0-1")) == sorted(f"{name}.arrow" for name in (kept, made))
+    (folder / ".nfs0001").touch()  # what a network file system leaves of a mapped file
+    objects.keep(6, saved(6, kept, made))
+    (folder / ".nfs0001").unlink()
+    assert sorted(os.listdir(folder)) == sorted(f"{name}.arrow" for name in (kept, made))
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_run_is_named(tmp_path: Path, damage: str) -> None:
-    files = run_files.FileRuns(str(tmp_path))
+    files = CheckpointRuns(opened(tmp_path), "0/0")
     files.put("q-0-0-0-0", FRAME)
     run_files._frames.clear()
     assert files.get("q-0-0-0-0").equals(FRAME)
     run_files._frames.clear()
-    _damaged(tmp_path / "q-0-0-0-0.arrow", damage)
+    _damaged(tmp_path / "runs/0-0/q-0-0-0-0.arrow", damage)
     why = "missing" if damage == "gone" else "torn"
     with pytest.raises(BraidError, match=rf"a state file is {why}: .*q-0-0-0-0\.arrow") as e:
         files.get("q-0-0-0-0")
@@ -559,7 +573,7 @@ def test_a_damaged_run_is_named(tmp_path: Path, damage: str) -> None:
 def test_a_run_without_room_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BraidError, match="cannot be written") as e:
-        run_files.FileRuns(str(tmp_path / "file" / "0-0")).put("q-0-0-0-0", FRAME)
+        CheckpointRuns(opened(tmp_path / "file" / "q"), "0/0").put("q-0-0-0-0", FRAME)
     assert e.value.hint and "nothing is lost" in e.value.hint
 
 

@@ -19,6 +19,7 @@ pytest.importorskip("pyspark")
 
 import effort
 from braid.records.registry import Schema
+from braid.store import opened
 from braid.topics import TopicStore, log
 from braid.topics.registries import of_store
 from braid.topics.sealed import has_seal
@@ -101,7 +102,7 @@ class World:
 
     def goes_on(self) -> str | dict[str, Counter[str]]:
         """Why the next start is refused; or the rows that are there when it has read more."""
-        put(TopicStore(self.at / "s"), 2)
+        put(TopicStore(opened(self.at / "s")), 2)
         return self.run() or self.rows()
 
     def rows(self) -> str | dict[str, Counter[str]]:
@@ -134,7 +135,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     at = found.at
     (at / "q.sql").write_text(DECLARED + JOINED + COUNTED)
     (at / "e.sql").write_text(DECLARED + COPIED)
-    store = TopicStore(at / "s")
+    store = TopicStore(opened(at / "s"))
     store.create("l", 2)
     store.create("r", 2)
     store.create("rolled")

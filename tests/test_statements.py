@@ -11,6 +11,7 @@ from braid.bind.program import Program
 from braid.errors import SqlError
 from braid.face.catalogue import Catalogue
 from braid.records.wire import Wires
+from braid.store import opened
 from braid.testing import Driver
 from braid.topics import TopicStore
 from cli_help import Said, braid
@@ -94,11 +95,11 @@ def test_a_query_is_paused_resumed_and_terminated() -> None:
     assert said.code == 0, said.err
     seen = [line.split() for line in said.out.splitlines()]
     assert ["O", "stopped", "1", "1", "0", "0"] in seen and ["W", "INTEGER", "VALUE"] in seen
-    assert TopicStore("s").end_offsets("O") == [2]
+    assert TopicStore(opened("s")).end_offsets("O") == [2]
     again = braid("sql", "--store", "s", stdin=ROW.format(n=3) + "ASSERT VALUES o (k, w) VALUES (1, 2); SHOW QUERIES;")
     assert again.code == 0 and "note" not in again.err  # nothing stands still: it is gone
     braid("sql", "--store", "s", stdin=O + "ASSERT TOPIC O;")  # made again it goes on
-    assert TopicStore("s").end_offsets("O") == [3]
+    assert TopicStore(opened("s")).end_offsets("O") == [3]
 
 
 @pytest.mark.spark
@@ -129,7 +130,7 @@ def test_what_is_paused_in_a_file_does_not_start() -> None:
 
 
 def program() -> Program:
-    return Catalogue(TopicStore("s"), "ksqldb").program("cell")
+    return Catalogue(TopicStore(opened("s")), "ksqldb").program("cell")
 
 
 def done(text: str) -> list[str]:
@@ -263,7 +264,7 @@ def test_a_run_goes_on_with_what_took_the_place_of_its_queries() -> None:
 
 
 def values(topic: str) -> list[str]:
-    store = TopicStore("s")
+    store = TopicStore(opened("s"))
     found: list[str] = store.parsed(topic, 0, 0, store.end_offsets(topic)[0], Wires())["_value"].to_list()
     return found
 

@@ -101,3 +101,49 @@ def test_the_page_about_sinks_names_all_that_a_sink_is_and_does() -> None:
     cells = re.findall(r"^\| (`[^|]+) \|", page, re.MULTILINE)
     told = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
     assert {"target", "partitions", *told} == {name for name in vars(Sink) if not name.startswith("_")}
+
+
+# --------------------------------------------------------------- where a thing lies
+
+
+def asking(question: str, but: str = "") -> list[str]:
+    """Each line outside of the folder `but` that asks this, by its file."""
+    found = ((p.relative_to(SOURCE), p.read_text(encoding="utf-8")) for p in sorted(SOURCE.rglob("*.py")))
+    return [str(p) for p, text in found if p.parts[0] != but for _ in re.finditer(question, text)]
+
+
+def test_a_url_is_read_at_a_door() -> None:
+    """Behind it a store is a value. Two doors take a folder and its URL for different things: one copy, or a place of
+    backups."""
+    assert asking(r"\bis_url\(", but="store") == ["face/backup.py", "face/restore.py"]
+
+
+def test_whether_there_is_a_broker_is_asked_of_the_store() -> None:
+    assert asking(r"\bbroker is (not )?None") == ["topics/interface.py", "topics/place.py", "topics/place.py"]
+
+
+PLACES = {"folder", "store", "checkpoint", "root"}
+PATHS = re.compile(r"(str|Path|os\.PathLike\[str\])( \| (None|Path|str|os\.PathLike\[str\]))*")
+
+
+def test_stores_and_checkpoints_are_handed_on_as_values() -> None:
+    """What is left are folders of this machine: results, copies of files, scratch."""
+    texts = [
+        f"{p.relative_to(SOURCE)}: {node.name}({x.arg})"
+        for p in sorted(SOURCE.rglob("*.py"))
+        for node in ast.walk(ast.parse(p.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        for x in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+        if x.arg in PLACES and x.annotation is not None and PATHS.fullmatch(ast.unparse(x.annotation))
+    ]
+    assert len(texts) < 75, texts
+    assert [x for x in texts if x.startswith("stage/")] == ["stage/run_files.py: run_prefix(checkpoint)"]
+
+
+def test_a_checkpoint_has_one_body_wherever_it_lies() -> None:
+    """Two facts of a bucket: each object costs a request, so a task's runs share one; and there a driver that was
+    taken over may still write, so a state is only created."""
+    asks = [x for x in asking(r"\.path is (not )?None", but="store") if x.startswith(("stage/", "topics/"))]
+    topics = ["topics/interface.py", "topics/interface.py", "topics/registries.py"]  # these have two forms
+    frames = ["topics/registered.py", "topics/registered.py"]  # Spark reads their rows from files
+    assert asks == ["stage/checkpoint_runs.py", "stage/state_file.py", *topics[:2], *frames, *topics[2:]]

@@ -15,7 +15,8 @@ import polars as pl
 import pytest
 
 from braid.errors import BraidError
-from braid.stage import cuts
+from braid.stage import offset_log
+from braid.store import opened
 from braid.topics import TopicStore, commit, documents, files, log
 from braid.topics.lock import StoreLock
 from braid.topics.sealed import has_seal, sealed, unsealed
@@ -31,7 +32,7 @@ def record(k: int, value: object = "x") -> dict[str, object]:
 
 
 def store_of(root: Path, *topics: str) -> TopicStore:
-    store = TopicStore(root / "s")
+    store = TopicStore(opened(root / "s"))
     for name in topics:
         store.create(name)
         for n in range(3):
@@ -116,7 +117,7 @@ def test_a_commit_of_another_topic_is_one_also_with_a_checksum(tmp_path: Path) -
 
 
 def test_a_part_of_a_segment_is_compared(tmp_path: Path) -> None:
-    store = TopicStore(tmp_path / "s")
+    store = TopicStore(opened(tmp_path / "s"))
     store.create("t")
     store.append_lines("t", [f'{{"key":{k},"value":1,"timestamp":1}}' for k in range(30_000)])
     (path,) = (tmp_path / "s/topics/t/0").iterdir()
@@ -129,7 +130,7 @@ def test_a_part_of_a_segment_is_compared(tmp_path: Path) -> None:
 
 
 def test_positions_are_compared(tmp_path: Path) -> None:
-    store = TopicStore(tmp_path / "s")
+    store = TopicStore(opened(tmp_path / "s"))
     store.create("t")
     lines = pl.Series([json.dumps(record(k)) for k in range(3)])
     for n in range(2):
@@ -162,7 +163,7 @@ def test_an_older_store_is_whole_and_goes_on(tmp_path: Path) -> None:
     with tarfile.open(MADE / "format-6.tar.gz") as packed:
         packed.extractall(tmp_path / "s", filter="data")
     assert not wrong(tmp_path)
-    store = TopicStore(tmp_path / "s")
+    store = TopicStore(opened(tmp_path / "s"))
     store.append("l", [record(9)])
     assert not wrong(tmp_path) and len(records("l", tmp_path / "s")) == 3
     newest = tmp_path / "s/topics/l/.commits" / f"{3:020d}.json"
@@ -176,27 +177,27 @@ def test_an_older_store_is_whole_and_goes_on(tmp_path: Path) -> None:
 
 
 def written(folder: Path, n: int = 4) -> list[bytes]:
-    made = cuts.Cuts(str(folder))
+    made = offset_log.OffsetLog(opened(str(folder)))
     for batch in range(n):
         made.add({"batch": batch, "next": {"0/0": 10 * (batch + 1)}, "ended": [], "idle": []})
-    return (folder / cuts.NAME).read_bytes().splitlines(keepends=True)
+    return (folder / offset_log.NAME).read_bytes().splitlines(keepends=True)
 
 
 def test_a_changed_cut_is_refused(tmp_path: Path) -> None:
     lines = written(tmp_path)
     for number, old, new in ((1, b"20", b"30"), (1, b"20", b"15"), (0, b'"sums"', b'"suns"'), (2, b'"crc"', b'"crb"')):
         spoilt = [*lines[:number], lines[number].replace(old, new), *lines[number + 1 :]]
-        (tmp_path / cuts.NAME).write_bytes(b"".join(spoilt))
+        (tmp_path / offset_log.NAME).write_bytes(b"".join(spoilt))
         with pytest.raises(BraidError, match=f"line {number + 1} is not what its checksum says"):
-            cuts.read(str(tmp_path), 3)
+            offset_log.read(opened(str(tmp_path)), 3)
     for number in range(4):
-        (tmp_path / cuts.NAME).write_bytes(b"".join([*lines[:number], *lines[number + 1 :]]))
+        (tmp_path / offset_log.NAME).write_bytes(b"".join([*lines[:number], *lines[number + 1 :]]))
         with pytest.raises(BraidError, match="does not say where batch"):
-            cuts.read(str(tmp_path), 3)
-    (tmp_path / cuts.NAME).write_bytes(b"".join(lines)[:-5])
+            offset_log.read(opened(str(tmp_path)), 3)
+    (tmp_path / offset_log.NAME).write_bytes(b"".join(lines)[:-5])
     with pytest.raises(BraidError, match="does not say where batch 3"):
-        cuts.read(str(tmp_path), 3)
-    assert [x["batch"] for x in cuts.read(str(tmp_path), 2)] == [0, 1, 2]
+        offset_log.read(opened(str(tmp_path)), 3)
+    assert [x["batch"] for x in offset_log.read(opened(str(tmp_path)), 2)] == [0, 1, 2]
 
 
 # ---------------------------------------------------------------- what is missing
@@ -287,7 +288,7 @@ def test_a_refused_lock_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    for take in (files.locked(str(tmp_path / "a.lock")), StoreLock(tmp_path)):
+    for take in (files.locked(str(tmp_path / "a.lock")), StoreLock(opened(tmp_path))):
         with pytest.raises(OSError, match="locks") as e, take:
             pass
         assert str(e.value.filename).startswith(str(tmp_path))

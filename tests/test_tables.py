@@ -25,6 +25,7 @@ from braid.bind.bound import Declared
 from braid.bind.catalog import Catalog
 from braid.bind.program import Program
 from braid.errors import BraidError
+from braid.store import opened as store_in
 from braid.tables.files import SnapshotTable
 from braid.tables.interface import Read, Table, Unready, of_columns
 from braid.tables.mirror import SINCE, Look, Mirror
@@ -88,7 +89,7 @@ STATES = st.lists(st.dictionaries(st.integers(-3, 3), VALUES, max_size=6), min_s
 def test_the_topic_holds_what_the_table_holds(
     dialect: str, how: str, states: list[dict[int, Any]], again: list[bool], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    store = TopicStore(tmp_path_factory.mktemp("s"))
+    store = TopicStore(store_in(tmp_path_factory.mktemp("s")))
     made, table = declared(WORDS[dialect].format(how), dialect, store), Given()
     mirror = Mirror(made, table, store, losing=True)
     before: set[int] = set()
@@ -114,7 +115,7 @@ def test_the_topic_holds_what_the_table_holds(
 
 
 def test_only_what_changed_is_written(tmp_path: Path) -> None:
-    store, table = TopicStore(tmp_path / "s"), Given()
+    store, table = TopicStore(store_in(tmp_path / "s")), Given()
     mirror = Mirror(declared(WORDS["ksqldb"].format(FORMATS["ksqldb"][0])), table, store)
     mirror.begin()
     table.rows = frame("k", {1: ("a", 1.0), 2: ("b", None), 3: (None, None)})
@@ -172,7 +173,7 @@ def test_columns_called_as_facets_are(tmp_path: Path, kind: str, dialect: str, s
     path = tmp_path / f"c.{kind}"
     {"csv": rows.write_csv, "jsonl": rows.write_ndjson, "parquet": rows.write_parquet}[kind](path)
     os.utime(path, (time.time() - 60, time.time() - 60))
-    made, table, store = declared(sql, dialect), SnapshotTable(str(path)), TopicStore(tmp_path / "s")
+    made, table, store = declared(sql, dialect), SnapshotTable(str(path)), TopicStore(store_in(tmp_path / "s"))
     read = table.read(made)
     assert read.rows.rows() == [(1, "a"), (2, None)] and read.error.null_count() == 2
     rows_that_stand = 1 if value == "_value" else 2  # a record without a value deletes its key
@@ -183,7 +184,7 @@ def test_columns_called_as_facets_are(tmp_path: Path, kind: str, dialect: str, s
 
 
 def test_a_row_that_is_malformed_refuses_the_look(tmp_path: Path, customers: Declared) -> None:
-    path, store = tmp_path / "c.csv", TopicStore(tmp_path / "s")
+    path, store = tmp_path / "c.csv", TopicStore(store_in(tmp_path / "s"))
     written(path, "k,v\n1,a\nx,b\ny,c\n")
     mirror = Mirror(customers, SnapshotTable(str(path)), store)
     with pytest.raises(BraidError, match=r"row 2 is malformed: column K: 'x' is not .*, and 1 more"):
@@ -191,7 +192,7 @@ def test_a_row_that_is_malformed_refuses_the_look(tmp_path: Path, customers: Dec
 
 
 def test_keys_that_stand_twice_and_keys_that_are_missing(tmp_path: Path, customers: Declared) -> None:
-    path, store = tmp_path / "c.csv", TopicStore(tmp_path / "s")
+    path, store = tmp_path / "c.csv", TopicStore(store_in(tmp_path / "s"))
     written(path, "K,V\n1,a\n1,b\n,c\n")
     mirror = Mirror(customers, SnapshotTable(str(path)), store)
     mirror.begin()
@@ -201,7 +202,7 @@ def test_keys_that_stand_twice_and_keys_that_are_missing(tmp_path: Path, custome
 
 
 def test_most_rows_gone_is_refused_unless_told(tmp_path: Path, customers: Declared) -> None:
-    path, store = tmp_path / "c.csv", TopicStore(tmp_path / "s")
+    path, store = tmp_path / "c.csv", TopicStore(store_in(tmp_path / "s"))
 
     def rows(keys: range) -> str:
         return "k,v\n" + "".join(f"{k},a\n" for k in keys)
@@ -229,7 +230,7 @@ def test_most_rows_gone_is_refused_unless_told(tmp_path: Path, customers: Declar
 
 
 def test_what_no_look_can_fill(tmp_path: Path, customers: Declared) -> None:
-    store = TopicStore(tmp_path / "s")
+    store = TopicStore(store_in(tmp_path / "s"))
     for sql, told in (
         ("CREATE STREAM c (k INT KEY, v STRING) WITH (kafka_topic='c', value_format='JSON');", "C is a stream"),
         ("CREATE TABLE c (k INT, v VARCHAR);", "has no primary key"),
@@ -398,7 +399,7 @@ def test_delta_that_a_sink_does_not_write_is_refused(tmp_path: Path, mode: str |
 
 
 def test_a_column_that_is_null_throughout_is_refused(tmp_path: Path) -> None:
-    store = TopicStore(tmp_path)
+    store = TopicStore(store_in(tmp_path))
     made = declared(WORDS["ksqldb"].format("value_format='JSON', "))
 
     def look(rows: list[tuple[int | None, str | None, float | None]], losing: bool = False) -> Look | None:
@@ -615,7 +616,7 @@ def test_a_run_that_stays_up_sees_what_changes(tmp_path: Path) -> None:
     path, store = tmp_path / "c.csv", tmp_path / "s"
     (tmp_path / "q.sql").write_text(ENRICH, encoding="utf-8")
     written(path, "id,name\n" + "".join(f"{k},first\n" for k in range(20)))
-    TopicStore(store).create("orders", 1)
+    TopicStore(store_in(store)).create("orders", 1)
     words = ("run", "q.sql", "--store", "s", *QUICK, "--every", "0.5", "--source=CUSTOMERS=snapshot:c.csv")
     process = launch(*words, cwd=tmp_path)
     try:
@@ -653,7 +654,7 @@ def test_a_look_that_dies_is_taken_again(tmp_path: Path, monkeypatch: pytest.Mon
 
     made = declared(WORDS["ksqldb"].format(FORMATS["ksqldb"][0]))
     for n, point in enumerate(("staged", "recovered", "renamed", "published")):
-        store, table = TopicStore(tmp_path / f"s{n}"), Given(frame("k", {k: ("a", None) for k in range(4)}))
+        store, table = TopicStore(store_in(tmp_path / f"s{n}")), Given(frame("k", {k: ("a", None) for k in range(4)}))
         mirror = Mirror(made, table, store)
         mirror.begin()
         mirror.look()
@@ -666,7 +667,7 @@ def test_a_look_that_dies_is_taken_again(tmp_path: Path, monkeypatch: pytest.Mon
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(files, "crash_hook", die)
             mirror.look()
-        store = TopicStore(tmp_path / f"s{n}")
+        store = TopicStore(store_in(tmp_path / f"s{n}"))
         mirror = Mirror(made, table, store)
         mirror.begin()
         mirror.look()
@@ -681,7 +682,7 @@ def test_killed_runs_look_again(tmp_path: Path) -> None:
     """Ten kills while a file is written anew: each order is there once, and later ones know no older file."""
     rng, path, store = random.Random(3), tmp_path / "c.csv", tmp_path / "s"
     (tmp_path / "q.sql").write_text(ENRICH, encoding="utf-8")
-    TopicStore(store).create("orders", 1)
+    TopicStore(store_in(store)).create("orders", 1)
     words = ("run", "q.sql", "--store", "s", *QUICK, "--every", "0.5", "--source=CUSTOMERS=snapshot:c.csv")
     put = 0
 

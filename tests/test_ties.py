@@ -21,6 +21,7 @@ pytest.importorskip("pyspark")
 
 from braid.errors import BraidError
 from braid.stage import ties
+from braid.store import opened
 from braid.topics import TopicStore, files
 from cli_help import braid
 from moments import PARTS, STATEMENTS, copied, files_of, moments, place, put, rows_of, run, start
@@ -73,7 +74,7 @@ class Pairs:
     def _rows(self, root: Path) -> list[Counter[str]]:
         found = [rows_of(root, self.to_files)]
         more = [{"key": k, "value": {"V": "more"}, "timestamp": 20_000 + k} for k in range(4)]
-        TopicStore(root / "s").append("l", more)  # each key of the table is asked for
+        TopicStore(opened(root / "s")).append("l", more)  # each key of the table is asked for
         return found if self.start(root) is not None else [*found, rows_of(root, self.to_files)]
 
     def refused(self, **of: int) -> str:
@@ -188,7 +189,7 @@ def test_a_driver_that_sleeps_finds_its_successor(tmp_path: Path) -> None:
             asleep.set()
             assert wake.wait(120)
 
-    store = TopicStore(tmp_path / "s")
+    store = TopicStore(opened(tmp_path / "s"))
     store.create("l", 1)
     store.create("r", 1)
     put(store, 0)

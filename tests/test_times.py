@@ -21,6 +21,7 @@ from braid.records.encoding import Encoding
 from braid.spark.dataframes import Columns, _decoded
 from braid.stage.decode import Decoded
 from braid.stage.inputs import TopicInput
+from braid.store import opened
 from braid.testing.driver import Driver
 from braid.topics.store import TopicStore
 from braid.types import MAX_TIME, Column, Scalar
@@ -31,7 +32,7 @@ NONE = [-MAX_TIME - 1, MAX_TIME, -(2**63), 2**63 - 1]
 
 def by_topic(source: Source, folder: Path) -> Decoded:
     lines = [json.dumps({"key": None, "value": {"V": 1, "AT": t}, "timestamp": 5}) for t in TIMES + NONE]
-    store = TopicStore(folder)
+    store = TopicStore(opened(folder))
     store.create("s")
     store.append_lines("s", lines)
     return TopicInput(store, source).read(0, 0, len(lines))

@@ -55,13 +55,13 @@ QUICK = settings(max_examples=examples(40))
 
 @pytest.fixture
 def store(tmp_path: Path) -> TopicStore:
-    return TopicStore(tmp_path)
+    return TopicStore(opened(tmp_path))
 
 
 @pytest.fixture(params=["folder", "room"])
 def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> TopicStore:
     """A store in a folder, and one in a room of `store/`. (In an object store: `objects/test_object_topics.py`.)"""
-    return TopicStore(tmp_path) if request.param == "folder" else RoomStore(opened(str(tmp_path)))
+    return TopicStore(opened(tmp_path)) if request.param == "folder" else RoomStore(opened(str(tmp_path)))
 
 
 @pytest.fixture(autouse=True)
@@ -468,7 +468,7 @@ batches = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=2), min_size
 @example([[0, 3], [3, 3], [1, 1], [0, 2], [0, 1], [0, 3], [3, 0], [0, 2], [0, 1]], [21, 40, 18, 11], False)
 def test_a_crash_between_any_two_steps(sizes: list[list[int]], crashes: list[int], beside: bool) -> None:
     with TemporaryDirectory() as folder:
-        check_crashes(TopicStore(folder), sizes, crashes, beside)
+        check_crashes(TopicStore(opened(folder)), sizes, crashes, beside)
 
 
 @pytest.mark.heavy
@@ -528,9 +528,9 @@ def check_crashes(first: TopicStore, sizes: list[list[int]], crashes: list[int],
 def check_nothing_is_left(store: RoomStore) -> None:
     """No object of a batch that was published lies there unless some commit, or the rollup of one, names it."""
     topic = store.topic("t")
-    documents = [json.loads(store.room.get(n, 1 << 20)) for n, _ in store.room.list(topic.commits)]
+    documents = [json.loads(store.root.get(n, 1 << 20)) for n, _ in store.root.list(topic.commits)]
     named = {s["file"] for x in documents for s in x["segments"]}
-    there = {n.removeprefix(f"{topic.path}/data/") for n, _ in store.room.list(f"{topic.path}/data")}
+    there = {n.removeprefix(f"{topic.path}/data/") for n, _ in store.root.list(f"{topic.path}/data")}
     assert not {n for n in there - named if not n.startswith(segments.ROLLS)}
 
 
@@ -584,7 +584,7 @@ def test_small_segments_are_rolled_up(store: TopicStore, monkeypatch: pytest.Mon
     monkeypatch.setattr(rolling, "LARGE", 4000)
     store.create("t", 2)
     early = TopicStore(store.root)
-    files = Path(store.root) / "topics/t"
+    files = Path(store.root.url) / "topics/t"
 
     def times(look: TopicStore) -> list[list[int]]:
         return [parse_envelope(look.read("t", p, 0, 999)["_line"])["_t"].to_list() for p in range(2)]
@@ -626,7 +626,7 @@ def test_a_segment_that_cannot_be_read_is_not_rolled_up(store: TopicStore, monke
     monkeypatch.setattr(log, "FOLD", 3)
     store.create("t")
     store.append("t", [record(0)])
-    path = next((Path(store.root) / "topics/t/0").glob("*.jsonl"))
+    path = next((Path(store.root.url) / "topics/t/0").glob("*.jsonl"))
     path.write_bytes(path.read_bytes()[:-3])
     for i in range(1, 9):
         store.append("t", [record(i)])
@@ -658,7 +658,7 @@ def test_a_reader_does_not_wait_for_renames(store: TopicStore) -> None:
     store.create("t")
     with crash_at(2), pytest.raises(Crash, match="committed"):
         one_batch(store, 0, [[1, 2, 3]], True)
-    assert os.listdir(Path(store.root) / "topics/t/0") == []
+    assert os.listdir(Path(store.root.url) / "topics/t/0") == []
     assert values(store, "t") == [[1, 2, 3]]
     assert TopicStore(store.root).read_positions("t", 0, 1, 3)["seq"].to_list() == [2, 3]
 
@@ -684,7 +684,7 @@ def test_many_commits_are_folded(anywhere: TopicStore, monkeypatch: pytest.Monke
     late = again(store).topic("t").view()
     assert late.queries == {"q0": 69, "q1": 67, "q2": 68}
     if isinstance(store, RoomStore):
-        left = [n for n, _ in store.room.list(store.topic("t").commits) if "rollup" not in n]
+        left = [n for n, _ in store.root.list(store.topic("t").commits) if "rollup" not in n]
         assert len(left) == 5
         return
     assert len(os.listdir(store.topic("t").commits)) < 12
@@ -777,7 +777,7 @@ def test_nothing_escapes_the_store(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     (outside / "0").mkdir(parents=True)
     (outside / "secret.jsonl").write_text('{"key":1,"value":1,"timestamp":1}\n')
-    store = TopicStore(tmp_path / "store")
+    store = TopicStore(opened(tmp_path / "store"))
     store.create("t", 2)
     topics = tmp_path / "store/topics"
     (topics / "link").symlink_to(outside)
@@ -791,7 +791,7 @@ def test_nothing_escapes_the_store(tmp_path: Path) -> None:
     (topics / "t/1").rmdir()
     (topics / "t/1").symlink_to(outside)
     with pytest.raises(BraidError, match="symbolic link"):
-        TopicStore(tmp_path / "store").end_offsets("t")
+        TopicStore(opened(tmp_path / "store")).end_offsets("t")
     (topics / "t/1").unlink()
     store.append("t", [record(1)])
     commit = next((topics / "t/.commits").iterdir())
@@ -799,11 +799,11 @@ def test_nothing_escapes_the_store(tmp_path: Path) -> None:
     x["segments"][0]["file"] = "../../../../outside/secret.jsonl"
     commit.write_bytes(with_sum(x))
     with pytest.raises(BraidError, match="no plain file name"):
-        TopicStore(tmp_path / "store").end_offsets("t")
+        TopicStore(opened(tmp_path / "store")).end_offsets("t")
 
 
 def test_fsync_writes_the_same(tmp_path: Path) -> None:
-    store = TopicStore(tmp_path, fsync=True)
+    store = TopicStore(opened(tmp_path), fsync=True)
     store.create("t")
     store.append("t", [record(1)])
     one_batch(store, 0, [[5]], True)
@@ -871,23 +871,25 @@ def test_drops(tmp_path: Path) -> None:
             "message": [None, 'not "UTF-8"'],
         }
     )
-    staged = drops.stage_drops(root, "q", 0, 0, frame)
-    assert staged and drops.read_drops(root, "q") == []
-    drops.publish_drops(root, "q", 0, [staged])
-    again = drops.stage_drops(root, "q", 0, 0, frame)  # the replay of a batch
+    staged = drops.stage_drops(opened(root), "q", 0, 0, frame)
+    assert staged and drops.read_drops(opened(root), "q") == []
+    drops.publish_drops(opened(root), "q", 0, [staged])
+    again = drops.stage_drops(opened(root), "q", 0, 0, frame)  # the replay of a batch
     assert again
     with crash_at(0), pytest.raises(Crash):
-        drops.publish_drops(root, "q", 0, [again])
-    drops.publish_drops(root, "q", 0, [again])
-    assert drops.stage_drops(root, "q", 1, 0, frame.clear()) is None
-    drops.stage_drops(root, "q", 2, 0, frame)
-    drops.clean_drops(root, "q")
-    late, malformed = drops.read_drops(root, "q")
-    assert b'"value":{"D":1.10}' in next(drops.drop_lines(root, "q"))[2]
+        drops.publish_drops(opened(root), "q", 0, [again])
+    drops.publish_drops(opened(root), "q", 0, [again])
+    assert drops.stage_drops(opened(root), "q", 1, 0, frame.clear()) is None
+    drops.stage_drops(opened(root), "q", 2, 0, frame)
+    drops.clean_drops(opened(root), "q", 1)
+    assert os.listdir(f"{root}/drops/q/.staging")
+    drops.clean_drops(opened(root), "q", 2)
+    late, malformed = drops.read_drops(opened(root), "q")
+    assert b'"value":{"D":1.10}' in next(drops.drop_lines(opened(root), "q"))[2]
     assert late["key"] == {"K": 1} and late["clock"] == 20 and "raw" not in late
     assert malformed["raw"] == "/w==" and malformed["message"] == 'not "UTF-8"' and "value" not in malformed
     with pytest.raises(BraidError):
-        drops.read_drops(root, "../q")
+        drops.read_drops(opened(root), "../q")
 
 
 # -- the run lock -------------------------------------------------------------------------------------------------
@@ -901,20 +903,21 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def test_a_second_run_is_refused(tmp_path: Path) -> None:
-    assert holder(tmp_path) is None
-    with StoreLock(tmp_path) as lock:
+    assert holder(opened(tmp_path)) is None
+    with StoreLock(opened(tmp_path)) as lock:
         lock.add_pid(os.getpid(), "something")
-        assert holder(tmp_path) == os.getpid()
+        assert holder(opened(tmp_path)) == os.getpid()
         with pytest.raises(BraidError, match=f"process {os.getpid()}"):
-            StoreLock(tmp_path).acquire()
-    assert holder(tmp_path) is None
-    with StoreLock(tmp_path):
+            StoreLock(opened(tmp_path)).acquire()
+    assert holder(opened(tmp_path)) is None
+    with StoreLock(opened(tmp_path)):
         pass
 
 
 def test_a_run_after_a_killed_one_waits_for_its_children(tmp_path: Path) -> None:
     code = (
-        "import subprocess, sys, time; from braid.topics.lock import StoreLock; lock = StoreLock(sys.argv[1]);"
+        "import subprocess, sys, time; from braid.store import opened; from braid.topics.lock import StoreLock; "
+        "lock = StoreLock(opened(sys.argv[1]));"
         "lock.acquire(); child = subprocess.Popen(['sleep', '60']); lock.add_pid(child.pid);"
         "print(child.pid, flush=True); time.sleep(60)"
     )
@@ -923,16 +926,16 @@ def test_a_run_after_a_killed_one_waits_for_its_children(tmp_path: Path) -> None
     child = int(driver.stdout.readline())
     try:
         with pytest.raises(BraidError, match=f"process {driver.pid}"):
-            StoreLock(tmp_path).acquire()
+            StoreLock(opened(tmp_path)).acquire()
         driver.kill()
         driver.wait()
         driver.stdout.close()
         with pytest.raises(BraidError, match=f"process {child} .jvm. of an earlier run"):
-            StoreLock(tmp_path, wait=0.1).acquire()
+            StoreLock(opened(tmp_path), wait=0.1).acquire()
         notes: list[str] = []
         threading.Timer(0.2, os.kill, (child, 9)).start()
         start = time.monotonic()
-        with StoreLock(tmp_path, note=notes.append):
+        with StoreLock(opened(tmp_path), note=notes.append):
             assert time.monotonic() - start > 0.1
         assert len(notes) == 1
     finally:
@@ -944,9 +947,9 @@ def test_a_run_after_a_killed_one_waits_for_its_children(tmp_path: Path) -> None
 
 
 def test_a_number_taken_by_another_program_is_no_orphan(tmp_path: Path) -> None:
-    with StoreLock(tmp_path):
+    with StoreLock(opened(tmp_path)):
         text = json.loads((tmp_path / ".run.lock").read_text())
     text["processes"] = [{"pid": os.getppid(), "what": "jvm", "started": "another time"}]
     (tmp_path / ".run.lock").write_text(json.dumps(text))
-    with StoreLock(tmp_path, wait=0):
-        wait_for(lambda: holder(tmp_path) == os.getpid())
+    with StoreLock(opened(tmp_path), wait=0):
+        wait_for(lambda: holder(opened(tmp_path)) == os.getpid())

@@ -17,8 +17,10 @@ from braid.lower.lower import lower
 from braid.spark import query as queries
 from braid.spark.turns import Turns
 from braid.spark.wishes import Wishes
+from braid.store import opened
 from braid.testing.on_spark import shared_session
 from braid.topics import TopicStore
+from braid.topics.place import Store
 
 SQL = "CREATE STREAM l (k BIGINT KEY, v BIGINT) WITH (kafka_topic='l', value_format='JSON', partitions=1);" + "".join(
     f"CREATE STREAM q{n} AS SELECT k, v + {n} AS v FROM l;" for n in range(3)
@@ -86,12 +88,12 @@ def test_batches_of_several_queries_take_turns(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(queries, "collected", watched)
     turns = Turns(1)
     monkeypatch.setattr(queries, "turns", lambda _: turns)
-    store = TopicStore(tmp_path / "s")
+    store = TopicStore(opened(tmp_path / "s"))
     store.create("l", 1)
     store.append_lines("l", [f'{{"key":{n},"value":{{"V":{n}}},"timestamp":{n}}}' for n in range(40)])
     made = [lower(e.query) for e in Program("ksqldb").statements(SQL) if e.query is not None]
     wishes = Wishes(tasks=1, limit=10, trigger={"availableNow": True})
-    running = [queries.start(shared_session(), plan, store.root, wishes) for plan in made]
+    running = [queries.start(shared_session(), plan, Store(store.root), wishes) for plan in made]
     for query in running:
         query.await_termination()
     assert crowd.most == 1 and [sum(store.end_offsets(p.query.sink.topic)) for p in made] == [40, 40, 40]

@@ -15,7 +15,9 @@ import pytest
 from braid.errors import BraidError
 from braid.face.show import put_records
 from braid.plan.canonical import canonical
+from braid.store import opened
 from braid.testing import Driver
+from braid.topics.place import Store
 from braid.topics.store import TopicStore
 from doors import run
 
@@ -53,10 +55,10 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize("door", DOORS)
 def test_what_has_no_room_costs_no_other_record(door: str, count: int, tmp_path: Path) -> None:
     """`count`: the same rows so often, with other keys: blocks are read otherwise than a few lines."""
-    store, files, name = TopicStore(tmp_path / "store"), {}, "t"
+    store, files, name = TopicStore(opened(tmp_path / "store")), {}, "t"
     rows = [{"k": 100 * i + j, **NOTHING, **r} for i in range(count) for j, r in enumerate(ROWS)]
     if door == "put":
-        put_records(store.root, name, [json.dumps({"key": r["k"], "value": r, "timestamp": 0}) for r in rows], 1)
+        put_records(Store(store.root), name, [json.dumps({"key": r["k"], "value": r, "timestamp": 0}) for r in rows], 1)
     else:
         files[name] = str(tmp_path / f"t.{door}")
         write(Path(files[name]), rows)
@@ -95,7 +97,7 @@ def test_a_parquet_file(tmp_path: Path) -> None:
     )
     whole.write_parquet(tmp_path / "t.parquet")
     sql = "CREATE TABLE t (k INT PRIMARY KEY, v SMALLINT, f REAL, d DOUBLE); SELECT * FROM t ORDER BY k;"
-    (rows,), _ = run(sql, "risingwave", TopicStore(tmp_path / "store"), {"t": str(tmp_path / "t.parquet")})
+    (rows,), _ = run(sql, "risingwave", TopicStore(opened(tmp_path / "store")), {"t": str(tmp_path / "t.parquet")})
     assert rows[0] == (1, 5, 0.1, 0.10000000149011612)
     assert rows[1][:2] == (3, None) and str(rows[1][2]) == "nan" and len(rows) == 2
 

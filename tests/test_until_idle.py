@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from braid.store import opened
+
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
@@ -23,7 +25,7 @@ WORDS = ("run", "q.sql", "--store", "s", "--until-idle", *QUICK)
 def written(folder: Path, topics: Sequence[str], many: int, text: str) -> None:
     from braid.topics.store import TopicStore
 
-    store = TopicStore(folder / "s")
+    store = TopicStore(opened(folder / "s"))
     for topic in topics:
         store.create(topic, 1)
         lines = [json.dumps({"key": n % 7, "value": {"V": n}, "timestamp": n}) for n in range(many)]

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from braid.stage import checkpoint, takeover
+from braid.store import opened
 from braid.topics import TopicStore, files
 from cli_help import Said, on_shared_spark
 
@@ -58,14 +59,14 @@ QUIET = ("--until-idle", "--quiet", "--batch-rows", "7")
 
 
 def rows(root: Path, topic: str) -> list[list[str]]:
-    store = TopicStore(root / "s")
+    store = TopicStore(opened(root / "s"))
     return [store.read(topic, p, 0, end)["_line"].to_list() for p, end in enumerate(store.end_offsets(topic))]
 
 
 @pytest.fixture
 def begun(tmp_path: Path) -> Path:
     """A store whose queries have read three steps."""
-    store = TopicStore(tmp_path / "s")
+    store = TopicStore(opened(tmp_path / "s"))
     for name in "lmr":
         store.create(name, 2)
     for step in range(3):
@@ -78,7 +79,7 @@ def sound(root: Path, sql: dict[str, str], steps: int) -> dict[str, list[list[st
     """What queries give that have always been so, step by step like the other."""
     fresh = root / f"fresh{steps}{'new' if sql is NEW else 'old'}"
     (fresh / "s").mkdir(parents=True)
-    store = TopicStore(fresh / "s")
+    store = TopicStore(opened(fresh / "s"))
     for name in "lmr":
         store.create(name, 2)
     for step in range(steps):
@@ -92,7 +93,7 @@ def test_rows_of_the_new_query_come_behind_those_of_the_old(begun: Path) -> None
     assert run(begun, OLD).code == 0
     said = run(begun, NEW, "upgrade")
     assert said.code == 0, said.err
-    spread = checkpoint.load(begun / "s/checkpoints/LOOKUP")
+    spread = checkpoint.load(opened(begun / "s/checkpoints/LOOKUP"))
     assert spread is not None and spread.shuffle == 3, "it is spread as it was"
     told = said.out.splitlines()
     assert "LOOKUP has changed: computed again over" in said.out and "WINDOWED has taken the place of" in told[-1]
@@ -100,7 +101,7 @@ def test_rows_of_the_new_query_come_behind_those_of_the_old(begun: Path) -> None
     before, after = sound(begun, NEW, 3), sound(begun, NEW, 5)
     old = {t: rows(begun, t) for t in OLD}
     for step in (3, 4):
-        put(TopicStore(begun / "s"), step)
+        put(TopicStore(opened(begun / "s")), step)
         said = run(begun, NEW)
         assert said.code == 0, said.err
     for topic in NEW:
@@ -141,7 +142,7 @@ def test_an_upgrade_that_was_killed_is_ended(begun: Path, point: str) -> None:
     one = {"LOOKUP": NEW["LOOKUP"], "WINDOWED": OLD["WINDOWED"]}
     with killed_at(point):
         run(begun, one, "upgrade")
-    put(TopicStore(begun / "s"), 3)
+    put(TopicStore(opened(begun / "s")), 3)
     if point != "upgraded":
         for sql in (OLD, one):
             assert "an upgrade of LOOKUP was begun" in run(begun, sql).err
@@ -168,7 +169,7 @@ def test_until_it_is_ready_the_old_one_goes_on(begun: Path, monkeypatch: pytest.
     with monkeypatch.context() as m, pytest.raises(Killed):
         m.setattr(takeover, "take_over", die)
         run(begun, NEW, "upgrade")
-    put(TopicStore(begun / "s"), 3)
+    put(TopicStore(opened(begun / "s")), 3)
     assert run(begun, OLD).code == 0
     assert run(begun, NEW, "upgrade").code == 0
     assert {t: rows(begun, t) for t in OLD} == sound(begun, OLD, 4)
@@ -197,7 +198,7 @@ def test_what_a_result_cannot_become_is_told(begun: Path) -> None:
     said = run(begun, {"T": "CREATE TABLE t AS SELECT n, COUNT(*) AS c FROM l GROUP BY n;"}, "upgrade")
     assert said.code == 1 and "its rows have another key" in said.err
     counted["T"] = counted["T"].replace("FROM l", "FROM l WHERE n > 1")
-    store = TopicStore(begun / "s")
+    store = TopicStore(opened(begun / "s"))
     store.append("T", [{"key": 9, "value": {"C": 1}, "timestamp": 1}], "T.2-0123456789abcd")
     said = run(begun, counted, "upgrade")
     assert said.code == 1 and "T holds more than it wrote: T.2-0123456789abcd" in said.err

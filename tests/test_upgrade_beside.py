@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from braid.store import opened
 from braid.topics import TopicStore
 from cli_help import QUICK, launch
 from test_upgrade_tables import KSQLDB, begun, put, records, run, sound, stands
@@ -97,7 +98,7 @@ def test_it_follows_a_run_and_takes_over_when_that_ends(
     put(tmp_path, 6)
     assert (said := run(tmp_path, KSQLDB + NEW)).code == 0, said.err
     assert stands(tmp_path) == sound(tmp_path, KSQLDB + NEW, 7)
-    seen, store = list[str](), TopicStore(tmp_path / "s")
+    seen, store = list[str](), TopicStore(opened(tmp_path / "s"))
     for p, end in enumerate(store.end_offsets("U")):
         found = [json.loads(x)["value"] for x in store.read("U", p, 0, end)["_line"]]
         new = [i for i, x in enumerate(found) if "N" in x]

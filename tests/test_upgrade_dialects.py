@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from braid.store import opened
 from braid.topics import TopicStore
 from cli_help import Said, on_shared_spark
 from test_upgrade import killed_at
@@ -92,7 +93,7 @@ def test_views_of_risingwave(tmp_path: Path, old: str, new: str) -> None:
 
 
 def fill(root: Path, step: int) -> None:
-    rng, store = random.Random(step), TopicStore(root / "s")
+    rng, store = random.Random(step), TopicStore(opened(root / "s"))
     for name in "lrOD":
         store.create(name, 2)
     made = [{"k": rng.randrange(5), "n": rng.randrange(9)} for _ in range(12)]
@@ -119,7 +120,7 @@ def test_a_table_of_lenses(tmp_path: Path) -> None:
 
 
 def lines(root: Path, topic: str) -> list[list[str]]:
-    store = TopicStore(root / "s")
+    store = TopicStore(opened(root / "s"))
     return [store.read(topic, p, 0, end)["_line"].to_list() for p, end in enumerate(store.end_offsets(topic))]
 
 
@@ -132,7 +133,7 @@ def test_a_captured_table_of_sqlstream_stays_as_it_was(tmp_path: Path) -> None:
         fill(tmp_path, step), fill(fresh, step)
         assert (said := run(tmp_path, SQLSTREAM + old)).code == 0, said.err
         assert run(fresh, SQLSTREAM + new).code == 0
-    (topic,) = {x for x in TopicStore(tmp_path / "s").names() if x.lower() == "v"}
+    (topic,) = {x for x in TopicStore(opened(tmp_path / "s")).names() if x.lower() == "v"}
     before, behind = lines(tmp_path, topic), lines(fresh, topic)
     assert (said := run(tmp_path, SQLSTREAM + new, "upgrade")).code == 0, said.err
     assert lines(tmp_path, topic) == before

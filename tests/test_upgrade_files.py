@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from braid.store import opened
 from braid.topics import TopicStore
 from cli_help import Said, on_shared_spark
 from test_upgrade import killed_at
@@ -56,7 +57,7 @@ def run(root: Path, sql: str, *words: str, command: str = "run") -> Said:
 
 
 def records(root: Path, topic: str) -> list[list[str]]:
-    store = TopicStore(root / "s")
+    store = TopicStore(opened(root / "s"))
     return [store.read(topic, p, 0, end)["_line"].to_list() for p, end in enumerate(store.end_offsets(topic))]
 
 

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from braid.store import opened
 from braid.topics import TopicStore
 from cli_help import Said, on_shared_spark
 from test_upgrade import QUIET, killed_at
@@ -59,7 +60,7 @@ def run(root: Path, sql: str, *words: str) -> Said:
 def put(root: Path, step: int) -> None:
     """Records of a step, some late, some that delete."""
     rng = random.Random(step)
-    store = TopicStore(root / "s")
+    store = TopicStore(opened(root / "s"))
     for name, columns in (("r", "w z"), ("l", "v n")):
         store.create(name, 2)
         made = []
@@ -74,7 +75,7 @@ def put(root: Path, step: int) -> None:
 
 def stands(root: Path, topic: str = "T") -> dict[str, str]:
     """The last record of each key."""
-    store, found = TopicStore(root / "s"), dict[str, str]()
+    store, found = TopicStore(opened(root / "s")), dict[str, str]()
     for p, end in enumerate(store.end_offsets(topic)):
         for line in store.read(topic, p, 0, end)["_line"]:
             x = json.loads(line)
@@ -83,7 +84,7 @@ def stands(root: Path, topic: str = "T") -> dict[str, str]:
 
 
 def records(root: Path, topic: str = "T") -> int:
-    return sum(TopicStore(root / "s").end_offsets(topic))
+    return sum(TopicStore(opened(root / "s")).end_offsets(topic))
 
 
 def sound(root: Path, sql: str, steps: int) -> dict[str, str]:

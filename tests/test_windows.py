@@ -9,6 +9,7 @@ import pytest
 
 from braid.plan.windows import KINDS
 from braid.sql.windows import CALLS, CLAUSES
+from braid.store import opened
 from braid.testing.driver import Driver
 from braid.topics.store import TopicStore
 from cli_help import braid
@@ -50,7 +51,7 @@ def test_explain_says_until_when() -> None:
 
 
 def test_cat_shows_windows(tmp_path: Path) -> None:
-    store = TopicStore(str(tmp_path))
+    store = TopicStore(opened(str(tmp_path)))
     store.create("t")
     rows = [("a", [0, 10], 1), ("a", [10, 20], 2), ("a", [0, 10], 3), ("b", [0, 10], 4), ("b", [0, 10], None)]
     store.append("t", [{"key": k, "window": w, "value": v, "timestamp": i} for i, (k, w, v) in enumerate(rows)])

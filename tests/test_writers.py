@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from braid.store import opened
 from braid.topics import TopicStore
 from cli_help import braid
 
@@ -31,7 +32,7 @@ def records(name: str, sql: str, tasks: int) -> tuple[list[tuple[object, ...]], 
     sources = ["--source", "l=l.jsonl", "--source", "r=r.jsonl"]
     said = braid("run", f"{name}.sql", "--store", f"{name}-{tasks}", *sources, "--end", "--tasks", str(tasks))
     assert said.code == 0, said.err
-    store = TopicStore(f"{name}-{tasks}")
+    store = TopicStore(opened(f"{name}-{tasks}"))
     topic = next(t for t in store.names() if t.lower() == "o")
     (end,) = store.end_offsets(topic)
     rows = store.parsed(topic, 0, 0, end).select("_offset", "_t", "_key", "_value").rows()

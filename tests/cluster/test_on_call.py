@@ -20,6 +20,7 @@ import pytest
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(1200)]
 pytest.importorskip("pyspark")
 
+from braid.store import opened  # noqa: E402
 from braid.topics import TopicStore  # noqa: E402
 from cli_help import ended, launch  # noqa: E402
 from cluster.nodes import CONF, WORKERS, Cluster  # noqa: E402
@@ -77,7 +78,7 @@ def test_all_workers_are_killed(three: Cluster, at: Path) -> None:
             three.start_worker(number)
         until(lambda: scraped(port).get("braid_executors", 0) > 0, process)
         for side in "lr":
-            TopicStore(at / "s").append_lines(side, [world.line(1, {"V": "last", "N": 1}, 2_000_000)], 0)
+            TopicStore(opened(at / "s")).append_lines(side, [world.line(1, {"V": "last", "N": 1}, 2_000_000)], 0)
         last = world.line(1, {"LV": "last", "RV": "last"}, 2_000_000)
         until(lambda: any(last in rows for rows in store.written(["WINDOWED"])["WINDOWED"]), process)
         process.send_signal(signal.SIGINT)

@@ -14,6 +14,7 @@ import pytest
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(900)]
 pytest.importorskip("pyspark")
 
+from braid.store import opened  # noqa: E402
 from braid.topics import TopicStore  # noqa: E402
 from cli_help import Said, ended, launch  # noqa: E402
 from cluster.conftest import UNFIT  # noqa: E402
@@ -36,7 +37,7 @@ def run(three: Cluster, folder: Path, store: Path, *words: object) -> Said:
 def untouched(store: Path) -> bool:
     """Whether nothing of the query was written."""
     names = [n for _, _, files in os.walk(store / "checkpoints") for n in files]
-    return not names and "WINDOWED" not in TopicStore(store).names()
+    return not names and "WINDOWED" not in TopicStore(opened(store)).names()
 
 
 def test_a_worker_that_does_not_share_the_store_is_named(three: Cluster, at: Path, apart: Path) -> None:
@@ -97,7 +98,7 @@ def test_a_worker_that_comes_later_and_does_not_share_the_store_is_named(three: 
     deadline, rest = time.monotonic() + PATIENCE, {t: [p[20:] for p in ps] for t, ps in history.topics.items()}
     store.write(replace(history, topics=rest))
     while process.poll() is None and time.monotonic() < deadline:
-        TopicStore(place / "s").append_lines("l", [world.line("none", None, 0)], 0)
+        TopicStore(opened(place / "s")).append_lines("l", [world.line("none", None, 0)], 0)
         time.sleep(0.5)
     said = ended(process, 10)
     assert said.code == 2, said.err
@@ -105,7 +106,7 @@ def test_a_worker_that_comes_later_and_does_not_share_the_store_is_named(three: 
     assert f"the worker {address(UNFIT)} does not see the folder {place / 's'}" in told, said.err
     assert "this batch is not written" in told, said.err
     for side in "lr":
-        TopicStore(place / "s").append_lines(side, [world.line(1, {"V": "last", "N": 1}, 2_000_000)], 0)
+        TopicStore(opened(place / "s")).append_lines(side, [world.line(1, {"V": "last", "N": 1}, 2_000_000)], 0)
     again = ended(launch(*words, "--until-idle", cwd=at, env=environment(at)))
     assert again.code == 1 and "nothing was written" in " ".join(again.err.split()), again.err
     three.kill_worker(UNFIT)

@@ -30,7 +30,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from braid.stage import state_file
-from braid.store import is_url
+from braid.store import is_url, opened
 from cli_help import QUICK, Said, checked, started
 from cluster.nodes import CONF, WORKERS, Cluster, cluster
 from crash import processes, world
@@ -391,7 +391,7 @@ class _Round:
 def _published(store: str, query: str) -> int:
     if is_url(store):
         time.sleep(0.05)  # others are served too
-    return state_file.published(f"{store}/checkpoints/{query}")
+    return state_file.published(opened(f"{store}/checkpoints/{query}"))
 
 
 def _begun(folder: Path, query: str) -> int:

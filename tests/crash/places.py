@@ -19,6 +19,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from braid.records.key import key_hash
 from braid.records.wire import kafka_partition
+from braid.store import opened
 from braid.topics import TopicStore
 from braid.topics.interface import store_of
 from crash.world import PARTITIONS, Lines, line
@@ -101,7 +102,7 @@ class InStore:
         return [sum(topics.end_offsets(name)) if topics.exists(name) else 0 for name in names]
 
     def _anew(self) -> TopicStore:
-        return TopicStore(self._folder)
+        return TopicStore(opened(self._folder))
 
     def begun(self, names: Sequence[str]) -> bool:
         return any(any(self._folder.glob(f"topics/{name}/.staging/*")) for name in names)
@@ -118,7 +119,7 @@ class InObjects(InStore):
         super().__init__(Path())
 
     def _anew(self) -> TopicStore:
-        return store_of(self.store)
+        return store_of(opened(self.store))
 
     def begun(self, names: Sequence[str]) -> bool:
         return False  # nobody sees it

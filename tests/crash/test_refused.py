@@ -29,7 +29,9 @@ from braid.stage.batches import last_batch
 from braid.stage.bucket import BucketState
 from braid.stage.checkpoint import FORMAT, Document, load
 from braid.stage.state_file import Tie
+from braid.store import opened
 from braid.topics import TopicStore, publish, stage
+from braid.topics.place import Store
 from cli_help import Said, braid
 from crash import world
 from crash.places import InStore
@@ -49,9 +51,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     InStore(Path("s")).write(world.history(1, 20))
     Path("q.sql").write_text(SQL, encoding="utf-8")
     Path("s/.run.lock").touch()
-    _, folder, _ = prepared(lower(QUERY), "s", 2, NO_WISHES)
+    _, folder, _ = prepared(lower(QUERY), Store(opened("s")), 2, NO_WISHES)
     known = load(folder)
-    assert known is not None and Path(folder) == tmp_path / CHECKPOINT
+    assert known is not None and Path(folder.url) == tmp_path / CHECKPOINT
     for batch in range(6):
         document = {"batch": batch, "next": {"0/0": 3 * batch}, "ended": [], "idle": [], "plan": known.fingerprint}
         reads = [json.dumps(document)]
@@ -141,27 +143,29 @@ def test_what_no_restart_reads_may_be_torn(store: Path) -> None:
     """Files of the batch that was under way, and of batches long past."""
     for name in ("state/5.json", "state/3.json", "runs/0-0/q-5-0-0-0-2-0.arrow"):
         truncate(store / CHECKPOINT / name)
-    known = load(CHECKPOINT)
-    assert known is not None and last_batch(str(CHECKPOINT), known) == 4
+    known = load(opened(CHECKPOINT))
+    assert known is not None and last_batch(opened(str(CHECKPOINT)), known) == 4
 
 
 @pytest.mark.parametrize("torn", ["", "x", "-1"])
 def test_without_a_word_that_it_is_done_the_newest_batch_is_done_again(store: Path, torn: str) -> None:
     (CHECKPOINT / "planned.json").unlink()
     (CHECKPOINT / "state" / "published").write_text(torn)
-    known = load(CHECKPOINT)
-    assert known is not None and last_batch(str(CHECKPOINT), known) == 4 and batches.begun(str(CHECKPOINT))
+    known = load(opened(CHECKPOINT))
+    assert (
+        known is not None and last_batch(opened(str(CHECKPOINT)), known) == 4 and batches.begun(opened(str(CHECKPOINT)))
+    )
     (CHECKPOINT / "state" / "5.json").unlink()
-    assert last_batch(str(CHECKPOINT), known) == 3 and batches.begun(str(CHECKPOINT))
+    assert last_batch(opened(str(CHECKPOINT)), known) == 3 and batches.begun(opened(str(CHECKPOINT)))
 
 
 def test_a_batch_of_other_records_is_not_written_over(store: Path) -> None:
     """Somebody else has gone on from this checkpoint, while this driver slept."""
-    folder, kept = str(CHECKPOINT), state_file.load(str(CHECKPOINT), 4)
-    state_file.save(folder, 6, kept, Tie("a" * 64, None))
-    state_file.save(folder, 6, kept, Tie("a" * 64, None))
+    folder, kept = str(CHECKPOINT), state_file.load(opened(str(CHECKPOINT)), 4)
+    state_file.save(opened(folder), 6, kept, Tie("a" * 64, None))
+    state_file.save(opened(folder), 6, kept, Tie("a" * 64, None))
     with pytest.raises(BraidError, match=r"batch 6 was computed in .* by another run"):
-        state_file.save(folder, 6, kept, Tie("b" * 64, None))
+        state_file.save(opened(folder), 6, kept, Tie("b" * 64, None))
 
 
 def test_a_torn_record_of_the_checkpoint(store: Path) -> None:
@@ -178,7 +182,7 @@ def test_a_torn_commit_of_a_topic(store: Path, damage: Callable[[Path], None]) -
         path.write_text(path.read_text().replace('"first"', '"frist"'))
     before = snapshot(store / "s/topics")
     with pytest.raises(BraidError, match="damaged") as e:
-        TopicStore("s").end_offsets("l")
+        TopicStore(opened("s")).end_offsets("l")
     assert e.value.hint or "commit" in e.value.message
     assert snapshot(store / "s/topics") == before
 
@@ -189,7 +193,7 @@ def test_a_torn_segment(store: Path, damage: Callable[[Path], None]) -> None:
     damage(path)
     before = snapshot(store / "s/topics")
     with pytest.raises(BraidError, match="is not the segment that was committed") as e:
-        TopicStore("s").read("l", 0, 0, 99)
+        TopicStore(opened("s")).read("l", 0, 0, 99)
     assert path.name in e.value.message and e.value.hint and "put the file back" in e.value.hint
     assert snapshot(store / "s/topics") == before
 
@@ -209,13 +213,13 @@ def test_a_state_that_cannot_be_read() -> None:
 
 def test_what_was_staged_and_never_published_goes_without_a_word(store: Path) -> None:
     """A torn file in `.staging` is of an attempt that nobody counts on."""
-    topic = TopicStore("s").topic("WINDOWED")
+    topic = TopicStore(opened("s")).topic("WINDOWED")
     lines = pl.Series(['{"key":1,"value":null,"timestamp":1}'] * 4)
     whole = stage(topic, "q", 0, 0, lines)
     torn = stage(topic, "q", 0, 0, lines[:1])  # the same task, done again by a process that was cut off
     truncate(Path(topic.staging) / torn.file)
     assert publish(topic, "q", 0, [whole])
-    assert topic.ends() == [4, 0] and TopicStore("s").read("WINDOWED", 0, 0, 4)["_line"].equals(
+    assert topic.ends() == [4, 0] and TopicStore(opened("s")).read("WINDOWED", 0, 0, 4)["_line"].equals(
         lines, check_names=False
     )
     assert not os.listdir(topic.staging)
@@ -264,8 +268,8 @@ def test_the_same_query_in_other_words(store: Path) -> None:
     sql = "-- again\n" + SQL.replace("SELECT", "select").replace("3 SECONDS", "3000 MILLISECONDS")
     (again,) = (e.query for e in Program("ksqldb").statements(sql) if e.query is not None)
     before = snapshot(store)
-    _, folder, _ = prepared(lower(again), "s", 2, NO_WISHES)
-    assert Path(folder) == store / CHECKPOINT and snapshot(store) == before
+    _, folder, _ = prepared(lower(again), Store(opened("s")), 2, NO_WISHES)
+    assert Path(folder.url) == store / CHECKPOINT and snapshot(store) == before
 
 
 @pytest.mark.parametrize(
@@ -284,7 +288,7 @@ def test_other_versions_and_settings(store: Path, field: str, value: object, tol
     before = snapshot(store)
     if field == "spark":  # compared where Spark's version is known
         with pytest.raises(BraidError) as e:
-            prepared(lower(QUERY), "s", 2, NO_WISHES)
+            prepared(lower(QUERY), Store(opened("s")), 2, NO_WISHES)
         shown = str(e.value)
     else:
         shown = refused(store)
@@ -303,7 +307,7 @@ def test_other_versions_and_settings(store: Path, field: str, value: object, tol
 def test_another_spread(store: Path, wishes: Wishes, told: str) -> None:
     before = snapshot(store)
     with pytest.raises(BraidError) as e:
-        prepared(lower(QUERY), "s", 2, wishes)
+        prepared(lower(QUERY), Store(opened("s")), 2, wishes)
     assert told in str(e.value)
     assert snapshot(store) == before
 
@@ -313,15 +317,15 @@ def test_no_topic_is_made_for_a_query_that_is_refused(store: Path) -> None:
     assert canonical(other) != canonical(QUERY)
     before = snapshot(store)
     with pytest.raises(BraidError, match="was made by another query"):
-        prepared(lower(other), "s", 2, NO_WISHES)
+        prepared(lower(other), Store(opened("s")), 2, NO_WISHES)
     assert snapshot(store) == before
 
 
 def test_the_numbers_of_the_first_start_stay(store: Path) -> None:
     """More cores, and the topic gone: the recorded numbers hold, and state is where it was."""
-    TopicStore("s").delete("WINDOWED")
-    job, _, _ = prepared(lower(QUERY), "s", 16, NO_WISHES)
-    known = load(CHECKPOINT)
+    TopicStore(opened("s")).delete("WINDOWED")
+    job, _, _ = prepared(lower(QUERY), Store(opened("s")), 16, NO_WISHES)
+    known = load(opened(CHECKPOINT))
     assert isinstance(known, Document)
     assert (job.buckets, job.tasks, job.output.partitions) == (known.buckets, known.shuffle, known.outputs) == (4, 2, 2)
-    assert TopicStore("s").partitions("WINDOWED") == 2
+    assert TopicStore(opened("s")).partitions("WINDOWED") == 2

@@ -34,9 +34,10 @@ from braid.face.catalogue import written_as
 from braid.face.metrics import summary_lines
 from braid.face.request import Request
 from braid.face.run import run_program
-from braid.spark.wishes import Asked
+from braid.store import opened as store_in
 from braid.topics.broker import broker_of
 from braid.topics.interface import Topics, open_topics
+from braid.topics.place import Store
 from braid.topics.reading import records_of
 from kafka import broker, clients, kept, registry
 from kafka.fetch import Unavailable, cache
@@ -102,12 +103,12 @@ def _run(folder: Path, stack: ExitStack, out: Console, err: Console) -> None:
     at.sql.write_text(sql)
     address = broker_of(at.kafka, None, at.registry, dead_letters=DEAD)
     outcome = run_program(
-        Request(sql, "ksqldb", str(at.store), until_idle=True, tell=False, asked=Asked(broker=address)), err
+        Request(sql, "ksqldb", Store(store_in(str(at.store)), address), until_idle=True, tell=False), err
     )
     if outcome.interrupted:
         out.print("stopped")
         return
-    opened = open_topics(str(at.store), address)
+    opened = open_topics(Store(store_in(str(at.store)), address))
     show_results(lambda topic: records(opened, topic), out)
     out.print("\n[bold]Read, written, kept and dropped[/bold]")
     for line in summary_lines(outcome.done, outcome.waits):

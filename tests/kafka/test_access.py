@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from braid.errors import BraidError
+from braid.store import opened
 from braid.topics import access
 from braid.topics.broker import broker_of
 from braid.topics.kafka import KafkaTopics
@@ -152,7 +153,7 @@ def as_user(secured: Broker, folder: Path, user: str, password: str = "right") -
     (folder / "k.conf").write_text("".join(f"{n}={x}\n" for n, x in login(user, password).items()))
     made = broker_of(secured.address, str(folder / "k.conf"))
     assert made is not None
-    return KafkaTopics(folder / "d", made)
+    return KafkaTopics(opened(folder / "d"), made)
 
 
 def granted(secured: Broker, user: str, names: dict[str, str], but: tuple[str, str, str] | None = None) -> None:

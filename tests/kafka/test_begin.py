@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from braid.store import opened
 from braid.topics.begin import Where, offsets_of
 from braid.topics.broker import Broker as Address
 from braid.topics.interface import open_topics
+from braid.topics.place import Store
 from cli_help import on_shared_spark
 from kafka import clients
 from kafka.broker import Broker
@@ -33,7 +35,7 @@ def test_offsets(broker: Broker, tmp_path: Path) -> None:
     t = clients.make_topic(broker.address, partitions=2)
     clients.produce(broker.address, t, [record(1, 10, 0), record(2, 40, 0), record(3, 30, 0), record(4, 20, 1)])
     clients.produce_transaction(broker.address, t, [record(9, 50, 1)], commit=False)
-    topics = open_topics(str(tmp_path), Address(broker.address))
+    topics = open_topics(Store(opened(str(tmp_path)), Address(broker.address)))
     found: dict[Where, list[int]] = {"earliest": [0, 0], "latest": [3, 3], 30: [1, 3], 0: [0, 0], 41: [3, 3]}
     for where, offsets in found.items():
         # an aborted record may be the first of its time: nothing of [1, 3) of partition 1 is there

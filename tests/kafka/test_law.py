@@ -31,8 +31,10 @@ from braid.stage.emit import wires_of
 from braid.stage.ingest import Chunk
 from braid.stage.inputs import Input, TopicInput
 from braid.stage.local import LocalQuery
+from braid.store import opened
 from braid.topics.broker import Broker as Address
 from braid.topics.interface import Topics, open_topics
+from braid.topics.place import Store
 from histories import SHAPES, History, Raw
 from kafka import clients
 from kafka.broker import Broker
@@ -102,7 +104,7 @@ def local_lines(query: Query, broker: Broker, folder: Path, rng: random.Random) 
     known: dict[str, str] = {}
     while True:
         if not inputs or rng.random() < 0.3:
-            topics: Topics = open_topics(str(folder), Address(broker.address), known)
+            topics: Topics = open_topics(Store(opened(str(folder)), Address(broker.address)), known)
             known = {x.source.topic: topics.identity(x.source.topic) for x in plan.leaves}
             inputs = [(leaf.number, TopicInput(topics, leaf.source)) for leaf in plan.leaves]
             ranks = partition_ranks(plan, {leaf: x.partitions for leaf, x in inputs})
@@ -155,7 +157,11 @@ def test_law_at_length(shape: str, broker: Broker, tmp_path: Path) -> None:
 
 def written(broker: Broker, query: Query, folder: Path) -> list[list[Line]]:
     """The records of each partition of the sink."""
-    topics, how, found = open_topics(str(folder), Address(broker.address)), wires_of(query.sink), list[list[Line]]()
+    topics, how, found = (
+        open_topics(Store(opened(str(folder)), Address(broker.address))),
+        wires_of(query.sink),
+        list[list[Line]](),
+    )
     for p, end in enumerate(topics.end_offsets(query.sink.topic)):
         rows = topics.parsed(query.sink.topic, p, 0, end, how).with_columns(pl.lit(None).alias("window"))
         found.append(
@@ -177,11 +183,12 @@ def test_law_on_spark(shape: str, seed: int, broker: Broker, tmp_path: Path) -> 
     want = reference_lines(query, history)
     outputs = 2 if all(key is not None for key, *_ in want) else 1
     clients.make_topic(broker.address, query.sink.topic, outputs)  # not compacted
-    options: dict[str, Any] = {"broker": Address(broker.address), "limit": 15, "partitions": outputs, "buckets": 4}
-    first = queries.start(spark, lower(query), str(tmp_path), Wishes(**options))
+    options: dict[str, Any] = {"limit": 15, "partitions": outputs, "buckets": 4}
+    address = Address(broker.address)
+    first = queries.start(spark, lower(query), Store(opened(tmp_path), address), Wishes(**options))
     until(lambda: first.progress().batch >= 0 or first.status() != "running")
     first.stop()
-    run(str(tmp_path), query, spark, **options)
+    run(str(tmp_path), query, spark, address, **options)
     keys = pl.Series([key for key, *_ in want], dtype=pl.String)
     places = kafka_partition(to_bytes(keys, wires_of(query.sink).key), outputs).fill_null(0)
     expected = [[line for line, at in zip(want, places, strict=True) if at == p] for p in range(outputs)]

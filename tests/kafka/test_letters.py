@@ -15,6 +15,7 @@ import pytest
 
 from braid.errors import BraidError
 from braid.sinks.letters import LETTER, Letters, letters_of
+from braid.store import opened
 from braid.topics import access
 from braid.topics.access import Takes
 from braid.topics.broker import Broker as Address
@@ -89,7 +90,7 @@ def test_letters_that_do_not_fit_and_records_that_are_gone(broker: Broker, tmp_p
         },
         schema_overrides={"partition": pl.Int32},
     )
-    topics = KafkaTopics(tmp_path, Address(broker.address), {topic: clients.topic_id(broker.address, topic)})
+    topics = KafkaTopics(opened(tmp_path), Address(broker.address), {topic: clients.topic_id(broker.address, topic)})
     to = Letters("dead", 1, Takes(2_500, keyed=False, early=True))
     made = letters_of(to, "Q", topics, [topic], drops)
     assert made.schema == LETTER
@@ -113,7 +114,7 @@ def test_letters_have_a_topic_of_their_own(broker: Broker, tmp_path: Path) -> No
     def topics(letters: str) -> KafkaTopics:
         made = broker_of(broker.address, None, dead_letters=letters)
         assert made is not None
-        return KafkaTopics(tmp_path, made)
+        return KafkaTopics(opened(tmp_path), made)
 
     for name, to, why in (
         (s, o, "reads or writes it"),

@@ -20,6 +20,7 @@ pytest.importorskip("confluent_kafka")
 from confluent_kafka import KafkaError, KafkaException
 
 from braid.errors import BraidError
+from braid.store import opened
 from braid.topics import access, kafka, traces, transactions
 from braid.topics import broker as clients
 from braid.topics.broker import Broker as Kafka
@@ -94,7 +95,7 @@ def restless(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_every_request_is_made_again(broker: Broker, tmp_path: Path, restless: Counter[str]) -> None:
     address = Kafka(broker.address)
-    topics, name, run = KafkaTopics(tmp_path, address), fresh("t"), fresh("run")
+    topics, name, run = KafkaTopics(opened(tmp_path), address), fresh("t"), fresh("run")
 
     def again(what: Callable[[], Any]) -> Any:
         """With each kind of request failing at first."""
@@ -149,11 +150,11 @@ def test_nobody_there_is_told_after_one_look(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(kafka, "WAIT", 0.5)
     monkeypatch.setattr(kafka, "admin", lambda broker: looks.update(["look"]) or real(broker))
     with pytest.raises(BraidError, match=r"no broker answers at 127.0.0.1:1"):
-        KafkaTopics(tmp_path, Kafka("127.0.0.1:1")).names()
+        KafkaTopics(opened(tmp_path), Kafka("127.0.0.1:1")).names()
     assert looks["look"] == 1
 
 
 def test_a_topic_that_was_just_made_is_read_at_once(broker: Broker, tmp_path: Path) -> None:
     for _ in range(20):
-        topics, name = KafkaTopics(tmp_path, Kafka(broker.address)), make_topic(broker.address, partitions=4)
+        topics, name = KafkaTopics(opened(tmp_path), Kafka(broker.address)), make_topic(broker.address, partitions=4)
         assert topics.end_offsets(name) == [0] * 4 and topics.identity(name)

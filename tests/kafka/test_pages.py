@@ -25,9 +25,11 @@ from braid.face.catalogue import written_as
 from braid.face.session import Handle, Session
 from braid.lower.lower import lower
 from braid.stage.emit import wires_of
+from braid.store import opened
 from braid.testing.cases import Block, _feed, blocks
 from braid.topics.broker import Broker as Address
 from braid.topics.interface import Topics, open_topics
+from braid.topics.place import Store
 from braid.topics.reading import records_of
 from kafka.broker import PATIENT, Broker, own_broker
 from kafka.clients import delete_topic
@@ -202,7 +204,7 @@ def test_every_operator_is_in_a_short_page() -> None:
     "page", [pytest.param(p, marks=pytest.mark.kafka_short if called(p) in SHORT else ()) for p in PAGES], ids=called
 )
 def test_a_broker_gives_what_the_store_gives(page: Page, plain_broker: Broker, tmp_path: Path) -> None:
-    there = open_topics(str(tmp_path / "there"), Address(plain_broker.address))
+    there = open_topics(Store(opened(str(tmp_path / "there")), Address(plain_broker.address)))
     before = set(there.names())
     outcomes = []
     try:
@@ -251,7 +253,7 @@ def answered(session: Session, path: Path) -> list[list[str]]:
 
 @pytest.mark.parametrize("path", CHANGING, ids=lambda p: str(p.relative_to(CASES)))
 def test_tables_on_a_broker_are_those_of_the_store(path: Path, plain_broker: Broker, tmp_path: Path) -> None:
-    there = open_topics(str(tmp_path / "there"), Address(plain_broker.address))
+    there = open_topics(Store(opened(str(tmp_path / "there")), Address(plain_broker.address)))
     before = set(there.names())
     outcomes = []
     try:

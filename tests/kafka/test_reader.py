@@ -15,6 +15,7 @@ import pytest
 
 from braid.records.encoding import Encoding
 from braid.records.wire import wires
+from braid.store import opened
 from braid.topics.broker import Broker as Address
 from braid.topics.kafka import KafkaTopics
 from braid.types import Column, Scalar
@@ -49,8 +50,8 @@ def test_every_cut_gives_the_same_records(broker: Broker, tmp_path: Path, seed: 
     rng = random.Random(seed)
     topic = filled(broker, rng)
     address = Address(broker.address)
-    identity = KafkaTopics(tmp_path, address).identity(topic)
-    kept, anew = KafkaTopics(tmp_path, address, {topic: identity}), KafkaTopics(tmp_path, address)
+    identity = KafkaTopics(opened(tmp_path), address).identity(topic)
+    kept, anew = KafkaTopics(opened(tmp_path), address, {topic: identity}), KafkaTopics(opened(tmp_path), address)
     (end,) = anew.end_offsets(topic)
     expected = [
         (r.offset, r.time, r.value.decode() if r.value is not None else None, bool(r.headers))
@@ -75,7 +76,10 @@ def test_every_cut_gives_the_same_records(broker: Broker, tmp_path: Path, seed: 
 
 def test_what_was_committed_is_there_when_it_has_settled(broker: Broker, tmp_path: Path) -> None:
     """A broker takes a commit some milliseconds before its readers see it; what is open for long is not waited for."""
-    topic, topics = clients.make_topic(broker.address, None, 3), KafkaTopics(str(tmp_path), Address(broker.address))
+    topic, topics = (
+        clients.make_topic(broker.address, None, 3),
+        KafkaTopics(opened(str(tmp_path)), Address(broker.address)),
+    )
     for n in range(1, 31):
         clients.produce_transaction(broker.address, topic, [Record(None, b"1", 1_000, (), p) for p in range(3)])
         topics.settle(topic)

@@ -14,6 +14,7 @@ import pytest
 
 from braid.face.rescale import rescale
 from braid.stage import batches
+from braid.store import opened
 from cli_help import braid as command
 from cli_help import on_shared_spark
 from kafka.broker import Broker
@@ -35,7 +36,7 @@ def test_each_row_once_in_other_tasks(broker: Broker, tmp_path: Path) -> None:
 
     run("--tasks", "1")
     for tasks in (3, 1, 2, 3):  # those of the third that wrote before have markers of then
-        assert "goes on in" in next(rescale(store, names["o"], tasks=tasks))
+        assert "goes on in" in next(rescale(opened(store), names["o"], tasks=tasks))
         run()
     said = command("rescale", names["o"], "--tasks", "4", "--store", store)
     assert said.code == 1 and "4 tasks for 3 partitions of the output in Kafka" in said.err
@@ -46,7 +47,7 @@ def test_a_batch_that_tasks_may_have_written_is_finished_first(broker: Broker, t
     feed, folder = Feed(broker, names, 8), tmp_path / "d" / "checkpoints" / names["o"]
 
     def begun() -> bool:
-        return batches.begun(str(folder))
+        return batches.begun(opened(str(folder)))
 
     feed.more(60)
     run = up(tmp_path, broker, "q.sql", "--batch-rows", "10")

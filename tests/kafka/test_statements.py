@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 
+from braid.store import opened
 from braid.topics.broker import Broker as OwnBroker
 from braid.topics.kafka import KafkaTopics
 from cli_help import Said, on_shared_spark
@@ -46,7 +47,7 @@ def test_what_takes_the_place_of_a_query_goes_on_from_its_offsets(broker: Broker
 def test_statements_are_done_once(broker: Broker, tmp_path: Path) -> None:
     """What was done has a marker by its name; one of 0.1.0 is refused."""
     topic = clients.fresh("t").replace("-", "_")
-    topics = KafkaTopics(tmp_path / "d", OwnBroker(broker.address))
+    topics = KafkaTopics(opened(tmp_path / "d"), OwnBroker(broker.address))
     inserted = f"CREATE TABLE {topic} (id INT PRIMARY KEY, v INT); INSERT INTO {topic} VALUES (1, 5);"
 
     def run(text: str) -> Said:

@@ -14,11 +14,13 @@ import polars as pl
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from braid.store import opened
 from braid.topics import broker as clients
 from braid.topics.broker import Broker as Kafka
 from braid.topics.broker import BrokerAway
 from braid.topics.interface import open_topics
 from braid.topics.kafka import KafkaTopics
+from braid.topics.place import Store
 from braid.topics.transactions import writing
 from kafka.broker import Broker
 from kafka.clients import consume, fresh, make_topic, open_transaction, settings
@@ -44,7 +46,7 @@ def test_a_marker_that_has_not_settled_is_waited_for(broker: Broker) -> None:
 
 
 def test_what_is_added_is_there_at_once(broker: Broker, tmp_path: Path) -> None:
-    topics, name = open_topics(str(tmp_path), Kafka(broker.address)), fresh("t")
+    topics, name = open_topics(Store(opened(str(tmp_path)), Kafka(broker.address))), fresh("t")
     topics.create(name)
     ends = []
     for n in range(100):
@@ -55,7 +57,7 @@ def test_what_is_added_is_there_at_once(broker: Broker, tmp_path: Path) -> None:
 
 def test_what_is_committed_is_no_failure(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is told that it failed writes it again."""
-    topics, name = open_topics(str(tmp_path), Kafka(broker.address)), fresh("t")
+    topics, name = open_topics(Store(opened(str(tmp_path)), Kafka(broker.address))), fresh("t")
     topics.create(name)
 
     def away(*_: object, **__: object) -> list[int]:

@@ -27,14 +27,14 @@ from sums import loaded, with_sum
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     """Topics, one of which has partitions without records."""
-    made = TopicStore(tmp_path / "s")
+    made = TopicStore(opened(tmp_path / "s"))
     made.create("l", 3)
     more(tmp_path / "s", 0)
     return tmp_path / "s"
 
 
 def more(store: Path, n: int) -> None:
-    made = TopicStore(store)
+    made = TopicStore(opened(store))
     if not made.exists("r"):
         made.create("r", 1)
     made.append("r", [{"key": n, "value": {"V": f"row {n} {x}"}, "timestamp": n} for x in range(100)])
@@ -170,7 +170,7 @@ def test_what_is_missing_or_torn_is_named(
 ) -> None:
     first = backup(store, url)
     more(store, 1)
-    TopicStore(store).append("l", [{"key": 1, "value": {"V": "x" * 50_000}, "timestamp": 7}])
+    TopicStore(opened(store)).append("l", [{"key": 1, "value": {"V": "x" * 50_000}, "timestamp": 7}])
     backup(store, url)
     path = spoiled(url, spoil, tmp_path)
     found = braid("restore", url, tmp_path / "new")

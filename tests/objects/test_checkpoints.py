@@ -23,12 +23,13 @@ from braid.lower.lower import lower
 from braid.spark import query as queries
 from braid.spark.dataframes import Columns, Registered
 from braid.spark.wishes import Wishes
-from braid.stage import batches, cuts, room_runs, state_file
-from braid.stage.room_runs import RoomRuns
+from braid.stage import batches, offset_log, state_file
+from braid.stage.checkpoint_runs import CheckpointRuns
 from braid.store import opened
 from braid.testing.on_spark import shared_session
 from braid.topics import files
 from braid.topics.interface import open_topics
+from braid.topics.place import Store
 
 pytestmark = [pytest.mark.spark, pytest.mark.objects]
 
@@ -56,7 +57,7 @@ def room(place: str, gateway: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def feed(root: str, step: int) -> None:
-    rng, store = random.Random(step), open_topics(root)
+    rng, store = random.Random(step), open_topics(Store(opened(root)))
     for name, column in (("l", "V"), ("r", "W")):
         store.create(name, 2)
         rows = ((rng.randrange(9), i) for i in range(step * 40, step * 40 + 40))
@@ -69,13 +70,13 @@ def feed(root: str, step: int) -> None:
 def run(root: str, number: int = 0, tasks: int | None = 2) -> Any:
     """`tasks` None: as many as it has."""
     wishes = Wishes(tasks=tasks, limit=30, trigger={"availableNow": True}, note=lambda _: None)
-    running = queries.start(shared_session(), lower(QUERIES[number]), root, wishes)
+    running = queries.start(shared_session(), lower(QUERIES[number]), Store(opened(root)), wishes)
     running.await_termination()
     return running
 
 
 def lines(root: str, number: int = 0) -> list[list[str]]:
-    store, name = open_topics(root), QUERIES[number].name
+    store, name = open_topics(Store(opened(root))), QUERIES[number].name
     return [store.parsed(name, p, 0, end, None)["_line"].to_list() for p, end in enumerate(store.end_offsets(name))]
 
 
@@ -101,17 +102,17 @@ def test_the_output_is_that_of_a_folder(room: str, expected: tuple[int, list[lis
         if step == 1:
             shutil.rmtree(tmp_path / "cache")
         if step == 2:
-            assert any("6 buckets" in x for x in rescale(room, QUERIES[number].name, buckets=6, tasks=2))
+            assert any("6 buckets" in x for x in rescale(opened(room), QUERIES[number].name, buckets=6, tasks=2))
     assert lines(room, number) == want
-    assert [x for x in verify(room) if isinstance(x, BraidError)] == []
+    assert [x for x in verify(opened(room)) if isinstance(x, BraidError)] == []
     folder = checkpoint(room, number)
-    last = state_file.published(folder)
-    assert state_file.buckets(folder, last) == 6
-    assert [x["batch"] for x in cuts.read(folder, last)] == [*range(last + 1)]
-    there = state_file.batches(folder)
-    named = {x for n in there[-2:] for x in state_file.objects_in(state_file.load(folder, n).values())}
-    assert {name for name, _ in opened(f"{folder}/runs").list("")} == named
-    assert {*there} == {n for last in there[-2:] for n in state_file.links_of(folder, last)}
+    last = state_file.published(opened(folder))
+    assert state_file.buckets(opened(folder), last) == 6
+    assert [x["batch"] for x in offset_log.read(opened(folder), last)] == [*range(last + 1)]
+    there = state_file.batches(opened(folder))
+    named = {x for n in there[-2:] for x in state_file.objects_in(state_file.load(opened(folder), n))}
+    assert {name for name, _ in opened(folder).list("runs")} == named
+    assert {*there} == {n for last in there[-2:] for n in state_file.links_of(opened(folder), last)}
 
 
 @pytest.mark.parametrize("point", ["staged", "committed"])
@@ -120,7 +121,7 @@ def test_a_driver_that_dies_inside_a_batch(room: str, expected: tuple[int, list[
     number, want = expected
 
     def die(at: str) -> None:
-        if at == point and state_file.batches(checkpoint(room, number))[-1:] == [1]:
+        if at == point and state_file.batches(opened(checkpoint(room, number)))[-1:] == [1]:
             raise RuntimeError("killed")
 
     for step in range(STEPS):
@@ -132,7 +133,7 @@ def test_a_driver_that_dies_inside_a_batch(room: str, expected: tuple[int, list[
                     run(room, number)
             finally:
                 files.crash_hook = None
-            assert batches.begun(checkpoint(room, number))
+            assert batches.begun(opened(checkpoint(room, number)))
         run(room, number)
     assert lines(room, number) == want
 
@@ -141,24 +142,24 @@ def test_what_is_torn_or_missing_is_named(room: str) -> None:
     feed(room, 0)
     run(room)
     kept, folder = opened(room), checkpoint(room)
-    last = state_file.published(folder)
-    (place, text), *_ = state_file.texts(folder, last).items()
-    name, _, _ = state_file.place_in_room(state_file.runs_in(json.loads(text))[0][0])
-    whole = kept.get(f"checkpoints/J/runs/{name}", 1 << 30)
+    last = state_file.published(opened(folder))
+    (place, text), *_ = state_file.texts(opened(folder), last).items()
+    runs, one = CheckpointRuns(opened(folder), place), state_file.runs_in(json.loads(text))[0][0]
+    name = f"checkpoints/J/{state_file.object_of(place, one)}"
+    whole = kept.get(name, 1 << 30)
 
     def put(data: bytes) -> None:
-        kept.delete(f"checkpoints/J/runs/{name}")
-        assert kept.create(f"checkpoints/J/runs/{name}", data)
+        kept.delete(name)
+        assert kept.create(name, data)
 
-    room_runs.cache_of(folder).drop(f"runs/{state_file.runs_in(json.loads(text))[0][0]}.arrow")
     for bad in (whole[: len(whole) // 2], bytes(len(whole))):
         put(bad)
         with pytest.raises(BraidError, match="a state file is torn"):
-            RoomRuns(folder).check(state_file.runs_in(json.loads(text))[0][0])
-        assert any("is torn" in x.message for x in verify(room) if isinstance(x, BraidError))
-    kept.delete(f"checkpoints/J/runs/{name}")
+            runs.check(one)
+        assert any("is torn" in x.message for x in verify(opened(room)) if isinstance(x, BraidError))
+    kept.delete(name)
     feed(room, 1)
-    with pytest.raises(BraidError, match=f"runs/{name} is damaged: it is missing"):
+    with pytest.raises(BraidError, match=f"{name} is damaged: it is missing"):
         run(room)
     put(whole)
     kept.delete(f"checkpoints/J/state/{last}.json")
@@ -171,22 +172,22 @@ def test_a_driver_that_woke_beside_its_successor_writes_nothing(room: str) -> No
     """It saves a state of its own behind the same batch: who comes second is told so."""
     feed(room, 0)
     run(room)
-    folder, last = checkpoint(room), state_file.published(checkpoint(room))
-    state, tie = state_file.load(folder, last), state_file.Tie("1" * 64, None)
-    assert state_file.save(folder, last + 1, state, tie, ["a"], 4)
-    assert not state_file.save(folder, last + 1, {}, tie, ["a"], 4)
+    folder, last = checkpoint(room), state_file.published(opened(checkpoint(room)))
+    state, tie = state_file.load(opened(folder), last), state_file.Tie("1" * 64, None)
+    assert state_file.save(opened(folder), last + 1, state, tie, ["a"], 4)
+    assert not state_file.save(opened(folder), last + 1, {}, tie, ["a"], 4)
     with pytest.raises(BraidError, match=r"was computed in .* by another run"):
-        state_file.save(folder, last + 1, state, state_file.Tie("2" * 64, None), ["b"], 4)
-    assert state_file.load(folder, last + 1) == state
+        state_file.save(opened(folder), last + 1, state, state_file.Tie("2" * 64, None), ["b"], 4)
+    assert state_file.load(opened(folder), last + 1) == state
 
 
 def test_reset(room: str) -> None:
     feed(room, 0)
     run(room)
     before = lines(room)
-    for _ in reset(room, "J"):
+    for _ in reset(Store(opened(room)), "J"):
         pass
-    assert not [*opened(f"{room}/checkpoints").list("")] and not open_topics(room).exists("J")
+    assert not [*opened(f"{room}/checkpoints").list("")] and not open_topics(Store(opened(room))).exists("J")
     run(room)
     assert lines(room) == before
 
@@ -196,5 +197,5 @@ def test_dataframes_need_a_checkpoint_in_a_folder(room: str) -> None:
     frame = shared_session().readStream.format("rate").load()
     wishes = Wishes(frames={"L": Registered(frame, Columns(False))}, tasks=2, note=lambda _: None)
     with pytest.raises(BraidError, match=f"G reads DataFrames, and its checkpoint is {checkpoint(room, 1)}") as e:
-        queries.start(shared_session(), lower(QUERIES[1]), room, wishes)
+        queries.start(shared_session(), lower(QUERIES[1]), Store(opened(room)), wishes)
     assert e.value.hint == "give it a folder"

@@ -14,10 +14,11 @@ pytest.importorskip("pyspark")
 from braid.errors import BraidError
 from braid.face.copy import copy
 from braid.face.rescale import rescale
-from braid.stage import cuts, state_file
+from braid.stage import offset_log, state_file
 from braid.store import opened
 from braid.topics import TopicStore, files, log
 from braid.topics.interface import open_topics
+from braid.topics.place import Store
 from cli_help import QUICK, braid, on_shared_spark
 from objects.test_checkpoints import QUERIES, STEPS, checkpoint, expected, feed, lines, room, run
 
@@ -26,7 +27,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.objects]
 
 
 def copied(source: str, target: str) -> None:
-    wrong = [x for x in copy(source, target) if isinstance(x, BraidError)]
+    wrong = [x for x in copy(opened(source), opened(target)) if isinstance(x, BraidError)]
     assert wrong == []
 
 
@@ -41,16 +42,16 @@ def test_a_query_moves_while_it_lives(
         at = places[min(step, 2)]
         if at == room:
             copied(places[0], room)
-            assert [*rescale(room, QUERIES[number].name, buckets=12, tasks=3)]
+            assert [*rescale(opened(room), QUERIES[number].name, buckets=12, tasks=3)]
         elif step == 2:
             copied(room, at)
         feed(at, step)
         run(at, number, tasks=None if step else 2)
     assert lines(at, number) == want
     folder = checkpoint(at, number)
-    last = state_file.published(folder)
-    assert [x["batch"] for x in cuts.read(folder, last)] == [*range(last + 1)]
-    assert state_file.buckets(folder, last) == 12
+    last = state_file.published(opened(folder))
+    assert [x["batch"] for x in offset_log.read(opened(folder), last)] == [*range(last + 1)]
+    assert state_file.buckets(opened(folder), last) == 12
 
 
 @pytest.mark.parametrize("point", ["topic copied", "committed", "state copied", "query copied"])
@@ -100,10 +101,10 @@ def filled(tmp_path: Path) -> Iterator[Path]:
 
 def test_declarations_schemas_and_drops_move_too(room: str, filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(filled)
-    schemas = TopicStore("s").registry
+    schemas = TopicStore(opened("s")).registry
     assert schemas.latest("clicks-value") is not None
     assert braid("copy", "s", room).code == 0
-    assert open_topics(room).registry.latest("clicks-value") == schemas.latest("clicks-value")
+    assert open_topics(Store(opened(room))).registry.latest("clicks-value") == schemas.latest("clicks-value")
     for words in (("drops", "pages"), ("cat", "PAGES"), ("sql", "-e", "SHOW STREAMS;"), ("topics",)):
         there, here = braid(*words, "--store", room), braid(*words, "--store", "s")
         assert there.code == here.code == 0 and there.out == here.out, (there, here)

@@ -19,9 +19,11 @@ from braid.errors import BraidError
 from braid.face.reset import remove_topic, reset
 from braid.face.verify import verify
 from braid.stage import checkpoint
-from braid.store.objects import ObjectRoom
+from braid.store import opened
+from braid.store.objects import BucketStore
 from braid.testing.on_spark import shared_session
 from braid.topics.interface import open_topics, store_of
+from braid.topics.place import Store
 from objects.faulty import Faulty, faulty
 from objects.test_checkpoints import QUERIES, feed, lines, run
 
@@ -59,7 +61,7 @@ def dying(left: int) -> Iterator[Callable[[], int]]:
 
     with pytest.MonkeyPatch.context() as patch:
         for name in CALLS:
-            patch.setattr(ObjectRoom, name, counted(getattr(ObjectRoom, name)))
+            patch.setattr(BucketStore, name, counted(getattr(BucketStore, name)))
         yield lambda: count
 
 
@@ -100,17 +102,21 @@ def killed(kept: Faulty, command: Callable[[], Any]) -> Iterator[bool]:
 def test_a_reset(kept: Faulty) -> None:
     name = QUERIES[TABLE].name
     folder, want, anew = f"{ROOT}/checkpoints/{name}", lines(ROOT, TABLE), 0
-    for number, done in enumerate(killed(kept, lambda: reset(ROOT, name))):
+    for number, done in enumerate(killed(kept, lambda: reset(Store(opened(ROOT)), name))):
         try:
-            gone = checkpoint.load(folder) is None
+            gone = checkpoint.load(opened(folder)) is None
             if not gone:
                 assert lines(ROOT, TABLE) == want and not _wrong()
         except BraidError as e:
             gone = False
             assert "reset" in f"{e} {e.hint}", "nobody goes on with what is half gone"
         if not gone:
-            list(reset(ROOT, name))
-        assert checkpoint.load(folder) is None and not open_topics(ROOT).exists(name) and not _wrong()
+            list(reset(Store(opened(ROOT)), name))
+        assert (
+            checkpoint.load(opened(folder)) is None
+            and not open_topics(Store(opened(ROOT))).exists(name)
+            and not _wrong()
+        )
         if number % 19 == 0 or done:
             anew += 1
             run(ROOT, TABLE)
@@ -119,24 +125,24 @@ def test_a_reset(kept: Faulty) -> None:
 
 
 def _wrong() -> list[BraidError]:
-    return [x for x in verify(ROOT) if isinstance(x, BraidError)]
+    return [x for x in verify(opened(ROOT)) if isinstance(x, BraidError)]
 
 
 def test_a_topic_goes(kept: Faulty) -> None:
     def found() -> list[str] | None:
-        topics = open_topics(ROOT)
+        topics = open_topics(Store(opened(ROOT)))
         if not topics.exists("r"):
             return None
         return [x for p, end in enumerate(topics.end_offsets("r")) for x in topics.read("r", p, 0, end)["_line"]]
 
     want = found()
     assert want
-    for _ in killed(kept, lambda: remove_topic(ROOT, "r")):
+    for _ in killed(kept, lambda: remove_topic(Store(opened(ROOT)), "r")):
         with contextlib.suppress(BraidError):  # its end is begun, and who looks does the rest
             assert found() in (want, None)
-        if open_topics(ROOT).exists("r"):
-            list(remove_topic(ROOT, "r"))
-        topics = open_topics(ROOT)
+        if open_topics(Store(opened(ROOT))).exists("r"):
+            list(remove_topic(Store(opened(ROOT)), "r"))
+        topics = open_topics(Store(opened(ROOT)))
         assert not topics.exists("r")
         topics.create("r", 3)
         assert found() == [] and topics.partitions("r") == 3

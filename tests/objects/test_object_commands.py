@@ -13,8 +13,10 @@ import pytest
 
 pytest.importorskip("obstore")
 
-from braid.topics import StoreLock, cache
+from braid.store import cache, opened
+from braid.topics import StoreLock
 from braid.topics.interface import open_topics
+from braid.topics.place import Store
 from cli_help import braid, launch, records
 from objects.faulty import KEY, SECRET, Faulty
 
@@ -139,11 +141,11 @@ def test_no_secret_is_kept_anywhere(inner: str, memory: Faulty, folder: Path) ->
     files = [p for p in Path(cache.root()).rglob("*") if p.is_file()]
     held = [data for data, _ in memory.held.values()] + [p.read_bytes() for p in files]
     assert files and not [x for x in held if SECRET.encode() in x or KEY.encode() in x]
-    assert SECRET not in repr(open_topics(inner)) + str(open_topics(inner).__reduce__())
+    assert SECRET not in repr(open_topics(Store(opened(inner)))) + str(open_topics(Store(opened(inner))).__reduce__())
 
 
 def test_one_run_at_a_time_on_a_machine(inner: str, folder: Path) -> None:
-    with StoreLock(inner):
+    with StoreLock(opened(inner)):
         said = braid("run", "-e", f"{DECLARED} INSERT INTO t (k, v) VALUES (1, 'a');", "--store", inner)
         assert said.code == 1 and f"the store {inner} is in use by process {os.getpid()}" in said.err
     assert not list(folder.iterdir())

@@ -19,6 +19,7 @@ pytest.importorskip("pyspark")
 from braid.errors import BraidError
 from braid.store import opened
 from braid.topics.interface import open_topics
+from braid.topics.place import Store
 from cli_help import QUICK, Said, braid, ended, launch, records, spawned
 from crash.harness import round_of
 from crash.places import InObjects
@@ -37,7 +38,7 @@ CREATE TABLE counted AS SELECT name, COUNT(*) AS c, SUM(n) AS s FROM named GROUP
 
 
 def filled(root: str) -> None:
-    store = open_topics(root)
+    store = open_topics(Store(opened(root)))
     for name, partitions in (("orders", 3), ("items", 3)):
         store.create(name, partitions)
     items = [{"key": i, "value": {"NAME": f"item {i}"}, "timestamp": i, "partition": i % 3} for i in range(20)]
@@ -72,7 +73,7 @@ def test_a_run_that_is_killed_goes_on(place: str, tmp_path: Path) -> None:
     there = ("run", "q.sql", "--store", place, *options)
     killed = launch(*there, cwd=tmp_path)
     deadline = time.monotonic() + 150
-    store = open_topics(place)
+    store = open_topics(Store(opened(place)))
     while time.monotonic() < deadline and killed.poll() is None:
         with contextlib.suppress(BraidError):
             if sum(store.end_offsets("NAMED")) > 100:
@@ -114,7 +115,7 @@ def test_two_drivers_that_do_not_see_each_other(place: str, tmp_path: Path) -> N
     options = ("--until-idle", "--batch-rows", 60, "--tasks", 2, *QUICK)
     stores = {"folder": str(tmp_path / "folder"), "first": place}
     for checkpoint, root in stores.items():
-        store = open_topics(root)
+        store = open_topics(Store(opened(root)))
         store.create("orders", 3)
         for at in (0, 1):
             rows = range(300 * at, 300 * at + 300)

@@ -15,7 +15,7 @@ import effort
 from braid.errors import BraidError
 from braid.face.verify import verify
 from braid.records.registry import Schema
-from braid.store import Room, opened
+from braid.store import ObjectStore, opened
 from braid.topics import documents, drops, log, retention, rooms
 from braid.topics.registries import of_store
 from braid.topics.retention import Retention
@@ -28,7 +28,7 @@ NEWEST = (f"commits/{COMMITS:020d}.json", "retention/00000000000000000002.json",
 
 
 @pytest.fixture(params=["memory", pytest.param("server", marks=pytest.mark.objects)])
-def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Room:
+def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
     monkeypatch.setattr(log, "FOLD", 4)
     monkeypatch.setattr(rooms, "BESIDE", False)
     if request.param == "server":
@@ -37,7 +37,7 @@ def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Roo
     return opened(f"s3://memory/{uuid.uuid4().hex}")
 
 
-def filled(room: Room) -> None:
+def filled(room: ObjectStore) -> None:
     store = RoomStore(room)
     for name in ("t", "u"):
         store.create(name, 2)
@@ -45,33 +45,35 @@ def filled(room: Room) -> None:
             rows = [{"key": k, "value": {"V": f"{name}{n}"}, "timestamp": k, "partition": k % 2} for k in range(3)]
             store.append(name, rows)
     for ms in (10**12, 10**13):
-        retention.want(room.url, "t", Retention(ms=ms))
+        retention.want(opened(room.url), "t", Retention(ms=ms))
     for name in ("a", "b"):
-        of_store(room.url).register(f"{name}-value", Schema("AVRO", f'{{"type":"record","name":"{name}","fields":[]}}'))
+        of_store(opened(room.url)).register(
+            f"{name}-value", Schema("AVRO", f'{{"type":"record","name":"{name}","fields":[]}}')
+        )
     frame = pl.DataFrame({"reason": ["late"], "message": ["x"]})
     for batch in range(2):
-        staged = drops.stage_drops(room.url, "q", batch, 0, frame)
+        staged = drops.stage_drops(opened(room.url), "q", batch, 0, frame)
         assert staged is not None
-        drops.publish_drops(room.url, "q", batch, [staged])
+        drops.publish_drops(opened(room.url), "q", batch, [staged])
 
 
-def all_of(room: Room) -> dict[str, bytes]:
+def all_of(room: ObjectStore) -> dict[str, bytes]:
     return {name: room.get(name, 1 << 20) for name, _ in room.list("")}
 
 
-def put_in(room: Room, name: str, data: bytes | None, folder: Path) -> None:
+def put_in(room: ObjectStore, name: str, data: bytes | None, folder: Path) -> None:
     if data is None:
         return room.delete(name)
     (folder / "data").write_bytes(data)
     room.put(name, str(folder / "data"))
 
 
-def rows(room: Room) -> object:
+def rows(room: ObjectStore) -> object:
     """All that users see of it."""
-    store, schemas = RoomStore(room), type(of_store(room.url))(room.url)  # type: ignore[call-arg]
+    store, schemas = RoomStore(room), type(of_store(room))(room)  # type: ignore[call-arg, arg-type]
     records = {name: [store.read(name, p, 0, 99)["_line"].to_list() for p in range(2)] for name in ("t", "u")}
     known = [schemas.latest(f"{name}-value") for name in ("a", "b")]
-    return records, retention.all_of(room.url), known, drops.read_drops(room.url, "q")
+    return records, retention.all_of(room), known, drops.read_drops(room, "q")
 
 
 def refused(look: Callable[[], object]) -> str:
@@ -83,48 +85,48 @@ def refused(look: Callable[[], object]) -> str:
 
 
 def test_a_spoilt_object_is_named_or_makes_no_difference(
-    room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    room: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(room)
     monkeypatch.setenv("BRAID_CACHE", str(tmp_path / "first"))
     sound, files = rows(room), all_of(room)
-    assert not refused(lambda: list(verify(room.url)))
+    assert not refused(lambda: list(verify(opened(room.url))))
     made: list[Spoilt] = list(spoils(files, int(effort.LAW), None if effort.LAW else 3))
     for n, (way, name, data) in enumerate(made):
         if way == "gone" and (name.endswith(NEWEST) or name.startswith("drops/")):
             continue  # nothing behind it tells of it; of drops the query's state does
         monkeypatch.setenv("BRAID_CACHE", str(tmp_path / f"cache{n}"))
         put_in(room, name, data, tmp_path)
-        wrong = refused(lambda: list(verify(room.url)))
+        wrong = refused(lambda: list(verify(opened(room.url))))
         assert not wrong or named(name, wrong), (way, name, wrong)
         if not wrong or not refused(lambda: rows(room)):
             assert rows(room) == sound, (way, name, wrong)
         put_in(room, name, files[name], tmp_path)
-    assert not refused(lambda: list(verify(room.url))) and rows(room) == sound
+    assert not refused(lambda: list(verify(opened(room.url)))) and rows(room) == sound
 
 
-def test_housekeeping_takes_no_topic_whose_name_is_gone_for_a_deleted_one(room: Room) -> None:
+def test_housekeeping_takes_no_topic_whose_name_is_gone_for_a_deleted_one(room: ObjectStore) -> None:
     from braid.face.remains import sweep
 
     filled(room)
     RoomStore(room).delete("u")
-    assert [*sweep(room.url)] and not refused(lambda: list(verify(room.url)))
+    assert [*sweep(opened(room.url))] and not refused(lambda: list(verify(opened(room.url))))
     before = all_of(room)
     room.delete("names/t")
-    assert "names/t is missing" in refused(lambda: list(verify(room.url)))
+    assert "names/t is missing" in refused(lambda: list(verify(opened(room.url))))
     with pytest.raises(BraidError, match="names/t is missing"):
-        list(sweep(room.url))
+        list(sweep(opened(room.url)))
     assert all_of(room).keys() == before.keys() - {"names/t"}
 
 
 def test_a_commit_that_is_gone_hides_none_behind_it(
-    room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    room: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(room)
     (gone,) = (name for name in all_of(room) if name.startswith("topics/t/") and f"/{COMMITS - 1:020d}.json" in name)
     room.delete(gone)
     monkeypatch.setenv("BRAID_CACHE", str(tmp_path / "cache"))
-    assert f"{COMMITS - 1:020d}.json is missing" in refused(lambda: list(verify(room.url)))
+    assert f"{COMMITS - 1:020d}.json is missing" in refused(lambda: list(verify(opened(room.url))))
     with pytest.raises(BraidError, match="is missing"):
-        documents.document(room.url, "x")
+        documents.document(opened(room.url), "x")
         RoomStore(room).end_offsets("t")

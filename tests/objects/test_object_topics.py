@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,8 +20,8 @@ pytest.importorskip("obstore")
 
 from braid.errors import Away, BraidError
 from braid.records.registry import Schema, UnknownSchema
-from braid.store import objects, opened
-from braid.topics import Staged, StageWriters, cache, clean_staging, documents, drops, log, publish, rooms, stage
+from braid.store import cache, objects, opened
+from braid.topics import Staged, StageWriters, clean_staging, documents, drops, log, publish, rooms, stage
 from braid.topics.registries import of_store
 from braid.topics.room_store import RoomStore
 from braid.topics.rooms import RoomTopic
@@ -241,19 +242,19 @@ def test_a_commit_whose_rollup_came_at_once_stands(in_memory: RoomStore, monkeyp
 
 
 def packs(store: RoomStore) -> list[str]:
-    return [name for name, _ in store.room.list(f"{topic_of(store).path}/data")]
+    return [name for name, _ in store.root.list(f"{topic_of(store).path}/data")]
 
 
 def written(store: RoomStore, name: str, data: bytes, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(data)
-    store.room.put(name, str(tmp_path / "x"))
+    store.root.put(name, str(tmp_path / "x"))
 
 
 def test_torn_objects_are_noticed(store: RoomStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store.create("t", 2)
     one_batch(store, 0, [[1, 2, 3], [4]], False)
-    name = next(n for n in packs(store) if b'"value":2' in store.room.get(n, 1 << 20))
-    data = store.room.get(name, 1 << 20)
+    name = next(n for n in packs(store) if b'"value":2' in store.root.get(n, 1 << 20))
+    data = store.root.get(name, 1 << 20)
     broken: list[tuple[bytes | None, str]] = [
         (data[:50], "ends after 50 bytes"),
         (data.replace(b'"value":2', b'"value":7'), "checksum"),
@@ -262,12 +263,12 @@ def test_torn_objects_are_noticed(store: RoomStore, tmp_path: Path, monkeypatch:
     for k, (content, why) in enumerate(broken):
         monkeypatch.setenv("BRAID_CACHE", str(tmp_path / f"cache{k}"))
         if content is None:
-            store.room.delete(name)
+            store.root.delete(name)
         else:
             written(store, name, content, tmp_path)
         with pytest.raises(BraidError, match=why) as e:
             again(store).read("t", 0, 0, 3)
-        assert f"{store.room.url}/{name}" in e.value.message and e.value.hint
+        assert f"{store.root.url}/{name}" in e.value.message and e.value.hint
         written(store, name, data, tmp_path)
     assert values(store, "t") == [[1, 2, 3], [4]]
 
@@ -276,7 +277,7 @@ def test_damaged_commits_are_named(store: RoomStore, tmp_path: Path, monkeypatch
     store.create("t")
     one_batch(store, 0, [[1]], False)
     name = f"{topic_of(store).commits}/{1:020d}.json"
-    good = json.loads(unsealed(store.room.get(name, 1 << 20)))
+    good = json.loads(unsealed(store.root.get(name, 1 << 20)))
     lies = good["segments"][0] | {"file": "../../secrets/key"}
     for k, content in enumerate(
         [b"{", b"[]", json.dumps(good).encode(), with_sum(good | {"id": 7}), with_sum(good | {"segments": [lies]})]
@@ -295,7 +296,7 @@ def test_damaged_commits_are_named(store: RoomStore, tmp_path: Path, monkeypatch
 def test_a_folders_topic_takes_no_commit_of_a_room(tmp_path: Path, file: str, why: str) -> None:
     from braid.topics import TopicStore
 
-    store = TopicStore(tmp_path)
+    store = TopicStore(opened(tmp_path))
     store.create("t")
     store.append("t", [record(1)])
     commit = next((tmp_path / "topics/t/.commits").iterdir())
@@ -303,7 +304,7 @@ def test_a_folders_topic_takes_no_commit_of_a_room(tmp_path: Path, file: str, wh
     x["segments"][0] |= {"file": file, "at": 0}
     commit.write_bytes(with_sum(x))
     with pytest.raises(BraidError, match=why):
-        TopicStore(tmp_path).end_offsets("t")
+        TopicStore(opened(tmp_path)).end_offsets("t")
 
 
 # -------------------------------------------------------------- who is stopped
@@ -552,7 +553,7 @@ def test_two_who_change_a_document(store: RoomStore) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(count, range(4)))
     assert documents.document(store.root, "notes/n") == b'{"n":20}'
-    assert len(list(store.room.list("documents/notes/n"))) == 20
+    assert len(list(store.root.list("documents/notes/n"))) == 20
     documents.changed(store.root, "notes/n", lambda _: None)
     assert documents.document(store.root, "notes/n") == b'{"n":20}'
     assert documents.document(store.root, "notes/m") is None
@@ -581,12 +582,32 @@ def test_drops(store: RoomStore) -> None:
         drops.publish_drops(root, "q", 0, [n for n in names if n], run="q-1")
         assert [x["reason"] for x in drops.read_drops(root, "q")] == ["late", "malformed"] * 2
         names = [drops.stage_drops(root, "q", 0, task, frame, run="q-1") for task in range(2)]
-    drops.clean_drops(root, "q")
-    assert len(list(store.room.list("drops"))) == 1 and drops.with_drops(root) == ["q"]
+    drops.clean_drops(root, "q", 0)
+    assert len(list(store.root.list("drops"))) == 1 and drops.with_drops(root) == ["q"]
     drops.write_drops(root, "q", 1, 0, frame, run="q-1")
     assert [x["raw"] for x in drops.read_drops(root, "q") if "raw" in x] == ["/w=="] * 3
     drops.forget_drops(root, "q")
     assert drops.with_drops(root) == []
+
+
+def test_drops_that_lie_where_older_versions_put_them(store: RoomStore) -> None:
+    """Their names had `=` for `~`. A batch that is done again is not there twice."""
+    name, line = f"q-1~{0:020d}.jsonl", b'{"reason":"late","key":null,"value":null,"message":null}\n'
+    head = b'{"crc":"%08x"}\n' % zlib.crc32(line, zlib.crc32(name.encode()))
+    lies = f"drops/q/shown/{name.replace('~', '=')}"
+    store.root.write(lies, head + line)
+    store.root.write("drops/q/staged/q-1=00000000000000000000=000000=abcdef01.jsonl", line)
+    assert drops.with_drops(store.root) == ["q"] and drops.batches(store.root, "q", "q-1") == {0}
+    assert [x["reason"] for x in drops.read_drops(store.root, "q")] == ["late"]
+    drops.clean_drops(store.root, "q", 0)
+    assert [name for name, _ in store.root.list("drops")] == [lies]
+    staged = drops.stage_drops(store.root, "q", 0, 0, pl.DataFrame({"reason": ["late"]}), run="q-1")
+    drops.publish_drops(store.root, "q", 0, [staged] if staged else [], run="q-1")
+    assert len(drops.read_drops(store.root, "q")) == 1
+    store.root.write(lies, head + line.replace(b"late", b"lite"))
+    store.root.delete(f"drops/q/{name}")
+    with pytest.raises(BraidError, match="is not what its checksum says"):
+        drops.read_drops(store.root, "q")
 
 
 def test_names(store: RoomStore) -> None:

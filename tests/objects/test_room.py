@@ -17,13 +17,13 @@ import pytest
 pytest.importorskip("obstore")
 
 from braid.errors import BraidError
-from braid.store import Room, opened
+from braid.store import ObjectStore, opened
 
 MOST = 1 << 20
 
 
 @pytest.fixture(params=["folder", "memory", pytest.param("server", marks=pytest.mark.objects)])
-def room(request: pytest.FixtureRequest, tmp_path: Path) -> Room:
+def room(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     match request.param:
         case "folder":
             return opened(str(tmp_path / "room"))
@@ -39,7 +39,7 @@ def written(path: Path, data: bytes) -> str:
     return str(path)
 
 
-def test_what_is_put_is_there(room: Room, tmp_path: Path) -> None:
+def test_what_is_put_is_there(room: ObjectStore, tmp_path: Path) -> None:
     assert room.size("a/b") is None and list(room.list("")) == []
     room.put("a/b", written(tmp_path / "f", b"0123456789"))
     assert room.get("a/b", 10) == b"0123456789" and room.size("a/b") == 10
@@ -51,7 +51,7 @@ def test_what_is_put_is_there(room: Room, tmp_path: Path) -> None:
     assert room.get("a/empty", 10) == b"" and room.size("a/empty") == 0
 
 
-def test_what_is_not_there(room: Room, tmp_path: Path) -> None:
+def test_what_is_not_there(room: ObjectStore, tmp_path: Path) -> None:
     room.put("a/b", written(tmp_path / "f", b"1"))
     for name in ("b", "a", "a/b/c", "a/bb"):
         assert room.size(name) is None
@@ -63,7 +63,7 @@ def test_what_is_not_there(room: Room, tmp_path: Path) -> None:
     assert room.size("a/b") == 1
 
 
-def test_a_name_is_created_once(room: Room) -> None:
+def test_a_name_is_created_once(room: ObjectStore) -> None:
     assert room.create("commits/1", b"one")
     assert not room.create("commits/1", b"two") and not room.create("commits/1", b"one")
     assert room.get("commits/1", MOST) == b"one"
@@ -72,7 +72,7 @@ def test_a_name_is_created_once(room: Room) -> None:
     assert room.get("commits/1", MOST) == b"two" and [*room.list("")] == [("commits/1", 3)]
 
 
-def test_of_sixteen_writers_one_wins(room: Room) -> None:
+def test_of_sixteen_writers_one_wins(room: ObjectStore) -> None:
     """All write the same bytes, so none can be told by them."""
     with ThreadPoolExecutor(16) as pool:
         for n in range(10):
@@ -82,7 +82,7 @@ def test_of_sixteen_writers_one_wins(room: Room) -> None:
     assert len([*room.list("c")]) == 10
 
 
-def test_a_folder_is_listed(room: Room, tmp_path: Path) -> None:
+def test_a_folder_is_listed(room: ObjectStore, tmp_path: Path) -> None:
     path = written(tmp_path / "f", b"12")
     names = {f"a/{n}" for n in range(230)} | {"a/x/y/z", "b/1", "ab/1", "c"}
     with ThreadPoolExecutor(8) as pool:
@@ -92,7 +92,7 @@ def test_a_folder_is_listed(room: Room, tmp_path: Path) -> None:
     assert [*room.list("a/x")] == [("a/x/y/z", 2)] and [*room.list("none")] == []
 
 
-def test_more_than_asked_for_is_not_read(room: Room) -> None:
+def test_more_than_asked_for_is_not_read(room: ObjectStore) -> None:
     room.create("x", b"12345")
     with pytest.raises(BraidError, match="x has 5 bytes"):
         room.get("x", 4)
@@ -106,7 +106,7 @@ ODD += ["a\\b", "a%2Fb", "a?b", "a#b", "x" * 201, "a/" * 260 + "a", "\ud800"]
 @pytest.mark.parametrize("do", ["create", "get", "range", "size", "delete", "put"])
 def test_odd_names_are_refused(tmp_path: Path, name: str, do: str) -> None:
     path = written(tmp_path / "f", b"1")
-    calls: dict[str, Callable[[Room], Any]] = {
+    calls: dict[str, Callable[[ObjectStore], Any]] = {
         "create": lambda r: r.create(name, b""),
         "put": lambda r: r.put(name, path),
         "get": lambda r: r.get(name, 1),
@@ -121,7 +121,7 @@ def test_odd_names_are_refused(tmp_path: Path, name: str, do: str) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_names_that_every_room_takes(room: Room, tmp_path: Path) -> None:
+def test_names_that_every_room_takes(room: ObjectStore, tmp_path: Path) -> None:
     path = written(tmp_path / "f", b"1")
     names = {".commits/00001.json", "a.b-c_d=e", "x" * 200, "/".join(["y" * 99] * 5), "...", "a/.b/..c"}
     for name in names:
@@ -129,7 +129,7 @@ def test_names_that_every_room_takes(room: Room, tmp_path: Path) -> None:
     assert {name for name, _ in room.list("")} == names
 
 
-def test_a_large_thing(room: Room, tmp_path: Path) -> None:
+def test_a_large_thing(room: ObjectStore, tmp_path: Path) -> None:
     """Larger than a part; its pieces are where they were."""
     path, size = tmp_path / "large", (20 << 20) + 17
     block = os.urandom(1 << 20)
@@ -145,13 +145,13 @@ def test_a_large_thing(room: Room, tmp_path: Path) -> None:
             assert room.range("large", start, length) == f.read(length)
 
 
-def _putting(room: Room, path: str, began: Any) -> None:
+def _putting(room: ObjectStore, path: str, began: Any) -> None:
     began.set()
     while True:
         room.put("torn", path)
 
 
-def test_a_writer_is_killed(room: Room, tmp_path: Path) -> None:
+def test_a_writer_is_killed(room: ObjectStore, tmp_path: Path) -> None:
     """While it writes, and at whatever moment: the old bytes are there, or the new ones, all of them."""
     old, new = b"a" * 3_000_000, b"b" * 2_000_000
     room.put("torn", written(tmp_path / "old", old))
@@ -172,7 +172,7 @@ def test_a_writer_is_killed(room: Room, tmp_path: Path) -> None:
     assert [name for name, _ in room.list("")] == ["torn"]
 
 
-def test_a_room_can_be_pickled(room: Room) -> None:
+def test_a_room_can_be_pickled(room: ObjectStore) -> None:
     room.create("x", b"1")
     copy = pickle.loads(pickle.dumps(room))
     assert copy.get("x", MOST) == b"1" and copy.url == room.url

@@ -25,7 +25,9 @@ from braid.explain.documents import explain_query, render_text
 from braid.face.metrics import summary_lines
 from braid.face.request import Request
 from braid.face.run import run_program
+from braid.store import ObjectStore, opened
 from braid.topics import read_records
+from braid.topics.place import Store
 from braid.topics.store import TopicStore
 
 TABLES = ("flights", "weather", "planes")
@@ -59,20 +61,20 @@ def demo_sql() -> str:
     return (files("braid.demo") / "demo.sql").read_text(encoding="utf-8")
 
 
-def run_demo(data: str | None, store: str | None, out: Console, err: Console) -> None:
+def run_demo(data: str | None, store: ObjectStore | None, out: Console, err: Console) -> None:
     """Runs the demo and prints what came."""
     with ExitStack() as stack:
-        folder = store or stack.enter_context(tempfile.TemporaryDirectory(prefix="braid-demo-"))
+        place = store or opened(stack.enter_context(tempfile.TemporaryDirectory(prefix="braid-demo-")))
         paths = sources(data)
-        request = Request(demo_sql(), "ksqldb", folder, paths, until_idle=True, tell=False)
+        request = Request(demo_sql(), "ksqldb", Store(place), paths, until_idle=True, tell=False)
         out.print(f"[bold]Flights from New York, their planes and their weather[/bold] ({_period(data)}).")
         out.print("Four statements of ksqlDB's SQL, each a Spark query; about half a minute.")
         outcome = run_program(request, err)
         if outcome.interrupted:
             out.print("stopped")
             return
-        opened = TopicStore(folder)
-        show_results(lambda topic: read_records(opened.topic(topic)), out)
+        topics = TopicStore(place)
+        show_results(lambda topic: read_records(topics.topic(topic)), out)
         out.print("\n[bold]Read, written, kept and dropped[/bold]")
         for line in summary_lines(outcome.done, outcome.waits):
             out.print(line, markup=False)
@@ -179,9 +181,9 @@ def _plan() -> str:
     return render_text(explain_query(found[1], lambda _: 1))
 
 
-def _next(paths: dict[str, str], store: str | None) -> str:
+def _next(paths: dict[str, str], store: ObjectStore | None) -> str:
     """Commands that work as they stand."""
-    kept = shlex.quote(store or "demo-data")
+    kept = shlex.quote(str(store or "demo-data"))
     sql = _short(Path(str(files("braid.demo") / "demo.sql")))
     given = " ".join(f"--source {name}={_short(Path(path))}" for name, path in paths.items())
     lines = [

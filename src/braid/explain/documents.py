@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, assert_never
 
 from braid.bind.bound import QueryBound
@@ -28,6 +27,8 @@ from braid.plan.groups import names
 from braid.plan.logical import Node, Query
 from braid.plan.node import Mode
 from braid.stage import state_file
+from braid.store import ObjectStore
+from braid.topics import whereabouts
 
 # -------------------------------------------------------------------- topology
 
@@ -150,7 +151,7 @@ def explain_query(
     return document
 
 
-def explain_program(sql: str, program: Program, store: str | None) -> list[Document]:
+def explain_program(sql: str, program: Program, store: ObjectStore | None) -> list[Document]:
     """The plans of all queries of a text, and what was refused. `store`: add the state of the last committed batch."""
     dialect = program.dialect
     documents: list[Document] = []
@@ -172,9 +173,9 @@ def _refused(e: SqlError, dialect: str) -> Document:
     return {"query": None, "dialect": dialect, "sink": None, **nothing, "refusals": [refusal]}
 
 
-def committed_state(store: str, query: str) -> list[dict[str, Any]]:
+def committed_state(store: ObjectStore, query: str) -> list[dict[str, Any]]:
     """The state manifests of a query's last committed batch, read without Spark."""
-    batch, state = state_file.latest(str(Path(store) / "checkpoints" / query))
+    batch, state = state_file.latest(whereabouts.own(store).at(query))
     if batch < 0:
         raise BraidError(f"no committed state of {query} in {store}", "run it first")
     return [{"place": place, "steps": document["steps"]} for place, document in sorted(state.items())]

@@ -1,6 +1,6 @@
 """`braid backup`: a copy of a store, as it is at one moment, while queries run on it.
 
-In: a store; a folder that is not there yet, or the URL of a room. Out: the copy; lines that tell what it holds.
+In: a store; a folder that is not there yet, or a URL. Out: the copy; lines that tell what it holds.
 Rule: the copy is what a crash at that moment would have left, so whoever starts on it goes on from there. While it is
 taken all topics are locked: no batch is published, and a query is at most one batch ahead of its output. Files never
 change once they have their names, so all of them are linked first, which takes a moment, and copied or sent then. Of a
@@ -23,10 +23,12 @@ from braid.face.backups import contents, made, missing, together
 from braid.face.show import open_folder
 from braid.face.verify import Told, amount, verify
 from braid.stage import batches, checkpoint
-from braid.store import Room, is_url
-from braid.store import opened as open_room
+from braid.store import ObjectStore, is_url
+from braid.store import opened as object_store
+from braid.store.files import force, locked, private_folder, scratch_name
+from braid.store.folder import FolderStore
 from braid.topics import whereabouts
-from braid.topics.files import force, locked, private_folder, reach, scratch_name
+from braid.topics.files import reach
 from braid.topics.store import TopicStore
 
 LINKS = ".backup-"  # begins the name of a folder of links, inside the store
@@ -34,33 +36,33 @@ TRIES = 10
 _ORDER = ("state", "runs")  # of a checkpoint; all else comes last
 
 
-def backup(store: str, target: str) -> Told:
+def backup(store: ObjectStore, target: str) -> Told:
     """The copy, and what a look at it says (`face/verify.py`)."""
     opened = open_folder(store)
-    room = open_room(target) if is_url(target) else None
-    if room is None and os.path.lexists(target):
+    objects = object_store(target).forced() if is_url(target) else None
+    if objects is None and os.path.lexists(target):
         raise BraidError(f"{target} is there already", "name a folder that is not")
     with _snapshot(opened) as links:
         for parent in whereabouts.parents(opened.root)[1:]:
             yield f"checkpoints in {parent} are not part of it: copy them with it, while nothing runs"
-        if room is not None:
-            yield from _sent(links, room)
+        if objects is not None:
+            yield from _sent(links, objects)
             yield from _looked_at(links, opened.root)
             return
         with appearing(target) as copy:
             copied_tree(links, copy, target)
             reach("copied")
-    yield from verify(target)
+    yield from verify(object_store(target))
 
 
 @contextlib.contextmanager
 def _snapshot(store: TopicStore) -> Iterator[str]:
     """A folder of links to the files of a store as it is at one moment."""
-    with locked(os.path.join(store.root, ".backup.lock")):
-        for name in os.listdir(store.root):
+    with locked(store.root.called(".backup.lock")):
+        for name in store.root.names(""):
             if name.startswith(LINKS):  # of a backup that was killed
-                shutil.rmtree(os.path.join(store.root, name), ignore_errors=True)
-        links = os.path.join(store.root, LINKS + uuid4().hex[:8])
+                shutil.rmtree(store.root.called(name), ignore_errors=True)
+        links = store.root.called(LINKS + uuid4().hex[:8])
         try:
             private_folder(links)
             _linked(store, links)
@@ -88,7 +90,8 @@ def copied_tree(source: str, made: str, target: str, **how: Any) -> None:
 
 def _not_copied(target: str, file: str, why: str) -> BraidError:
     return BraidError(
-        f"{file} cannot be copied to {target}: {why}", "nothing is left of the copy; make room, or name another folder"
+        f"{file} cannot be copied to {target}: {why}",
+        "nothing is left of the copy; make room, or name another folder",
     )
 
 
@@ -107,31 +110,31 @@ def appearing(target: str) -> Iterator[str]:
         raise
 
 
-def _sent(links: str, room: Room) -> Iterator[str]:
-    """What the room has not yet is sent there, and then it is a backup."""
+def _sent(links: str, objects: ObjectStore) -> Iterator[str]:
+    """What is not there yet is sent there, and then it is a backup."""
     what = contents(links)
-    new = missing(room, what.files)
-    yield f"{room.url}: {len(new):,} of {len(what.files):,} files are new, {amount(sum(f.size for f in new))}"
-    for _ in together(lambda f: room.put(f.content, os.path.join(links, f.path)), new):
+    new = missing(objects, what.files)
+    yield f"{objects.url}: {len(new):,} of {len(what.files):,} files are new, {amount(sum(f.size for f in new))}"
+    for _ in together(lambda f: objects.put(f.content, os.path.join(links, f.path)), new):
         reach("sent")
-    yield f"backup {made(room, what)}"
+    yield f"backup {made(objects, what)}"
 
 
-def _looked_at(links: str, root: str) -> Told:
+def _looked_at(links: str, root: ObjectStore) -> Told:
     """A look at the links, as if it were at the store."""
-    for x in verify(links):
-        yield BraidError(x.message.replace(links, root), x.hint) if isinstance(x, BraidError) else x
+    for x in verify(FolderStore(links)):
+        yield BraidError(x.message.replace(links, str(root)), x.hint) if isinstance(x, BraidError) else x
 
 
 def _linked(store: TopicStore, links: str) -> None:
     with contextlib.ExitStack() as held:
         for name in store.names():
             held.enter_context(store.topic(name).locked())
-        own = whereabouts.own(store.root)
+        root, own = store.root.url, whereabouts.own(store.root).url
         for entry in sorted(os.scandir(own), key=lambda e: e.name) if os.path.isdir(own) else ():
             if entry.is_dir(follow_symlinks=False):
-                _checkpoint(entry.path, os.path.join(links, os.path.relpath(entry.path, store.root)))
-        for entry in os.scandir(store.root):
+                _checkpoint(entry.path, os.path.join(links, os.path.relpath(entry.path, root)))
+        for entry in os.scandir(root):
             if not entry.name.startswith(".") and entry.path != own:
                 _link(entry.path, os.path.join(links, entry.name))
 
@@ -146,9 +149,10 @@ def _checkpoint(folder: str, links: str) -> None:
                 _link(path, os.path.join(links, part), done)
                 done.add(path)
         try:
-            known = checkpoint.load(links)
+            copy = FolderStore(links)
+            known = checkpoint.load(copy)
             if known is not None:
-                batches.last_batch(links, known)
+                batches.last_batch(copy, known)
             return
         except BraidError:
             if not left:

@@ -1,7 +1,7 @@
-"""Backups in a room: what they are, and which there are.
+"""Backups in an object store: what they are, and which there are.
 
-In: a room; the files of a folder. Out: contents under their checksums, and for each backup one document that names
-them.
+In: an object store; the files of a folder. Out: contents under their checksums, and for each backup one document that
+names them.
 Rule: the document is made last, by one create. Without it there is no backup, whatever was sent; so one that was killed
 is begun again, and what is there is not sent twice. Contents never change. The name of a backup is the time it was
 made, in UTC, or a second after the last one where a clock has gone back: the newest is the last by name.
@@ -21,7 +21,7 @@ from multiprocessing.pool import ThreadPool
 from typing import NamedTuple, TypeVar
 
 from braid.errors import BraidError, printable
-from braid.store import Room
+from braid.store import ObjectStore
 from braid.topics.files import items, members, parsed, text, whole, why
 from braid.topics.sealed import sealed, unsealed
 
@@ -47,7 +47,7 @@ class File(NamedTuple):
 
     @property
     def content(self) -> str:
-        """What its bytes are called in a room."""
+        """What its bytes are called there."""
         return f"{DATA}/{self.digest}"
 
 
@@ -72,41 +72,43 @@ def contents(root: str) -> Contents:
     return found
 
 
-def missing(room: Room, files: list[File]) -> list[File]:
+def missing(objects: ObjectStore, files: list[File]) -> list[File]:
     """Those whose contents are not there, each once."""
-    there = {(name, size) for name, size in room.list(DATA)}
+    there = {(name, size) for name, size in objects.list(DATA)}
     return [*{f.digest: f for f in files if (f.content, f.size) not in there}.values()]
 
 
-def made(room: Room, what: Contents) -> str:
+def made(objects: ObjectStore, what: Contents) -> str:
     """The name of a new backup; all contents are there."""
     data = sealed(json.dumps({"format": FORMAT, "files": what.files, "folders": what.folders}).encode())
     if len(data) > _LARGEST:
         raise BraidError(f"the store has {len(what.files):,} files, too many for a backup", "copy it into a folder")
-    older = names(room)
+    older = names(objects)
     at = max(int(time.time()), timegm(time.strptime(older[-1], _TIME)) + 1 if older else 0)
-    while not room.create(_document(_named(at)), data):
+    while not objects.create(_document(_named(at)), data):
         at += 1
     return _named(at)
 
 
-def names(room: Room) -> list[str]:
+def names(objects: ObjectStore) -> list[str]:
     """Of all backups, the newest last."""
-    found = (os.path.basename(name).removesuffix(".json") for name, _ in room.list(FOLDER))
+    found = (os.path.basename(name).removesuffix(".json") for name, _ in objects.list(FOLDER))
     return sorted(name for name in found if _NAME.fullmatch(name))
 
 
-def read(room: Room, at: str | None) -> tuple[str, Contents]:
+def read(objects: ObjectStore, at: str | None) -> tuple[str, Contents]:
     """A backup by its name, or the newest."""
-    there = names(room)
+    there = names(objects)
     if not there:
-        raise BraidError(f"there is no backup at {room.url}", "braid backup makes one, and names it when it is whole")
+        raise BraidError(
+            f"there is no backup at {objects.url}", "braid backup makes one, and names it when it is whole"
+        )
     name = at or there[-1]
     if name not in there:
         some = ", ".join(there[-5:])
-        raise BraidError(f"there is no backup {printable(name[:80])} at {room.url}", f"the newest are {some}")
+        raise BraidError(f"there is no backup {printable(name[:80])} at {objects.url}", f"the newest are {some}")
     try:
-        x = members(parsed(unsealed(room.get(_document(name), _LARGEST))))
+        x = members(parsed(unsealed(objects.get(_document(name), _LARGEST))))
         if whole(x["format"], "its format") > FORMAT:
             raise BraidError(f"the backup {name} was made by a newer version", "restore it with that one")
         files = [
@@ -115,7 +117,7 @@ def read(room: Room, at: str | None) -> tuple[str, Contents]:
         return name, Contents(files, [_path(text(p, "a path")) for p in items(x["folders"], "folders")])
     except (ValueError, KeyError, TypeError) as e:
         raise BraidError(
-            f"the backup {name} at {room.url} cannot be read: {why(e)}", "take another: --at NAME"
+            f"the backup {name} at {objects.url} cannot be read: {why(e)}", "take another: --at NAME"
         ) from None
 
 

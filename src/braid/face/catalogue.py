@@ -22,20 +22,23 @@ from braid.face.frames import all_declared
 from braid.face.scripts import scripts_in
 from braid.records.wire import Wires
 from braid.sql.declare import text as quoted_text
-from braid.topics.broker import Broker
 from braid.topics.documents import called, changed, document
 from braid.topics.files import is_name, parsed
 from braid.topics.interface import Topics, open_topics
+from braid.topics.place import Store
 
 FORMAT = 1
 
 
 def over(
-    store: str, dialect: str, broker: Broker | None = None, functions: Functions = NONE, folder: str | None = None
+    store: Store,
+    dialect: str,
+    functions: Functions = NONE,
+    folder: str | None = None,
 ) -> Program:
     """A program for a look at a file of statements: all that was declared in the store stands, and nothing is kept.
     `folder`: of its scripts."""
-    program = Catalogue(open_topics(store, broker), dialect, functions).program("file").copy()
+    program = Catalogue(open_topics(store), dialect, functions).program("file").copy()
     program.scripts = None if folder is None else scripts_in(folder)
     return program
 
@@ -58,14 +61,12 @@ def declared_over(store: Topics, topic: str) -> Declared | None:
     return None
 
 
-def statement_of(
-    store: str, name: str, dialect: str | None, broker: Broker | None = None, functions: Functions = NONE
-) -> tuple[str, str] | None:
+def statement_of(store: Store, name: str, dialect: str | None, functions: Functions = NONE) -> tuple[str, str] | None:
     """The statement of a query of a store, with what it leans on, and its dialect; None where that is no plain name.
     Of an INSERT INTO … SELECT into what was there before only the file has the statement."""
     if not is_name(name):
         return None
-    topics, found, fallen = open_topics(store, broker), dict[str, str](), dict[str, str]()
+    topics, found, fallen = open_topics(store), dict[str, str](), dict[str, str]()
     there = list[str]()
     for d in DIALECTS if dialect is None else (dialect,):
         catalogue = Catalogue(topics, d, functions)
@@ -82,13 +83,13 @@ def statement_of(
         raise BraidError(f"{name} is a query in {' and in '.join(found)}", "name one of them: --dialect")
     for lost, why in fallen.items() if not found else ():
         raise BraidError(
-            f"{lost} was declared in {store}, but cannot be read any more: {why}", "give the file of statements"
+            f"{lost} was declared in {store.objects}, but cannot be read any more: {why}", "give the file of statements"
         )
     if not found and (name.endswith(".sql") or not there):
         return None
     if not found:
-        hint = f"queries of {store}: {', '.join(dict.fromkeys(there)) or 'none'}"
-        raise BraidError(f"there is no file {name}, and no statement of a query {name} in {store}", hint)
+        hint = f"queries of {store.objects}: {', '.join(dict.fromkeys(there)) or 'none'}"
+        raise BraidError(f"there is no file {name}, and no statement of a query {name} in {store.objects}", hint)
     ((d, text),) = found.items()
     return text, d
 

@@ -16,12 +16,11 @@ from braid.errors import BraidError
 from braid.face.request import Prepared, Request, checkpoint_of, held_by, source_files
 from braid.plan.canonical import canonical
 from braid.plan.logical import Query, sources
-from braid.stage import batches, begun, checkpoint, cuts, docs, state_file, ties
+from braid.stage import batches, begun, checkpoint, offset_log, state_file, ties
 from braid.stage.checkpoint import Document
-from braid.stage.cuts import Replay
-from braid.store import is_url
+from braid.stage.offset_log import Replay
+from braid.store import ObjectStore
 from braid.topics import registered
-from braid.topics.broker import Broker
 from braid.topics.files import members
 from braid.topics.interface import Topics
 from braid.topics.store import TopicStore
@@ -32,7 +31,7 @@ class Changed:
     """`folder`: the checkpoint that stands, `known`: what it has recorded; `replay`: how its input is read again."""
 
     query: Query
-    folder: str
+    folder: ObjectStore
     known: Document
     replay: Replay
 
@@ -40,7 +39,7 @@ class Changed:
 def changed(query: Query, known: Document, prepared: Prepared, request: Request, store: Topics, runs: bool) -> Changed:
     """How a changed query is worked out anew; refused where it cannot be. `runs`: the old one does, and writes."""
     folder = checkpoint_of(query, request, store)
-    if is_url(folder):
+    if folder.path is None:
         raise _refused(
             query, f"its checkpoint is {folder}", "upgrade takes checkpoints in folders; give it another name"
         )
@@ -49,26 +48,26 @@ def changed(query: Query, known: Document, prepared: Prepared, request: Request,
     _check_output(query, old["sink"][1], known, request, store)
     _check_inputs(query, known, frozenset(source_files(prepared, request).of(query)))
     leaves = _leaves(query, old)
-    if (broker := request.asked.broker) is not None or "topics" in known.settings:
-        _check_broker(query, known, broker, store)
+    if request.store.in_kafka or "topics" in known.settings:
+        _check_broker(query, known, store)
         if not runs and known.writes()[0] is not None and batches.begun(folder):
             why = "it has begun a batch and not finished it, of which tasks may have written parts to Kafka"
             raise _refused(query, why, "run it once more with --until-idle, then upgrade it")
     _check_kept(query, known, store)
-    if docs.has(folder, checkpoint.RESCALE):
+    if folder.has(checkpoint.RESCALE):
         raise _refused(query, "a rescale of it is pending", "run it once more before its SQL changes")
     upto = state_file.published(folder) if runs else _reached(query, folder, known, request, store)
     if upto < 0:
         raise _refused(query, "it has not finished a batch")
     cut = batches.document_of(folder, upto).get("batch", -1)  # one less where there was nothing to read at first
-    cuts.check(folder, upto)
-    if any("seq" in x for x in cuts.read(folder, cut)):
+    offset_log.check(folder, upto)
+    if any("seq" in x for x in offset_log.read(folder, cut)):
         raise _refused(query, "its batches follow the calls of a test")
     began = {name: known.settings[name] for name in ("begin", "from") if name in known.settings}
     return Changed(query, folder, known, Replay(folder, cut, leaves, known.sources, began, cut < upto))
 
 
-def _reached(query: Query, folder: str, known: Document, request: Request, store: Topics) -> int:
+def _reached(query: Query, folder: ObjectStore, known: Document, request: Request, store: Topics) -> int:
     """The last batch that can be seen; below all where there is none. All that it belongs to is there."""
     last, held = batches.last_batch(folder, known), held_by(query, request.sink_for(query), known, store)
     ties.check(folder, query.name, last, store, held, lambda: None)
@@ -120,12 +119,12 @@ def _check_frames(query: Query, known: Document, store: Topics) -> None:
         registered.needed(store.root, topic)
 
 
-def _check_broker(query: Query, known: Document, broker: Broker | None, topics: Topics) -> None:
+def _check_broker(query: Query, known: Document, topics: Topics) -> None:
     """The broker still has what was read."""
-    if broker is None or "topics" not in known.settings:
-        raise _refused(query, f"it has run {'with' if broker is None else 'without'} --kafka", "so must this")
-    if ("delivery" in known.settings) == broker.exactly_once:
-        way = "with" if broker.exactly_once else "without"
+    if not topics.store.in_kafka or "topics" not in known.settings:
+        raise _refused(query, f"it has run {'without' if topics.store.in_kafka else 'with'} --kafka", "so must this")
+    if ("delivery" in known.settings) == topics.store.transactional:
+        way = "with" if topics.store.transactional else "without"
         raise _refused(query, f"it has run {way} --at-least-once", "so must this")
     read = members(known.settings["topics"])
     gone = [name for name, then in read.items() if not topics.exists(name) or topics.identity(name) != then]

@@ -45,7 +45,8 @@ from braid.store import objects
 
 if TYPE_CHECKING:
     from braid.expr.user import Functions
-    from braid.topics.broker import Broker
+    from braid.store import ObjectStore
+    from braid.topics.place import Store
 
 out = Terminal()
 err = Terminal(stderr=True)
@@ -248,9 +249,8 @@ def explain(
     dialect: str | None,
     form: str,
     state: bool,
-    store: str,
+    store: Store,
     functions: Functions,
-    broker: Broker | None,
 ) -> None:
     """Show the plan of each query of a file, or of a query of the store by its name.
 
@@ -258,12 +258,11 @@ def explain(
     """
     from braid.explain.documents import explain_program, render_dot, render_mermaid, render_texts
     from braid.face.catalogue import over
-    from braid.topics.broker import delivery
 
-    sql, dialect = read_sql(file, text, dialect, named_in(store, dialect, broker, functions))
-    documents = explain_program(sql, over(store, dialect, broker, functions, folder_of(file)), store if state else None)
-    if broker is not None:
-        documents = [d | {"delivery": delivery(broker)} for d in documents]
+    sql, dialect = read_sql(file, text, dialect, named_in(store, dialect, functions))
+    documents = explain_program(sql, over(store, dialect, functions, folder_of(file)), store.objects if state else None)
+    if (delivery := store.delivery) is not None:
+        documents = [d | {"delivery": delivery} for d in documents]
     if form == "json":
         out.print_json(json.dumps(documents[0] if len(documents) == 1 else documents, default=str))
         return
@@ -273,8 +272,8 @@ def explain(
     if planned:
         render = {"text": render_texts, "mermaid": render_mermaid, "dot": render_dot}[form]
         click.echo(printable_lines(render(planned)))
-        if broker is not None and form == "text":
-            click.echo(f"results go to Kafka at {broker.address} {delivery(broker)}")
+        if delivery is not None and form == "text":
+            click.echo(f"results go to Kafka at {store} {delivery}")
     if not documents:
         err.print("no query in it: EXPLAIN shows CREATE … AS SELECT, INSERT INTO … SELECT and SELECT")
     if any(d["refusals"] for d in documents):
@@ -297,7 +296,7 @@ def check(file: str | None, text: str | None, dialect: str | None, **wanted: Any
     from braid.face.request import Request
     from braid.spark.wishes import Asked
 
-    named = named_in(wanted["store"], dialect, wanted["broker"], wanted["functions"])
+    named = named_in(wanted["store"], dialect, wanted["functions"])
     sql, dialect = read_sql(file, text, dialect, named)
     wanted |= {name: pairs(wanted[name], f"--{name.rstrip('s')}") for name in ("sources", "sinks", "deleted")}
     if not checked(Request(sql, dialect, asked=Asked.taken(wanted), folder=folder_of(file), **wanted), err):
@@ -363,11 +362,11 @@ def infer(file: str, dialect: str, name: str | None, key: str | None, table: boo
 @main.command()
 @store_option
 @kafka_options
-def topics(store: str, broker: Broker | None) -> None:
+def topics(store: Store) -> None:
     """List the topics of the store, or of a broker."""
     from braid.face.show import print_topics
 
-    print_topics(store, broker)
+    print_topics(store)
 
 
 @main.command()
@@ -392,14 +391,14 @@ def topics(store: str, broker: Broker | None) -> None:
 @click.option("--latest", is_flag=True, help="Print the last record of each key: the current table.")
 @store_option
 @kafka_options
-def cat(topic: str, form: str, since: str | None, store: str, broker: Broker | None, **which: Any) -> None:
+def cat(topic: str, form: str, since: str | None, store: Store, **which: Any) -> None:
     """Print the records of a topic."""
     from braid.face import tabular
     from braid.face.show import Wanted, print_topic
 
     begin = None if since is None else tabular.time_option("--from", since)
     try:
-        print_topic(store, topic, Wanted(since=begin, **which), form, broker)
+        print_topic(store, topic, Wanted(since=begin, **which), form)
     except KeyboardInterrupt:
         if not which["follow"]:
             raise
@@ -413,7 +412,7 @@ def cat(topic: str, form: str, since: str | None, store: str, broker: Broker | N
 )
 @store_option
 @kafka_options
-def put(topic: str, file: str | None, partitions: int, store: str, broker: Broker | None) -> None:
+def put(topic: str, file: str | None, partitions: int, store: Store) -> None:
     """Append JSON lines to a topic (from FILE or stdin).
 
     A line is a record with key, value and timestamp (ms, or ISO 8601; without one it is now):
@@ -426,7 +425,7 @@ def put(topic: str, file: str | None, partitions: int, store: str, broker: Broke
     except OSError as e:
         raise BraidError(f"cannot read {file}: {e.strerror}") from None
     with lines:
-        count = put_records(store, topic, lines, partitions, broker)
+        count = put_records(store, topic, lines, partitions)
     err.print(f"{count} record{'s' * (count != 1)} into {topic}")
 
 
@@ -438,7 +437,7 @@ def put(topic: str, file: str | None, partitions: int, store: str, broker: Broke
     help="Read a folder that braid.demo.make_data has made. [default: January]",
 )
 @click.option("--store", type=PLACE, default=None, help="Keep the topics here. [default: a temporary folder]")
-def demo(data: str | None, store: str | None) -> None:
+def demo(data: str | None, store: ObjectStore | None) -> None:
     """Join New York's flights to planes and weather."""
     from braid.demo.show import run_demo
 
@@ -457,9 +456,7 @@ def demo(data: str | None, store: str | None) -> None:
 @click.option("--conf", "conf", multiple=True, metavar="K=V", help="Set a setting of Spark, as for `braid run`.")
 @store_option
 @kafka_options
-def doctor(
-    java: bool, quick_start: bool, master: str, conf: tuple[str, ...], store: str, broker: Broker | None
-) -> None:
+def doctor(java: bool, quick_start: bool, master: str, conf: tuple[str, ...], store: Store) -> None:
     """Say what this machine has and what is missing; with --master what the workers of a cluster have, too."""
     from braid.face import doctor as doctoring
 
@@ -468,12 +465,12 @@ def doctor(
             out.print(f"Spark starts quickly from now on: {doctoring.quick_start()}", markup=False)
         return
 
-    if not doctoring.examine(java, out, master, pairs(conf, "--conf"), broker, store):
+    if not doctoring.examine(java, out, master, pairs(conf, "--conf"), store):
         raise click.exceptions.Exit(1)
 
 
 @main.command()
-@click.argument("folder", type=PLACE)
+@click.argument("folder", type=click.Path())
 def pack(folder: str) -> None:
     """Write into FOLDER what the workers of a cluster need: two archives, Braid and its libraries.
 
@@ -507,11 +504,10 @@ def sql(
     file: str | None,
     text: str | None,
     dialect: str | None,
-    store: str,
+    store: Store,
     sources: tuple[str, ...],
     master: str,
     functions: Functions,
-    broker: Broker | None,
 ) -> None:
     """Type statements and see what they give.
 
@@ -523,7 +519,7 @@ def sql(
 
     first, dialect = read_sql(file, text, dialect) if file or text else ("", dialect or "ksqldb")
     live = sys.stdin.isatty() and sys.stdout.isatty()
-    shell = Shell(dialect, store, out, err, live, master, pairs(sources, "--source"), broker, functions)
+    shell = Shell(dialect, store, out, err, live, master, pairs(sources, "--source"), functions)
     try:
         rest = "" if live else sys.stdin.read()
         shell.declare(f"{first};{rest}")

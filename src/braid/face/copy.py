@@ -18,15 +18,18 @@ from uuid import uuid4
 
 from braid.bind.dialects import DIALECTS
 from braid.errors import BraidError
+from braid.face.backup import appearing
 from braid.face.reset import folders_of_checkpoints
 from braid.face.show import open_store
 from braid.face.verify import verify, whole
-from braid.stage import batches, checkpoint, cuts, docs, state_file
+from braid.stage import batches, checkpoint, offset_log, state_file
 from braid.stage.checkpoint import Document
-from braid.stage.room_runs import packing_of, renamed, runs_at
-from braid.store import is_url, opened
+from braid.stage.checkpoint_runs import CheckpointRuns, packing_of, renamed
+from braid.store import ObjectStore
+from braid.store.files import force
+from braid.store.folder import FolderStore
 from braid.topics import TopicStore, commit, documents, drops, registered, registries, retention, whereabouts
-from braid.topics.files import force, reach
+from braid.topics.files import reach
 from braid.topics.interface import COPYING, store_at
 from braid.topics.lock import StoreLock
 from braid.topics.log import Topic
@@ -40,49 +43,42 @@ MANY = 64 << 20  # bytes that go into one object
 _TOGETHER = 1000  # segments of a commit
 
 
-def copy(source: str, target: str) -> Told:
+def copy(source: ObjectStore, target: ObjectStore) -> Told:
     """What has been copied, and what a look at the copy says."""
     store = open_store(source)
     with StoreLock(store.root):
         queries = list(_queries(store))
         _check_target(source, target)
-        made = target if is_url(target) else f"{target}~{uuid4().hex[:8]}"
-        try:
-            yield from _copied(store, made, queries)
-            if not is_url(target):
-                yield from whole(made, target)
-        except BaseException:
-            if not is_url(target):
-                shutil.rmtree(made, ignore_errors=True)
-            raise
-        if is_url(target):
-            opened(target).delete(COPYING)
+        if target.path is None:
+            yield from _copied(store, target, queries)
+            target.delete(COPYING)
         else:
-            os.rename(made, target)
-            force(os.path.dirname(os.path.abspath(target)))
-    if is_url(target):
+            with appearing(target.path) as made:
+                yield from _copied(store, FolderStore(made, durable=True), queries)
+                yield from whole(made, target)
+            force(os.path.dirname(target.path))
+    if target.path is None:
         yield from verify(target)
 
 
-def _check_target(source: str, target: str) -> None:
-    if not is_url(target):
-        if os.path.lexists(target):
+def _check_target(source: ObjectStore, target: ObjectStore) -> None:
+    if target.path is not None:
+        if os.path.lexists(target.path):
             raise BraidError(f"{target} is there already", "name a folder that is not")
         return
-    room = opened(target)
-    there = [name for name, _ in room.list("")]
+    there = [name for name, _ in target.list("")]
     if COPYING in there:  # of a copy that was killed
-        room.delete(*(name for name in there if name != COPYING))
+        target.delete(*(name for name in there if name != COPYING))
     elif there:
         raise BraidError(f"there is something under {target} already", "name a path under which nothing is")
     else:
-        room.create(COPYING, source.encode())
+        target.create(COPYING, source.url.encode())
 
 
-def _queries(store: TopicStore) -> Iterator[tuple[str, Document, int | None]]:
+def _queries(store: TopicStore) -> Iterator[tuple[ObjectStore, Document, int | None]]:
     """The checkpoints in the store, as far as their batches came; refused where one cannot be moved."""
     for folder in folders_of_checkpoints(store):
-        if os.path.dirname(folder) != whereabouts.own(store.root):
+        if folder.parent != whereabouts.own(store.root):
             continue
         known = checkpoint.load(folder)
         if known is None:
@@ -94,12 +90,12 @@ def _queries(store: TopicStore) -> Iterator[tuple[str, Document, int | None]]:
         if frame := next((x for x in known.leaves() if registered.is_registered(x)), None):
             what = f"{known.query} reads the DataFrame {registered.name_of(frame)}, which stays in its folder"
             raise BraidError(what, f"it cannot be copied: braid reset {known.query}, and let it begin again there")
-        if docs.has(folder, checkpoint.RESCALE):
+        if folder.has(checkpoint.RESCALE):
             raise BraidError(f"{known.query}: a rescale is pending", "run it once, then copy")
         yield folder, known, last
 
 
-def _copied(store: TopicStore, target: str, queries: list[tuple[str, Document, int | None]]) -> Told:
+def _copied(store: TopicStore, target: ObjectStore, queries: list[tuple[ObjectStore, Document, int | None]]) -> Told:
     to = store_at(target)
     for name in store.names():
         to.create(name, store.partitions(name))
@@ -118,14 +114,14 @@ def _copied(store: TopicStore, target: str, queries: list[tuple[str, Document, i
     for query in drops.with_drops(store.root):
         drops.copied(store.root, to.root, query)
     for folder, known, last in queries:
-        _checkpoint(folder, os.path.join(whereabouts.own(to.root), os.path.basename(folder)), known, last)
+        _checkpoint(folder, whereabouts.own(to.root).at(folder.name), known, last)
         yield f"copied query {known.query}: {'no batch yet' if last is None else f'batch {last}'}"
         reach("query copied")
     for parent in whereabouts.parents(store.root)[1:]:
         yield f"checkpoints in {parent} are not part of it"
 
 
-def _document(root: str, name: str, data: bytes) -> None:
+def _document(root: ObjectStore, name: str, data: bytes) -> None:
     documents.changed(root, name, lambda _: data)
 
 
@@ -170,26 +166,24 @@ def _segments(source: Topic, to: Topic, segments: list[Segment]) -> None:
 # ------------------------------------------------------------------- checkpoints
 
 
-def _checkpoint(source: str, to: str, known: Document, last: int | None) -> None:
+def _checkpoint(source: ObjectStore, to: ObjectStore, known: Document, last: int | None) -> None:
     """`braid.json` comes last: before it there is no checkpoint."""
     if last is not None:
-        lines = _cuts(source, to, last)
+        lines = _log(source, to, last)
         for number in state_file.batches(source)[-2:]:
             _state(source, to, number, lines if number == last else ())
         state_file.tell_published(to, last, fsync=True)
-    if docs.has(source, batches.PLANNED):
-        docs.write(to, batches.PLANNED, docs.read(source, batches.PLANNED), fsync=True)
+    if source.has(batches.PLANNED):
+        to.write(batches.PLANNED, source.get(batches.PLANNED), fsync=True)
     reach("state copied")
-    docs.write(to, checkpoint.NAME, docs.read(source, checkpoint.NAME), fsync=True)
+    to.write(checkpoint.NAME, source.get(checkpoint.NAME), fsync=True)
 
 
-def _cuts(source: str, to: str, last: int) -> list[str]:
-    """The cuts of all batches; those that have to be saved with the last."""
-    made, lines = cuts.Cuts(to, fsync=True), list[str]()
-    if not is_url(to):
-        os.makedirs(to, exist_ok=True)
+def _log(source: ObjectStore, to: ObjectStore, last: int) -> list[str]:
+    """The offset log of all batches; those that have to be saved with the last."""
+    made, lines = offset_log.OffsetLog(to, fsync=True), list[str]()
     try:
-        found = [*cuts.read(source, last)]
+        found = [*offset_log.read(source, last)]
     except BraidError:  # of an older version, which kept none
         return []
     for document in found:
@@ -198,11 +192,11 @@ def _cuts(source: str, to: str, last: int) -> list[str]:
     return lines
 
 
-def _state(source: str, to: str, number: int, lines: Sequence[str]) -> None:
+def _state(source: ObjectStore, to: ObjectStore, number: int, lines: Sequence[str]) -> None:
     """The state of a batch, with its runs."""
     documents_, packing, names = state_file.load(source, number), packing_of(to, 0, number), dict[str, str]()
     for place, document in documents_.items():
-        old, new = runs_at(source, place), runs_at(to, place, fsync=True, packing=packing)
+        old, new = CheckpointRuns(source, place), CheckpointRuns(to, place, fsync=True, packing=packing)
         for run, *_ in state_file.runs_in(document):
             names[run] = state_file.put_as(run)
             new.put(names[run], old.check(run))

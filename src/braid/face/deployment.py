@@ -20,8 +20,8 @@ from braid.errors import BraidError
 from braid.face.catalogue import over
 from braid.face.request import Prepared, Request, check_files, checkpoint_of, compared, looks_of, prepare
 from braid.plan.logical import Query
-from braid.stage import checkpoint, docs
-from braid.store import is_url
+from braid.stage import checkpoint
+from braid.store import ObjectStore
 from braid.topics import whereabouts
 from braid.topics.interface import Topics, open_topics
 
@@ -37,15 +37,15 @@ class Outlook:
 
 def checked(request: Request, err: Console) -> bool:
     """Tells it all; whether a run would take the file."""
-    program = over(request.store, request.dialect, request.asked.broker, request.functions, request.folder)
+    program = over(request.store, request.dialect, request.functions, request.folder)
     problems, read = check_program(request.sql, program)
     for problem in problems:
         err.print(problem.render(), style="red", markup=False)
     if problems:
         err.print(f"{len(problems)} problem{'s' * (len(problems) > 1)}")
         return False
-    told = request.sources or request.sinks or request.checkpoint or is_url(request.store)
-    found = list(outlooks(request)) if told or os.path.isdir(request.store) else []
+    told = request.sources or request.sinks or request.checkpoint or request.store.objects.path is None
+    found = list(outlooks(request)) if told or os.path.isdir(request.store.objects.url) else []
     refused = sum(outlook.refused is not None for outlook in found)
     verdict = f"{refused} quer{'ies' if refused > 1 else 'y'} cannot go on" if refused else "no problem"
     click.echo(f"{read} statement{'s' * (read != 1)}, {verdict}")
@@ -58,7 +58,7 @@ def checked(request: Request, err: Console) -> bool:
 
 def outlooks(request: Request) -> Iterator[Outlook]:
     """Of the queries of a file, in the order in which they start."""
-    prepared, store = prepare(request), open_topics(request.store, request.asked.broker)
+    prepared, store = prepare(request), open_topics(request.store)
     looks_of(prepared, request, store, lambda text: None)
     for query in prepared.queries:
         if query.name not in prepared.push:
@@ -79,10 +79,10 @@ def _says(query: Query, prepared: Prepared, request: Request, store: Topics) -> 
     return "goes on; it has no batch yet" if last is None else f"goes on after batch {last}"
 
 
-def _folder(query: Query, request: Request, store: Topics) -> str:
+def _folder(query: Query, request: Request, store: Topics) -> ObjectStore:
     """Of its checkpoint: where the request says, or wherever this store knows it to lie."""
     where = checkpoint_of(query, request, store)
     if request.checkpoint:
         return where
-    folders = (os.path.join(parent, query.name) for parent in whereabouts.parents(store.root))
-    return next((f for f in folders if docs.has(f, checkpoint.NAME)), where)
+    folders = (parent.at(query.name) for parent in whereabouts.parents(store.root))
+    return next((f for f in folders if f.has(checkpoint.NAME)), where)

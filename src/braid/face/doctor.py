@@ -21,8 +21,9 @@ from rich.console import Console
 from rich.table import Table
 
 from braid.errors import BraidError
-from braid.store import is_url
-from braid.topics.broker import Broker, delivery
+from braid.store import NOWHERE, ObjectStore, opened
+from braid.topics.broker import Broker
+from braid.topics.place import Store
 
 PATIENCE = 300.0  # s for a JVM to write its classes
 WORDS = """
@@ -42,12 +43,11 @@ def examine(
     out: Console,
     master: str = "local[*]",
     conf: Mapping[str, str] = MappingProxyType({}),
-    broker: Broker | None = None,
-    store: str = ".",
+    store: Store | None = None,
 ) -> bool:
-    """Prints the examination. `java_only`: nothing but an error about Java. `broker`: one that is looked at, too.
-    `store`: a folder that the workers of a cluster are to see, or a place in an object store that all must be able to
-    use."""
+    """Prints the examination. `java_only`: nothing but an error about Java. `store`: a
+    folder that the workers of a cluster are to see, or a place in an object store that all must be able to use; its
+    broker is looked at, too."""
     from braid.spark.conf import LOCAL_SETTINGS, SCRATCH_SETTINGS, SETTINGS, examined_channels, on_one_node
     from braid.spark.jvm import archive, java_version
     from braid.spark.private import own_folder
@@ -72,9 +72,10 @@ def examine(
     out.print(f"ok    {_memory_gib():.0f} GiB of memory, {os.cpu_count()} cores")
     out.print("ok    connectors: topic store, Kafka, CSV, JSON lines, Parquet")
     fine_here = fine
-    if broker is not None:
-        fine = _examined(broker, out) and fine
-    reached = not is_url(store) or _usable(store, out)
+    store = store or Store(NOWHERE)
+    if (broker := store.broker) is not None:
+        fine = _examined(store, broker, out) and fine
+    reached = store.objects.path is not None or _usable(store.objects, out)
     fine = fine and reached
     out.print(_quick_start(archive()), markup=False)
     out.print(f"ok    logs of Spark go to {own_folder('log')}", markup=False)
@@ -84,7 +85,7 @@ def examine(
     if not on_one_node(master) and fine_here:
         from braid.spark.workers import examined
 
-        seen = store if reached else None
+        seen = store.objects if reached else None
         for told, well in examined(master, conf, seen, lambda text: out.print(f"      {text}", markup=False)):
             fine = fine and well
             out.print(told, markup=False)
@@ -97,28 +98,28 @@ def examine(
     return fine
 
 
-def _examined(broker: Broker, out: Console) -> bool:
+def _examined(store: Store, broker: Broker, out: Console) -> bool:
     """Whether a broker answers, and how results get there."""
     from braid.topics import access
-    from braid.topics.kafka import KafkaTopics
+    from braid.topics.interface import open_topics
 
     try:
-        count = len(KafkaTopics(os.getcwd(), broker).names())
-        out.print(f"ok    Kafka at {broker.address} answers, with {count} topics to see", markup=False)
+        count = len(open_topics(store).names())
+        out.print(f"ok    Kafka at {store} answers, with {count} topics to see", markup=False)
         access.try_transaction(broker, "doctor", None)
-        out.print(f"ok    results go there {delivery(broker)}", markup=False)
+        out.print(f"ok    results go there {store.delivery}", markup=False)
         return True
     except BraidError as e:
         out.print(f"miss  {e}", markup=False)
         return False
 
 
-def _usable(store: str, out: Console) -> bool:
+def _usable(store: ObjectStore, out: Console) -> bool:
     """Whether this machine can use a store in an object store."""
     from braid.store.probing import check
 
     try:
-        check(store)
+        check(store.url)
     except BraidError as e:
         out.print(f"miss  {e.message}; {e.hint}" if e.hint else f"miss  {e.message}", markup=False)
         return False
@@ -157,13 +158,13 @@ def quick_start() -> str:
     spark = conf.session("local[2]", jvm.CARRIER | {jvm.JAVA_OPTIONS: jvm.quoted(f"-XX:ArchiveClassesAtExit={new}")})
     try:
         with tempfile.TemporaryDirectory() as folder:
-            store, program = TopicStore(folder), Program("ksqldb")
+            store, program = TopicStore(opened(folder)), Program("ksqldb")
             queries = [e.query for e in program.statements(WORDS) if e.query is not None]
             for topic in "lmr":
                 store.create(topic, 2)
                 lines = [json.dumps({"key": k, "value": {"V": "x"}, "timestamp": k}) for k in range(4)]
                 store.append_lines(topic, lines)
-            running = [start(spark, lower(q), folder, Wishes(trigger={"availableNow": True})) for q in queries]
+            running = [start(spark, lower(q), store.store, Wishes(trigger={"availableNow": True})) for q in queries]
             for query in running:
                 query.await_termination()
     finally:

@@ -10,7 +10,6 @@ made once for ever.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -412,7 +411,7 @@ class StoreWorld:
     def forget(self, query: str) -> None:
         """A query's checkpoint and drops go, what it wrote, and what it left at a broker."""
         name = check_name(query)
-        checkpoint = os.path.join(self.checkpoints, name)
+        checkpoint = self.checkpoints.at(name)
         known = begun.of(checkpoint, self.store.root)
         if known is not None:
             begun.mark(known)

@@ -9,7 +9,6 @@ late or could not be read) is worded here, and is told at every door.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,12 +33,10 @@ from braid.plan.logical import Query, sources
 from braid.sinks.named import sink_at
 from braid.spark.wishes import NOTHING, Asked, Wishes
 from braid.stage import checkpoint as checkpoints
-from braid.stage import docs
 from braid.stage.inputs import Opened
-from braid.store import is_url
+from braid.store import ObjectStore
 from braid.topics import retention
 from braid.topics.begin import UNASKED, Begins
-from braid.topics.broker import Broker
 from braid.topics.files import check_name
 from braid.topics.interface import Topics
 from braid.topics.lock import StoreLock
@@ -68,7 +65,7 @@ class _Told:
     about: set[str] = field(default_factory=set)
 
 
-_of_process: WeakValueDictionary[tuple[str, str], RunningQuery] = WeakValueDictionary()  # by store and query
+_of_process: WeakValueDictionary[tuple[ObjectStore, str], RunningQuery] = WeakValueDictionary()  # by store and query
 
 
 class Engine:
@@ -80,10 +77,9 @@ class Engine:
         store: Topics,
         spark: Callable[[], SparkSession],
         drops_at: str = "braid drops {}",
-        broker: Broker | None = None,
         begins: Begins = UNASKED,
     ) -> None:
-        self.store, self.broker, self.begins = store, broker, begins
+        self.store, self.begins = store, begins
         self.drops_at = drops_at
         self.running: dict[str, RunningQuery] = {}
         self._spark = spark
@@ -111,13 +107,13 @@ class Engine:
         return here is not None and here.status() == "running"
 
     def start(self, query: Query, wishes: Wishes = NOTHING) -> RunningQuery:
-        """A query, from its checkpoint if it has one; as it is if it runs. Broker and beginning are the engine's; the
-        output is the statement's, unless another is wished for."""
+        """A query, from its checkpoint if it has one; as it is if it runs. The beginning is the engine's; the output is
+        the statement's, unless another is wished for."""
         from braid.spark.query import start
 
         if self.runs(query.name):
             return self.running[query.name]
-        made = start(self._spark(), lower(query), self.store.root, self._wishes(query, wishes))
+        made = start(self._spark(), lower(query), self.store.store, self._wishes(query, wishes))
         self._told[query.name], self._asked[query.name] = _Told(), wishes
         self.running[query.name] = _of_process[self.store.root, query.name] = made
         if (before := self._before.pop(query.name, None)) is not None:
@@ -129,13 +125,13 @@ class Engine:
         written = frozenset(r.job.output.target for r in self.running.values() if r.job.output.is_topic)
         begins = replace(self.begins, whole=self.begins.whole | written)
         output = wishes.output or (sink_at(query.sink.into) if query.sink.into else None)
-        return replace(wishes, broker=self.broker, begins=begins, output=output)
+        return replace(wishes, begins=begins, output=output)
 
     def work_out(self, query: Query, wishes: Wishes) -> None:
         """A changed query is run beside the one whose place it is to take, to the end of what that has read."""
         from braid.spark.query import start
 
-        running = start(self._spark(), lower(query), self.store.root, self._wishes(query, wishes))
+        running = start(self._spark(), lower(query), self.store.store, self._wishes(query, wishes))
         try:
             running.await_termination()
         finally:
@@ -164,7 +160,7 @@ class Engine:
                 self.start(running.job.plan.query, wishes)
             raise
 
-    def upgrade(self, old: Query, new: Query, folder: str) -> None:
+    def upgrade(self, old: Query, new: Query, folder: ObjectStore) -> None:
         """`new` takes the place of `old`, whose checkpoint in `folder` it goes on from."""
         with self.stopped(new.name):
             checkpoints.upgrade(folder, lower(old), lower(new))
@@ -324,8 +320,8 @@ class EngineWorld(StoreWorld):
 
     def request(self, dialect: str) -> Request:
         """How this door's queries are asked for."""
-        asked = Asked(broker=self.engine.broker, begins=self.engine.begins)
-        return Request("", dialect, self.store.root, asked=asked)
+        asked = Asked(begins=self.engine.begins)
+        return Request("", dialect, self.store.store, asked=asked)
 
     def changed(self, queries: Sequence[Query]) -> Iterator[str]:
         """Queries that have checkpoints of others go on, recomputed over what those have read."""
@@ -339,9 +335,9 @@ class EngineWorld(StoreWorld):
 
     def _is_other(self, query: Query) -> bool:
         """Whether the query's checkpoint is of another one, or of an upgrade that did not come to its end."""
-        folder = os.path.join(self.checkpoints, check_name(query.name))
+        folder = self.checkpoints.at(check_name(query.name))
         known = checkpoints.recorded(folder)
-        begun = not is_url(folder) and docs.has(checkpoints.beside(folder), checkpoints.READY)
+        begun = checkpoints.beside(folder).has(checkpoints.READY)
         return begun or (known is not None and known.plan != canonical(query))
 
     def start_query(self, query: Query) -> None:
@@ -350,7 +346,7 @@ class EngineWorld(StoreWorld):
     def upgrade(self, bound: QueryBound) -> None:
         """The query that `bound` takes the place of is stopped, and its checkpoint that of the new one."""
         if bound.upgrades is not None:
-            folder = os.path.join(self.checkpoints, check_name(bound.query.name))
+            folder = self.checkpoints.at(check_name(bound.query.name))
             self.engine.upgrade(bound.upgrades, bound.query, folder)
 
     def stop(self, query: str, anew: bool) -> None:

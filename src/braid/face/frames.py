@@ -29,6 +29,7 @@ from braid.plan.logical import Kind, Timestamp
 from braid.sql.declare import Declaring, declaration, nearest
 from braid.sql.declare import typed as spelled
 from braid.sql.dialects.base import Words
+from braid.store import ObjectStore
 from braid.topics import registered
 from braid.topics.registered import PREFIX, Piece, Registered, Shape
 from braid.types import TIMESTAMPS, Array, Column, Scalar, Struct, Type
@@ -205,7 +206,7 @@ def declared(found: Registered, dialect: str) -> Declared | None:
     )
 
 
-def all_declared(root: str, dialect: str) -> Iterator[Declared]:
+def all_declared(root: ObjectStore, dialect: str) -> Iterator[Declared]:
     """All that a store has registered, as a dialect declares it."""
     for name in registered.names(root):
         found = registered.read(root, name)
@@ -250,7 +251,7 @@ def _times(asked: Asked, columns: Sequence[Column], rows: pl.DataFrame) -> pl.Se
 
 
 def keep(
-    root: str,
+    root: ObjectStore,
     asked: Asked,
     columns: Sequence[Column],
     given: More | None,
@@ -283,7 +284,7 @@ def keep(
     return made
 
 
-def is_piece(root: str, found: Registered, given: More) -> bool:
+def is_piece(root: ObjectStore, found: Registered, given: More) -> bool:
     """Whether these rows are there: the same bytes, or the same rows in other ones, as another version of the library
     writes them, or with their columns in another order."""
     there = found.pieces

@@ -33,9 +33,10 @@ from braid.face.tabular import Terminal
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from braid.topics.broker import Broker
+    from braid.store import ObjectStore
     from braid.topics.interface import Topics
     from braid.topics.lock import StoreLock
+    from braid.topics.place import Store
 
 err = Terminal(stderr=True)
 COMMANDS: list[click.Command] = []
@@ -68,7 +69,7 @@ def upgrade(file: str | None, text: str | None, dialect: str | None, master: str
     from braid.face.upgrade import upgrade as told
     from braid.spark.wishes import Asked
 
-    named = named_in(wanted["store"], dialect, wanted["broker"], wanted["functions"])
+    named = named_in(wanted["store"], dialect, wanted["functions"])
     sql, dialect = read_sql(file, text, dialect, named)
     wanted |= {name: pairs(wanted[name], f"--{name.rstrip('s')}") for name in ("sources", "sinks", "deleted")}
     request = Request(sql, dialect, asked=Asked.taken(wanted), master=master, folder=folder_of(file), **wanted)
@@ -82,7 +83,7 @@ def upgrade(file: str | None, text: str | None, dialect: str | None, master: str
             return begun
 
         def made(store: Topics, own: StoreLock) -> Engine:
-            return Engine(store, lambda: spark(own), broker=request.asked.broker, begins=request.asked.begins)
+            return Engine(store, lambda: spark(own), begins=request.asked.begins)
 
         for line in told(request, made):
             click.echo(line)
@@ -98,12 +99,16 @@ def upgrade(file: str | None, text: str | None, dialect: str | None, master: str
 @store_option
 @kafka_options
 def reset(
-    query: str, cascade: bool, checkpoint: str | None, delete_topic: bool, store: str, broker: Broker | None
+    query: str,
+    cascade: bool,
+    checkpoint: ObjectStore | None,
+    delete_topic: bool,
+    store: Store,
 ) -> None:
     """Let a query begin again: remove its checkpoint, its output and its drops."""
     from braid.face import reset as resetting
 
-    for line in resetting.reset(store, query, checkpoint, cascade, broker, delete_topic):
+    for line in resetting.reset(store, query, checkpoint, cascade, delete_topic):
         click.echo(line)
 
 
@@ -115,7 +120,9 @@ def reset(
 @click.option("--tasks", type=click.IntRange(min=1), help="Run so many tasks a stage. [default: as many as it has]")
 @click.option("--checkpoint", type=PLACE, help="Find the checkpoint in this folder. [default: STORE/checkpoints]")
 @store_option
-def rescale(query: str, buckets: int | None, tasks: int | None, checkpoint: str | None, store: str) -> None:
+def rescale(
+    query: str, buckets: int | None, tasks: int | None, checkpoint: ObjectStore | None, store: ObjectStore
+) -> None:
     """Let a query go on in other buckets and tasks, with its state.
 
     When it starts again its state is split or merged; no input is read again, and what it gives is the same. Its
@@ -132,11 +139,11 @@ def rescale(query: str, buckets: int | None, tasks: int | None, checkpoint: str 
 @click.option("--checkpoint", type=PLACE, help="Find the checkpoint in this folder. [default: STORE/checkpoints]")
 @store_option
 @kafka_options
-def rm(topic: str, checkpoint: str | None, store: str, broker: Broker | None) -> None:
+def rm(topic: str, checkpoint: ObjectStore | None, store: Store) -> None:
     """Remove a topic that no query reads or writes."""
     from braid.face.reset import remove_topic
 
-    for line in remove_topic(store, topic, checkpoint, broker):
+    for line in remove_topic(store, topic, checkpoint):
         click.echo(line)
 
 
@@ -146,7 +153,7 @@ def rm(topic: str, checkpoint: str | None, store: str, broker: Broker | None) ->
 )
 @click.option("--checkpoint", type=PLACE, help="Read one more folder of checkpoints than the store knows.")
 @store_option
-def usage(store: str, checkpoint: str | None, as_json: bool) -> None:
+def usage(store: ObjectStore, checkpoint: ObjectStore | None, as_json: bool) -> None:
     """Show what a store holds, who needs it, and what may be deleted.
 
     A row for each topic: its records, their times, who reads it and how far; for each query: its state and its
@@ -205,7 +212,7 @@ def _sure(what: str) -> None:
 @command
 @click.option("--checkpoint", type=PLACE, help="Read one more folder of checkpoints than the store knows.")
 @store_option
-def sweep(store: str, checkpoint: str | None) -> None:
+def sweep(store: ObjectStore, checkpoint: ObjectStore | None) -> None:
     """Delete orphan files: what killed commands and runs have left.
 
     `braid usage` lists it. No record, state or setting goes; no run may be on.
@@ -219,7 +226,7 @@ def sweep(store: str, checkpoint: str | None) -> None:
 @command
 @click.option("--checkpoint", type=PLACE, help="Read one more folder of checkpoints than the store knows.")
 @store_option
-def verify(store: str, checkpoint: str | None) -> None:
+def verify(store: ObjectStore, checkpoint: ObjectStore | None) -> None:
     """Check whether a store is whole, and its parts belong together.
 
     Every checksum is compared, and for each query: is its state that of the records it has read, are these still in
@@ -230,7 +237,7 @@ def verify(store: str, checkpoint: str | None) -> None:
     _looked_at(told(store, checkpoint), store)
 
 
-def _looked_at(told: Iterable[str | BraidError], store: str) -> None:
+def _looked_at(told: Iterable[str | BraidError], store: object) -> None:
     """What a look at a store says. What is wrong comes as it is found, and is the end only when all is told."""
     wrong = 0
     for x in told:
@@ -245,9 +252,9 @@ def _looked_at(told: Iterable[str | BraidError], store: str) -> None:
 
 
 @command
-@click.argument("target", type=PLACE, metavar="FOLDER|URL")
+@click.argument("target", type=click.Path(), metavar="FOLDER|URL")
 @store_option
-def backup(target: str, store: str) -> None:
+def backup(target: str, store: ObjectStore) -> None:
     """Copy a store into FOLDER, or to a URL, also while queries run on it.
 
     The copy is the store at one moment, and is checked as by `braid verify`. A FOLDER is a store itself: name it
@@ -262,7 +269,7 @@ def backup(target: str, store: str) -> None:
 @command
 @click.argument("source", type=PLACE, metavar="FROM")
 @click.argument("target", type=PLACE, metavar="TO")
-def copy(source: str, target: str) -> None:
+def copy(source: ObjectStore, target: ObjectStore) -> None:
     """Make a store at TO of the store at FROM, which no run uses: from a folder to an object store, or back.
 
     Topics have the same records at the same offsets, and queries go on there where they were; `braid rescale` lets
@@ -275,8 +282,8 @@ def copy(source: str, target: str) -> None:
 
 
 @command
-@click.argument("source", type=PLACE, metavar="FROM")
-@click.argument("folder", type=PLACE)
+@click.argument("source", type=click.Path(), metavar="FROM")
+@click.argument("folder", type=click.Path())
 @click.option("--at", metavar="NAME", default=None, help="Take this one of a URL's backups. [default: the newest]")
 def restore(source: str, folder: str, at: str | None) -> None:
     """Make a store in FOLDER from a backup: a folder or a URL that `braid backup` has filled.

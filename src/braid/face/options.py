@@ -10,13 +10,16 @@ import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from braid.bind.dialects import DIALECTS
 from braid.errors import BraidError
-from braid.store import is_url
+from braid.store import ObjectStore, opened
+
+if TYPE_CHECKING:
+    from braid.topics.place import Store
 
 Decorated = Callable[..., Any]
 
@@ -42,14 +45,13 @@ def _sql_options(command: Decorated, shown: str) -> Decorated:
     )(command)
 
 
-class _Place(click.ParamType[str]):
+class _Place(click.ParamType[ObjectStore]):
     """A folder, or the URL of one."""
 
     name = "path"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        is_url(value)
-        return value
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ObjectStore:
+        return value if isinstance(value, ObjectStore) else opened(value)
 
 
 PLACE = _Place()
@@ -64,12 +66,13 @@ store_option = click.option(
 
 
 def kafka_options(command: Decorated) -> Decorated:
-    """`--kafka HOST:PORT [--kafka-config FILE] [--registry URL [--registry-config FILE]]` as the argument `broker`;
-    and `--at-least-once`, `--dead-letters` where they are given."""
+    """`--kafka HOST:PORT [--kafka-config FILE] [--registry URL [--registry-config FILE]]` as part of the argument
+    `store`; and `--at-least-once`, `--dead-letters` where they are given."""
 
     @functools.wraps(command)
     def with_broker(
         *args: Any,
+        store: ObjectStore,
         kafka: str | None,
         kafka_config: str | None,
         registry: str | None,
@@ -79,9 +82,10 @@ def kafka_options(command: Decorated) -> Decorated:
         **more: Any,
     ) -> Any:
         from braid.topics.broker import broker_of
+        from braid.topics.place import Store
 
         broker = broker_of(kafka, kafka_config, registry, registry_config, at_least_once, dead_letters)
-        return command(*args, broker=broker, **more)
+        return command(*args, store=Store(store, broker), **more)
 
     options = (
         ("--kafka", "HOST:PORT", "Use the topics of this Kafka; STORE keeps the rest."),
@@ -152,11 +156,11 @@ def read_sql(
     return text, dialect or dialect_of(text) or "ksqldb"
 
 
-def named_in(store: str, dialect: str | None, broker: Any, functions: Any) -> Callable[[str], tuple[str, str] | None]:
+def named_in(store: Store, dialect: str | None, functions: Any) -> Callable[[str], tuple[str, str] | None]:
     """What finds the statement of a query that a store's catalogue has."""
     from braid.face.catalogue import statement_of
 
-    return lambda name: statement_of(store, name, dialect, broker, functions)
+    return lambda name: statement_of(store, name, dialect, functions)
 
 
 def folder_of(file: str | None) -> str:

@@ -8,8 +8,6 @@ read from its topic: once whole, and then what is new.
 
 from __future__ import annotations
 
-import os
-
 import polars as pl
 
 from braid.batch_sql.pulls import Folded, LeftOut, Rows, hashes, header, of_stream, of_table, pieces, values
@@ -19,10 +17,9 @@ from braid.stage import checkpoint
 from braid.stage.inputs import Opened, Readable
 from braid.stage.kept import Published, key_of, named
 from braid.stage.registered import readable_of
+from braid.store import ObjectStore
 from braid.topics.interface import Topics
 from braid.topics.registered import is_registered
-
-Stamp = tuple[int, int]
 
 
 class StorePulls:
@@ -30,11 +27,11 @@ class StorePulls:
 
     def __init__(self, store: Topics) -> None:
         self._store = store
-        self._published: dict[str, tuple[Stamp, Published | None]] = {}
+        self._published: dict[ObjectStore, tuple[object, Published | None]] = {}
         self._folded: dict[str, tuple[Source, str, Folded]] = {}
 
     def answer(
-        self, pull: Pull, checkpoints: str, ticks: bool, files: Opened | None = None
+        self, pull: Pull, checkpoints: ObjectStore, ticks: bool, files: Opened | None = None
     ) -> tuple[list[str], Rows, list[str]]:
         """The names of the columns, the rows, and what to tell of records that were left out. `ticks`: dates and times
         are numbers."""
@@ -42,27 +39,26 @@ class StorePulls:
         if pull.declared.kind == "stream":
             answer = of_stream(pull, pieces(*self._opened(pull.source, files)), left)
         else:
-            folder = os.path.join(checkpoints, pull.declared.created_by or "")
-            rows, left = self._rows(pull, folder, files)
+            rows, left = self._rows(pull, checkpoints, files)
             answer = of_table(pull, rows)
         return header(pull), values(pull, answer, ticks), left.told(pull.declared.name)
 
-    def _rows(self, pull: Pull, folder: str, files: Opened | None) -> tuple[pl.DataFrame, LeftOut]:
+    def _rows(self, pull: Pull, checkpoints: ObjectStore, files: Opened | None) -> tuple[pl.DataFrame, LeftOut]:
         """The rows that stand; what a query has left out of its result is among its drops."""
         source, h = pull.source, hashes(pull)
-        published = self._of(folder, source) if pull.declared.created_by is not None else None
+        by = pull.declared.created_by
+        published = self._of(checkpoints.at(by), source) if by is not None else None
         if published is not None:
             return named(source, published.rows(h)), LeftOut()
         folded = self._fold(source, files)
         return named(source, folded.rows(h)), folded.left_out
 
-    def _of(self, folder: str, source: Source) -> Published | None:
+    def _of(self, folder: ObjectStore, source: Source) -> Published | None:
         """The result in a checkpoint, if its query keeps it."""
         try:
-            found = os.stat(os.path.join(folder, checkpoint.NAME))
+            stamp = folder.version(checkpoint.NAME)
         except FileNotFoundError:
             return None
-        stamp = found.st_ino, found.st_mtime_ns
         if folder not in self._published or self._published[folder][0] != stamp:
             known = checkpoint.load(folder)
             keeps = known is not None and checkpoint.KEEPS in known.settings

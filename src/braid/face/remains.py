@@ -20,13 +20,14 @@ from braid.face.backup import LINKS
 from braid.face.reset import parents_of, queries, refuse_torn
 from braid.face.show import open_store
 from braid.face.verify import amount, lost_topic
-from braid.stage import begun, checkpoint, state_file
+from braid.stage import checkpoint, state_file
 from braid.stage.begun import Known
-from braid.stage.run_files import batch_of
-from braid.store import is_url
+from braid.store import ObjectStore
+from braid.store.files import UNFINISHED, locked, remove
+from braid.store.folder import FolderStore
 from braid.topics import commit
-from braid.topics.documents import emptied, old_versions, room_of
-from braid.topics.files import locked, reach, remove
+from braid.topics.documents import emptied, old_versions
+from braid.topics.files import reach
 from braid.topics.lock import StoreLock, holder
 from braid.topics.room_store import lost
 from braid.topics.rooms import RoomTopic
@@ -46,7 +47,7 @@ class Remain:
     delete: Callable[[], None] | None = None
 
 
-def sweep(store: str, parent: str | None = None) -> Iterator[str]:
+def sweep(store: ObjectStore, parent: ObjectStore | None = None) -> Iterator[str]:
     """All of it goes. `parent`: one more folder of checkpoints than the store knows."""
     opened = open_store(store)
     with StoreLock(opened.root):
@@ -82,32 +83,24 @@ class Listing:
         return Listing({name.removeprefix(prefix): self.sizes[name] for name in names})
 
 
-def listed(place: str) -> Listing:
+def listed(place: ObjectStore) -> Listing:
     """One look through a folder, or one listing."""
-    if is_url(place):
-        return Listing(dict(room_of(place).list("")))
-    found = dict[str, int]()
-    for folder, _, names in os.walk(place):
-        for name in names:
-            path = os.path.join(folder, name)
-            try:
-                found[os.path.relpath(path, place)] = os.lstat(path).st_size
-            except FileNotFoundError:
-                continue  # it went meanwhile
-    return Listing(found)
+    return Listing(place.sizes())
 
 
-def remains(store: TopicStore, known: list[Known], lies: Listing, parent: str | None = None) -> Iterator[Remain]:
+def remains(
+    store: TopicStore, known: list[Known], lies: Listing, parent: ObjectStore | None = None
+) -> Iterator[Remain]:
     yield from _broken(known)
-    if is_url(store.root):
+    if store.root.path is None:
         yield from _in_room(store, lies)
         return
     for place in parents_of(store, parent):
-        yield from _of_folder(place, begun.GONE.search, "a checkpoint that was removed")
+        yield from _of_folder(place, UNFINISHED.search, "a checkpoint that was removed")
     scratch = _of_folder(store.root, lambda name: name == ".scratch", "topics that were removed")
-    yield from _under(os.path.join(store.root, ".topics.lock"), scratch)
+    yield from _under(store.root.called(".topics.lock"), scratch)
     links = _of_folder(store.root, lambda name: name.startswith(LINKS), "links of a backup that was stopped")
-    yield from _under(os.path.join(store.root, ".backup.lock"), links)
+    yield from _under(store.root.called(".backup.lock"), links)
     if holder(store.root) in (None, os.getpid()):
         for q in known:
             yield from _unnamed(q)
@@ -122,17 +115,18 @@ def _broken(known: list[Known]) -> Iterator[Remain]:
             yield Remain(f"query {q.name}", mine, "a reset of it did not come to its end", f"braid reset {q.name}")
         elif q.torn is not None:
             yield Remain(f"query {q.name}", mine, "its checkpoint cannot be read", f"braid reset {q.name}")
-        if not is_url(q.folder) and os.path.exists(beside := checkpoint.beside(q.folder)):
+        beside = checkpoint.beside(q.folder)
+        if beside.names(""):
             size = listed(beside).bytes
             yield Remain(f"query {q.name}", size, "an upgrade of it did not come to its end", f"braid upgrade {q.name}")
 
 
-def _of_folder(place: str, which: Callable[[str], object], why: str) -> Iterator[Remain]:
-    for name in sorted(os.listdir(place)) if os.path.isdir(place) else ():
-        path = os.path.join(place, name)
-        if which(name) and os.path.isdir(path) and not os.path.islink(path) and os.listdir(path):
+def _of_folder(place: ObjectStore, which: Callable[[str], object], why: str) -> Iterator[Remain]:
+    for name in sorted(place.folders()):
+        path = place.called(name)
+        if which(name) and os.listdir(path):
             delete = partial(shutil.rmtree, path, ignore_errors=True)
-            yield Remain(path, listed(path).bytes, why, delete=delete)
+            yield Remain(path, listed(FolderStore(path)).bytes, why, delete=delete)
 
 
 def _under(lock: str, found: Iterable[Remain]) -> Iterator[Remain]:
@@ -147,35 +141,21 @@ def _under(lock: str, found: Iterable[Remain]) -> Iterator[Remain]:
 
 def _unnamed(q: Known) -> Iterator[Remain]:
     """Runs of a state that no batch names."""
-    if q.torn is not None or is_url(q.folder) or q.marked:
+    if q.torn is not None or q.folder.path is None or q.marked:
         return
     try:
         numbers = state_file.batches(q.folder)
         states = [state_file.load(q.folder, n) for n in numbers[-2:]]
     except BraidError:
         return
-    named = {
-        (os.path.basename(state_file.runs_of(q.folder, place)), run + state_file.SUFFIX)
-        for documents in states
-        for place, document in documents.items()
-        for run, *_ in state_file.runs_in(document)
-    }
-    there = listed(os.path.join(q.folder, state_file.RUNS)).sizes
+    named = set[str]().union(*map(state_file.objects_in, states))
+    there = {name: n for name, n in listed(q.folder).sizes.items() if name.startswith(f"{state_file.RUNS}/")}
     last = numbers[-1] if numbers else -1  # what was put for a later batch may be named by its state
-    old = {name: size for name, size in there.items() if _made_for(os.path.basename(name)) <= last}
-    left = {name: size for name, size in old.items() if tuple(os.path.split(name)) not in named}
+    left = {name: size for name, size in there.items() if name not in named and state_file.made_for(name) <= last}
     if left:
-        paths = [os.path.join(q.folder, state_file.RUNS, name) for name in left]
+        paths = [q.folder.called(name) for name in left]
         what = f"{len(left)} run{'s' * (len(left) != 1)} of {q.name}"
         yield Remain(what, sum(left.values()), "no state names them", delete=partial(_unlink, paths))
-
-
-def _made_for(name: str) -> int:
-    """The batch whose task wrote a file of runs; -1 where its name is none of ours."""
-    try:
-        return batch_of(name)
-    except (ValueError, IndexError):
-        return -1
 
 
 def _unlink(paths: list[str]) -> None:
@@ -187,7 +167,7 @@ def _staged(store: TopicStore, name: str) -> Iterator[Remain]:
     """What was staged for a topic and never published."""
     topic = store.topic(name)
     needed = {s for x in topic.view().newest for s in (x.staged, x.positions)}
-    staged = listed(topic.staging).sizes
+    staged = FolderStore(topic.staging).sizes()
     left = {file: size for file, size in staged.items() if file not in needed and not commit.is_put(file)}
     if left:
         what = f"{len(left)} staged file{'s' * (len(left) != 1)} of {name}"
@@ -206,7 +186,7 @@ def _in_room(store: TopicStore, lies: Listing) -> Iterator[Remain]:
         what = f"{len(old)} old version{'s' * (len(old) != 1)} of documents"
         delete = partial(emptied, store.root, list(old))
         yield Remain(what, sum(old.values()), "they are not read again", delete=delete)
-    for name, identity in lost(room_of(store.root), lies.sizes):
+    for name, identity in lost(store.root, lies.sizes):
         raise lost_topic(store.root, name, identity)
     topics = {name: store.made(name) for name in store.names()}
     ids = {name: topic.described()[0] for name, topic in topics.items() if isinstance(topic, RoomTopic)}
@@ -217,5 +197,5 @@ def _in_room(store: TopicStore, lies: Listing) -> Iterator[Remain]:
     }
     if gone:
         what = f"{len(gone)} object{'s' * (len(gone) != 1)} of topics that are gone"
-        delete = partial(room_of(store.root).delete, *gone)
+        delete = partial(store.root.delete, *gone)
         yield Remain(what, sum(gone.values()), "a removal did not come to its end", delete=delete)

@@ -16,6 +16,7 @@ from braid.face.options import PLACE, folder_of, functions_option, read_sql, sto
 
 if TYPE_CHECKING:
     from braid.expr.user import Functions
+    from braid.store import ObjectStore
 
 form_option = click.option(
     "--format",
@@ -46,7 +47,7 @@ def drops(
     limit: int | None,
     key: str | None,
     dialect: str | None,
-    store: str,
+    store: ObjectStore,
     functions: Functions,
 ) -> None:
     """Show the rows that a query dropped, and why.
@@ -55,11 +56,12 @@ def drops(
     """
     from braid.face.catalogue import over
     from braid.face.show import print_drops
+    from braid.topics.place import Store
 
     names = None if query is None else [query]
     if query is not None and os.path.isfile(query):
         sql, spoken = read_sql(query, None, dialect)
-        program = over(store, spoken, None, functions, folder_of(query))
+        program = over(Store(store), spoken, functions, folder_of(query))
         names = [e.query.name for e in program.statements(sql) if e.query is not None]
     print_drops(store, names, form, limit, key)
 
@@ -73,7 +75,9 @@ def drops(
 )
 @store_option
 @functions_option
-def waiting(query: str, form: str, limit: int | None, checkpoint: str | None, store: str, functions: Functions) -> None:
+def waiting(
+    query: str, form: str, limit: int | None, checkpoint: ObjectStore | None, store: ObjectStore, functions: Functions
+) -> None:
     """Show the buffered rows of a query: those that wait for a clock to go out, and for how long.
 
     They are those after its last batch, whether it runs or not.

@@ -7,7 +7,6 @@ Names are found as everywhere (`first_match`); how a file is read follows from t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -42,10 +41,12 @@ from braid.sinks.named import sink_at, sink_of
 from braid.spark.wishes import Asked
 from braid.stage import batches, checkpoint, ties
 from braid.stage.inputs import Input
+from braid.store import ObjectStore
 from braid.tables.named import is_table
 from braid.topics import whereabouts
 from braid.topics.files import check_name
 from braid.topics.interface import Topics
+from braid.topics.place import Store
 from braid.topics.registered import is_registered
 from braid.topics.store import TopicStore
 
@@ -100,12 +101,12 @@ class Request:
 
     sql: str
     dialect: str
-    store: str
+    store: Store
     sources: Mapping[str, str] = field(default_factory=dict)
     sinks: Mapping[str, str] = field(default_factory=dict)
     asked: Asked = field(default_factory=Asked)
     master: str = "local[*]"
-    checkpoint: str | None = None
+    checkpoint: ObjectStore | None = None
     until_idle: bool = False
     conf: Mapping[str, str] = field(default_factory=dict)
     quiet: bool = False  # no progress
@@ -155,7 +156,7 @@ class Prepared:
 
 def prepare(request: Request, reworks: bool = False) -> Prepared:
     """Parses, binds and checks all statements. `reworks`: changed queries are recomputed."""
-    program = over(request.store, request.dialect, request.asked.broker, request.functions, request.folder)
+    program = over(request.store, request.dialect, request.functions, request.folder)
     program.reworks = reworks
     effects = tuple(program.statements(request.sql))
     for option, names in (("--source", request.sources), ("--sink", request.sinks)):
@@ -293,7 +294,7 @@ def source_files(prepared: Prepared, request: Request, cache: str = "") -> Sourc
 
 def looks_of(prepared: Prepared, request: Request, store: Topics, tell: Callable[[str], None]) -> looks.Looks:
     """Whoever looks at tables that lie elsewhere, which are checked."""
-    made = looks.Looks(request.tables, tell, store, request.accept_deletes, request.asked.broker)
+    made = looks.Looks(request.tables, tell, store, request.accept_deletes)
     made.check(prepared.program.catalog.sources)
     return made
 
@@ -319,7 +320,7 @@ def check_checkpoints(prepared: Prepared, request: Request, store: Topics) -> di
 
 
 def compared(
-    query: Query, folder: str, prepared: Prepared, request: Request, store: Topics, sink: str = "topic"
+    query: Query, folder: ObjectStore, prepared: Prepared, request: Request, store: Topics, sink: str = "topic"
 ) -> tuple[checkpoint.Document | None, int | None]:
     """What a checkpoint has recorded, and its last batch, where the query goes on from it; refused where it does not,
     or its sink is not its own. `sink`: where results go that have none."""
@@ -347,7 +348,7 @@ def held_by(
     return held_of(store, found) if isinstance(store, TopicStore) else None
 
 
-def check_files(query: Query, folder: str, prepared: Prepared, request: Request) -> None:
+def check_files(query: Query, folder: ObjectStore, prepared: Prepared, request: Request) -> None:
     """Refuses files that do not go on where the checkpoint in `folder` ends."""
     for watch in watched(lower(query), source_files(prepared, request).of(query), folder, not request.until_idle):
         watch.check()
@@ -355,7 +356,7 @@ def check_files(query: Query, folder: str, prepared: Prepared, request: Request)
 
 def check_broker(prepared: Prepared, request: Request, store: Topics) -> None:
     """Refuses what a broker does not let the queries do."""
-    if request.asked.broker is None:
+    if not request.store.in_kafka:
         return
     from braid.topics import access
 
@@ -368,6 +369,5 @@ def check_broker(prepared: Prepared, request: Request, store: Topics) -> None:
         access.check(store, query.name, reads, None if stays else query.sink.topic)
 
 
-def checkpoint_of(query: Query, request: Request, store: Topics) -> str:
-    parent = whereabouts.place(request.checkpoint) if request.checkpoint else whereabouts.own(store.root)
-    return os.path.join(parent, query.name)
+def checkpoint_of(query: Query, request: Request, store: Topics) -> ObjectStore:
+    return (request.checkpoint or whereabouts.own(store.root)).at(query.name)

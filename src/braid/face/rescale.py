@@ -14,13 +14,18 @@ from braid.face.show import open_store
 from braid.stage import batches, checkpoint
 from braid.stage import rescale as rescaling
 from braid.stage.rescale import Spread
+from braid.store import ObjectStore
 from braid.topics.lock import StoreLock
 
 EACH = 2  # buckets of a task, where only tasks are asked for
 
 
 def rescale(
-    store: str, query: str, buckets: int | None = None, tasks: int | None = None, parent: str | None = None
+    store: ObjectStore,
+    query: str,
+    buckets: int | None = None,
+    tasks: int | None = None,
+    parent: ObjectStore | None = None,
 ) -> Iterator[str]:
     """`parent`: the folder of its checkpoint."""
     if buckets is None and tasks is None:

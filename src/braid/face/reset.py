@@ -23,50 +23,48 @@ from braid.face.show import folders, open_store
 from braid.files import results as result_files
 from braid.stage import begun
 from braid.stage.begun import Known
-from braid.store import is_url
+from braid.store import ObjectStore
 from braid.topics import registered, retention, traces, whereabouts
-from braid.topics.broker import Broker
 from braid.topics.drops import forget_drops
 from braid.topics.files import reach
 from braid.topics.interface import Topics, open_topics
-from braid.topics.kafka import KafkaTopics
 from braid.topics.lock import StoreLock
+from braid.topics.place import Store
 from braid.topics.retention import Retention
 from braid.topics.store import TopicStore
 
 
 def reset(
-    store: str,
+    store: Store,
     query: str,
-    parent: str | None = None,
+    parent: ObjectStore | None = None,
     cascade: bool = False,
-    broker: Broker | None = None,
     delete_topic: bool = False,
 ) -> Iterator[str]:
     """A query begins anew: its checkpoint, its output and its drops go. `parent`: the folder of its checkpoint.
-    `cascade`: so do those that read what it wrote, or write there too. `broker`: where its topics lie, if not in the
-    store; `delete_topic`: that of its output goes there, too."""
-    opened = open_store(store)
-    if delete_topic and broker is None:
+    `cascade`: so do those that read what it wrote, or write there too; `delete_topic`: the topic of its output goes on
+    the broker, too."""
+    opened = open_store(store.objects)
+    if delete_topic and not store.in_kafka:
         raise BraidError("--delete-topic has no meaning without --kafka", "in the store the topic goes anyway")
     with StoreLock(opened.root):
-        going = to_begin_anew(opened, query, store, parent, cascade, broker)
-        yield from begin_anew(opened, going, broker, delete_topic)
+        going = to_begin_anew(opened, query, store.objects, parent, cascade, store)
+        yield from begin_anew(opened, going, store, delete_topic)
 
 
 def to_begin_anew(
     opened: TopicStore,
     query: str,
-    where: str,
-    parent: str | None = None,
+    where: object,
+    parent: ObjectStore | None = None,
     cascade: bool = False,
-    broker: Broker | None = None,
+    store: Store | None = None,
     command: str = "reset",
 ) -> list[Known]:
     """The query, and with `cascade` those that cannot stay as they are; refused where they may not go. Nothing is
-    changed. Its caller has the store's lock. `where`: the store, as people name it."""
+    changed. Its caller has the store's lock. `where`: the store, as people name it; `store`: that of its topics."""
     for place in parents_of(opened, parent):
-        begun.sweep(place)
+        place.sweep()
     known = queries(opened, parent)
     found = named(query, known, where, parent)
     with_it = _bound_to(found, known)
@@ -77,35 +75,33 @@ def to_begin_anew(
     going = [found, *with_it]
     for q in going:
         _check_alone(opened, q, {x.run for x in going})
-        if broker is not None and not q.on_broker:
+        if store is not None and store.in_kafka and not q.on_broker:
             raise BraidError(f"{q.name} has run without --kafka: its topics are those of the store", "leave it out")
     return going
 
 
-def begin_anew(
-    opened: TopicStore, going: Sequence[Known], broker: Broker | None = None, delete_topic: bool = False
-) -> Iterator[str]:
+def begin_anew(opened: TopicStore, going: Sequence[Known], store: Store, delete_topic: bool = False) -> Iterator[str]:
     """All of them begin anew (`to_begin_anew`); none of them runs."""
     for q in going:
         begun.mark(q)
     for q in going:
         if q.on_broker:
-            yield from _leave_broker(q, broker, delete_topic)
+            yield from _leave_broker(q, store, delete_topic)
         for dialect in DIALECTS:
             Catalogue(opened, dialect).begin_anew(q.name)
         yield from _begin_anew(opened, q)
 
 
-def named(query: str, known: Sequence[Known], store: str, parent: str | None) -> Known:
+def named(query: str, known: Sequence[Known], store: object, parent: ObjectStore | None) -> Known:
     """The query of this name. Of others none may be unreadable: it might lean on this one."""
-    here = [q for q in known if parent is None or os.path.dirname(q.folder) == whereabouts.place(parent)]
+    here = [q for q in known if parent is None or q.folder.parent == parent]
     name = first_match(query, dict.fromkeys(q.name for q in here))
     found = [q for q in here if q.name == name]
     if not found:
         shown = ", ".join(q.name for q in here) or "none"
         raise BraidError(f"no query {query} has run in {store}", f"queries: {shown}")
     if len(found) > 1:
-        places = " and ".join(os.path.dirname(q.folder) for q in found)
+        places = " and ".join(str(q.folder.parent) for q in found)
         raise BraidError(f"{name} has checkpoints in {places}", "name one of the folders: --checkpoint DIR")
     refuse_torn(q for q in known if q is not found[0])
     return found[0]
@@ -118,16 +114,17 @@ def refuse_torn(known: Iterable[Known]) -> None:
             raise q.torn
 
 
-def remove_topic(store: str, topic: str, parent: str | None = None, broker: Broker | None = None) -> Iterator[str]:
+def remove_topic(store: Store, topic: str, parent: ObjectStore | None = None) -> Iterator[str]:
     """A topic goes, and what is declared over it."""
-    opened = open_store(store)
-    topics = opened if broker is None else open_topics(store, broker)
-    where = store if broker is None else broker.address
+    opened = open_store(store.objects)
+    topics = open_topics(store) if store.in_kafka else opened
     with StoreLock(opened.root):
-        yield from topic_gone(opened, topics, topic, where, parent)
+        yield from topic_gone(opened, topics, topic, store, parent)
 
 
-def topic_gone(opened: TopicStore, topics: Topics, topic: str, where: str, parent: str | None = None) -> Iterator[str]:
+def topic_gone(
+    opened: TopicStore, topics: Topics, topic: str, where: object, parent: ObjectStore | None = None
+) -> Iterator[str]:
     """The same, or a registered DataFrame; its caller has the store's lock."""
     frames = registered.names(opened.root)
     found = first_match(topic, topics.names())
@@ -161,7 +158,7 @@ def _refuse_used(found: str, users: Sequence[Known]) -> None:
         raise BraidError(f"{found} is in use: {', '.join(told)}", hint)
 
 
-def _frame_gone(opened: TopicStore, name: str, parent: str | None) -> Iterator[str]:
+def _frame_gone(opened: TopicStore, name: str, parent: ObjectStore | None) -> Iterator[str]:
     known = queries(opened, parent)
     refuse_torn(known)
     _refuse_used(name, readers_of(opened, name, known))
@@ -174,20 +171,20 @@ def readers_of(opened: TopicStore, name: str, known: Sequence[Known] | None = No
     return [q for q in (queries(opened) if known is None else known) if f"{registered.PREFIX}{name}" in q.reads]
 
 
-def queries(store: TopicStore, parent: str | None = None) -> list[Known]:
+def queries(store: TopicStore, parent: ObjectStore | None = None) -> list[Known]:
     """The queries that have checkpoints: in the store, where it knows of others, and in `parent`."""
     found = (begun.of(folder, store.root) for folder in folders_of_checkpoints(store, parent))
     return [_guessed(store, q) if q.torn is not None else q for q in found if q is not None]
 
 
-def unknown(store: TopicStore, known: Sequence[Known], parent: str | None = None) -> Iterator[BraidError]:
+def unknown(store: TopicStore, known: Sequence[Known], parent: ObjectStore | None = None) -> Iterator[BraidError]:
     """Why it cannot be told what is read: checkpoints that cannot be read, or are not there."""
     yield from (q.torn for q in known if q.torn is not None)
     away = parents_away(store, parent)
     for place in away:
         hint = "mount it, or put it back; where its queries are gone for good, an empty folder says so"
         yield BraidError(f"the checkpoints in {place} are not there", hint)
-    names = {os.path.basename(folder) for folder in folders_of_checkpoints(store, parent)}
+    names = {folder.name for folder in folders_of_checkpoints(store, parent)}
     for topic in () if away else store.names():
         try:
             lives = [_LIFE.fullmatch(run) for run in store.topic(topic).view().queries]
@@ -199,22 +196,22 @@ def unknown(store: TopicStore, known: Sequence[Known], parent: str | None = None
             yield BraidError(f"{topic} holds what {query} wrote, and no checkpoint of {query} is known", hint)
 
 
-def parents_away(store: TopicStore, parent: str | None = None) -> list[str]:
+def parents_away(store: TopicStore, parent: ObjectStore | None = None) -> list[ObjectStore]:
     """Folders of checkpoints that the store knows of, and that are not there."""
-    return [p for p in parents_of(store, parent)[1:] if not is_url(p) and not os.path.isdir(p)]
+    return [p for p in parents_of(store, parent)[1:] if p.path is not None and not os.path.isdir(p.path)]
 
 
 _LIFE = re.compile("(?P<query>.+)-[0-9a-f]{14}")  # of a query; see `begun.is_life`
 
 
-def folders_of_checkpoints(store: TopicStore, parent: str | None = None) -> list[str]:
+def folders_of_checkpoints(store: TopicStore, parent: ObjectStore | None = None) -> list[ObjectStore]:
     """One for each query that has run, and those of other stores that lie beside them."""
-    return [os.path.join(p, name) for p in parents_of(store, parent) for name in sorted(folders(p))]
+    return [p.at(name) for p in parents_of(store, parent) for name in sorted(folders(p))]
 
 
-def parents_of(store: TopicStore, parent: str | None) -> list[str]:
-    """The folders of checkpoints: those that the store knows of, and `parent`."""
-    return list(dict.fromkeys([*whereabouts.parents(store.root), *([whereabouts.place(parent)] if parent else [])]))
+def parents_of(store: TopicStore, parent: ObjectStore | None) -> list[ObjectStore]:
+    """Where checkpoints are: those places that the store knows of, and `parent`."""
+    return list(dict.fromkeys([*whereabouts.parents(store.root), *([parent] if parent else [])]))
 
 
 def _guessed(store: TopicStore, q: Known) -> Known:
@@ -263,15 +260,15 @@ def _check_alone(store: TopicStore, q: Known, runs: Collection[str]) -> None:
         raise BraidError(f"{q.writes} holds more than {q.name} wrote: {what}", hint)
 
 
-def _leave_broker(q: Known, broker: Broker | None, delete_topic: bool) -> Iterator[str]:
+def _leave_broker(q: Known, store: Store, delete_topic: bool) -> Iterator[str]:
     """What a query left at its broker, as far as it is named."""
     stays = f"{q.name}: its topic {q.writes} in Kafka stays as it is, and gets all results once more"
-    if broker is None:
+    if (broker := store.broker) is None:
         yield f"{q.name}: its groups in Kafka stay, and what its tasks had begun; --kafka HOST:PORT ends both"
     else:
+        topics = open_topics(store)
         for group in traces.remove(broker, q.name, q.run, q.tasks):
             yield f"{q.name}: removed the group {group} in Kafka"
-        topics = KafkaTopics(os.curdir, broker)
         if delete_topic and q.writes is not None:
             if topics.exists(q.writes):
                 topics.delete(q.writes)

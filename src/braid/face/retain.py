@@ -22,6 +22,7 @@ from braid.face.show import open_store
 from braid.face.verify import amount
 from braid.stage.begun import Known
 from braid.stage.readers import Reader, first_needed, holding, readers
+from braid.store import ObjectStore
 from braid.topics import documents, housekeeping, registered, retention
 from braid.topics.retention import Retention
 from braid.topics.store import TopicStore
@@ -52,10 +53,10 @@ def bytes_of(option: str, text: str) -> int:
 
 
 def retain(
-    store: str,
+    store: ObjectStore,
     topic: str | None,
     change: Callable[[Retention], Retention] | None,
-    parent: str | None = None,
+    parent: ObjectStore | None = None,
     sure: Callable[[str], None] = lambda what: None,
     dry: bool = False,
 ) -> Iterator[str]:
@@ -88,7 +89,7 @@ def retain(
     yield from carried_out(opened, chosen, parent, at_once=True, dry=dry)
 
 
-def _refuse_unknown(store: TopicStore, name: str, known: Sequence[Known], parent: str | None) -> None:
+def _refuse_unknown(store: TopicStore, name: str, known: Sequence[Known], parent: ObjectStore | None) -> None:
     """Nothing goes where it is not known who reads it."""
     for e in unknown(store, known, parent):
         raise BraidError(f"nothing of {name} goes: {e.message}", e.hint)
@@ -122,7 +123,11 @@ def kept(x: Retention) -> str:
 
 
 def carried_out(
-    store: TopicStore, wanted: dict[str, Retention], parent: str | None = None, at_once: bool = False, dry: bool = False
+    store: TopicStore,
+    wanted: dict[str, Retention],
+    parent: ObjectStore | None = None,
+    at_once: bool = False,
+    dry: bool = False,
 ) -> Iterator[str]:
     """What went of each topic, or (`dry`) would go, and who holds back more."""
     for name, x in sorted(wanted.items()):
@@ -154,7 +159,7 @@ def _held(name: str, gone: Gone, found: Iterable[Reader]) -> Iterator[str]:
 class Keeper:
     """Carries it out beside the queries of a run, and once more when it ends. `note`: tells what fails."""
 
-    def __init__(self, store: TopicStore, parent: str | None, note: Callable[[str], None]) -> None:
+    def __init__(self, store: TopicStore, parent: ObjectStore | None, note: Callable[[str], None]) -> None:
         self._store, self._parent, self._note = store, parent, note
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._go, name="keeper", daemon=True)

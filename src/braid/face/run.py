@@ -55,9 +55,9 @@ from braid.sinks.console import ConsoleSink
 from braid.sinks.interface import Sink
 from braid.spark import health
 from braid.spark.wishes import Wishes
+from braid.store import ObjectStore, opened
 from braid.store.objects import AGAIN
 from braid.topics import whereabouts
-from braid.topics.broker import delivery
 from braid.topics.drops import forget_drops
 from braid.topics.interface import open_topics
 from braid.topics.lock import StoreLock
@@ -92,9 +92,9 @@ def run_program(request: Request, err: Console) -> Outcome:
         from braid.spark.jvm import java_version
 
         java_version()
-    store = open_topics(request.store, request.asked.broker)
-    if os.path.exists(store.root) and not os.path.isdir(store.root):
-        raise BraidError(f"{request.store} is a file", "--store takes a folder")
+    store = open_topics(request.store)
+    if (path := store.root.path) is not None and os.path.exists(path) and not os.path.isdir(path):
+        raise BraidError(f"{request.store.objects} is a file", "--store takes a folder")
     with (
         Metrics(request.metrics, request.metrics_port) as metrics,
         StoreLock(store.root, note=lambda text: err.print(text, markup=False)) as lock,
@@ -106,7 +106,7 @@ def run_program(request: Request, err: Console) -> Outcome:
         check_broker(prepared, request, store)
         looks = looks_of(prepared, request, store, _notes(request, err))
         if request.checkpoint:
-            whereabouts.note(store.root, whereabouts.place(request.checkpoint))
+            whereabouts.note(store.root, request.checkpoint)
 
         @functools.cache
         def spark() -> SparkSession:
@@ -121,7 +121,7 @@ def run_program(request: Request, err: Console) -> Outcome:
             return begun
 
         begins = replace(request.asked.begins, whole=frozenset(q.sink.topic for q in prepared.queries))
-        engine = Engine(store, spark, broker=request.asked.broker, begins=begins)
+        engine = Engine(store, spark, begins=begins)
         world = _World(engine, prepared, request, err, parsed, looks)
         program = Catalogue(store, request.dialect, request.functions).program("file")
         looks.begin(program.catalog.sources.values())
@@ -134,8 +134,8 @@ def run_program(request: Request, err: Console) -> Outcome:
             return Outcome({})
         for name, batch in resumed.items():
             err.print(f"note: {name} goes on after batch {batch} of its checkpoint", markup=False)
-        if request.asked.broker is not None and not request.quiet:
-            err.print(f"results go to Kafka {delivery(request.asked.broker)}", markup=False)
+        if request.store.in_kafka and not request.quiet:
+            err.print(f"results go to Kafka {request.store.delivery}", markup=False)
         spark()
         if isinstance(store, TopicStore):
             keeper = Keeper(store, request.checkpoint, _notes(request, err))
@@ -208,7 +208,7 @@ class _World(EngineWorld):
         self._noted, self._err, self._request = _notes(request, err), err, request
         self._looks = looks
         self.waiting: list[Callable[[], None]] = []
-        self.checkpoints = whereabouts.place(request.checkpoint) if request.checkpoint else self.checkpoints
+        self.checkpoints = request.checkpoint or self.checkpoints
 
     def delete_topic(self, name: str) -> None:
         if name not in self._made:
@@ -373,7 +373,7 @@ class _Run:
             self.engine.upgrade(old, query, self._folder(query))
         wishes = Wishes.of(
             self.request.asked,
-            checkpoint=os.path.join(self.scratch, query.name) if push else self._folder(query),
+            checkpoint=opened(self.scratch).at(query.name) if push else self._folder(query),
             files=source_files(self.prepared, self.request).of(query),
             output=self._output(query, push),
             note=lambda text: self.err.print(f"note: {text}", markup=False),
@@ -381,7 +381,7 @@ class _Run:
         )
         return self.engine.start(query, wishes)
 
-    def _folder(self, query: Query) -> str:
+    def _folder(self, query: Query) -> ObjectStore:
         return checkpoint_of(query, self.request, self.engine.store)
 
     def _output(self, query: Query, push: bool) -> Sink | None:

@@ -57,7 +57,7 @@ from braid.sql.secrets import hidden as without_secrets
 from braid.stage import checkpoint
 from braid.stage.inputs import Opened, Readable
 from braid.stage.registered import without_rows
-from braid.store import is_url
+from braid.store import ObjectStore, opened
 from braid.topics import registered, whereabouts
 from braid.topics.begin import UNASKED, Begins
 from braid.topics.broker import Broker, broker_of
@@ -65,6 +65,7 @@ from braid.topics.drops import read_drops
 from braid.topics.files import check_name
 from braid.topics.interface import open_topics, store_of
 from braid.topics.lock import shared_lock
+from braid.topics.place import Store
 from braid.topics.registered import Registered
 from braid.topics.store import TopicStore
 from braid.types import Column
@@ -82,15 +83,16 @@ class Session(Public):
     def __init__(
         self,
         dialect: str,
-        store: str | None,
+        store: ObjectStore | None,
         spark: SparkSession,
         broker: Broker | None = None,
         begins: Begins = UNASKED,
     ) -> None:
         self._dialect = dialect_named(dialect)
         self._temporary = tempfile.TemporaryDirectory(prefix="braid-") if store is None else None
-        folder = store if store is not None else self._temporary.name  # type: ignore[union-attr]
-        self._store = open_topics(folder, broker)
+        place = store if store is not None else opened(self._temporary.name)  # type: ignore[union-attr]
+        self._store = open_topics(Store(place, broker))
+        self._root = self._store.root
         self._program = Catalogue(self._store, self._dialect.name).program("cell")
         self._program.reworks = True
         self._looked = Looked(StoreLookout(self._store))
@@ -100,7 +102,7 @@ class Session(Public):
         self._open = contextlib.ExitStack()
         self._locked = False
         self._spark = spark
-        self._engine = Engine(self._store, self._begin, "session.drops('{}')", broker, begins)
+        self._engine = Engine(self._store, self._begin, "session.drops('{}')", begins)
 
     def __repr__(self) -> str:
         queries = ", ".join(f"{n} ({h.status()})" for n, h in self._handles.items()) or "no queries"
@@ -121,7 +123,7 @@ class Session(Public):
 
     @property
     def store(self) -> str:
-        return self._store.root
+        return self._root.url
 
     @property
     def dialect(self) -> str:
@@ -168,7 +170,7 @@ class Session(Public):
             given = frames.more(Asked(asked.name, asked.kind), [], rows) if not found else None
             frame = None
             if given is not None:
-                path = registered.keep(self.store, asked.name, given.piece.file, given.content)
+                path = registered.keep(self._root, asked.name, given.piece.file, given.content)
                 frame = files_of(self._spark, path)
         if frame is None or not is_kafka(frame):
             hint = "register it under another name, or give Kafka's columns"
@@ -195,10 +197,10 @@ class Session(Public):
         columns = frames.columns_of(rows)
         made = self._checked(asked, columns, names_in(df), found, rows)
         given = frames.more(asked, columns, rows)
-        known = registered.read(self.store, asked.name)
+        known = registered.read(self._root, asked.name)
         if (
             known is None
-            or not frames.is_piece(self.store, known, given)
+            or not frames.is_piece(self._root, known, given)
             or not known.shape.like(asked.shape(columns, False))
         ):
             self._refuse_running(made.name)
@@ -219,9 +221,9 @@ class Session(Public):
 
     def _keep(self, asked: Asked, columns: Sequence[Column], given: frames.More | None) -> None:
         """It is the store's, and declared here."""
-        store = store_of(self.store)
+        store = store_of(self._root)
         kept = frames.keep(
-            self.store, asked, columns, given, lambda: [q.name for q in resetting.readers_of(store, asked.name)]
+            self._root, asked, columns, given, lambda: [q.name for q in resetting.readers_of(store, asked.name)]
         )
         made = frames.declared(kept, self.dialect)
         if made is not None:
@@ -273,7 +275,7 @@ class Session(Public):
             raise BraidError(f"{name} is not registered", f"registered: {', '.join(there) or 'nothing'}")
         if declared.registered:
             self._program.catalog = self._program.catalog.apply(Dropped((declared.name,)))
-            registered.hide(self.store, registered.name_of(declared.topic))
+            registered.hide(self._root, registered.name_of(declared.topic))
         self._streams.pop(declared.name, None)
 
     def execute(self, sql: str) -> Result:
@@ -310,10 +312,9 @@ class Session(Public):
         """A query begins anew when its statement is executed again: its checkpoint, its output and its drops go. It is
         stopped where it runs. `cascade`: also the queries that read its output, or write there too."""
         with self._store_held() as store:
-            broker = self._engine.broker
-            going = resetting.to_begin_anew(store, query, self.store, None, cascade, broker)
+            going = resetting.to_begin_anew(store, query, self._root, None, cascade, self._store.store)
             self._stop(q.name for q in going)
-            lines = Lines(resetting.begin_anew(store, going, broker, delete_topic))
+            lines = Lines(resetting.begin_anew(store, going, self._store.store, delete_topic))
         self._program.begins_anew([q.name for q in going])
         return lines
 
@@ -325,10 +326,9 @@ class Session(Public):
             if (query := first_match(name, known)) is None:
                 declared = first_match(name, self._program.queries)
                 return self._drop_topic(store, name) if declared is None else self._forgotten([declared])
-            broker = self._engine.broker
-            going = resetting.to_begin_anew(store, query, self.store, None, cascade, broker, "drop")
+            going = resetting.to_begin_anew(store, query, self._root, None, cascade, self._store.store, "drop")
             self._stop(q.name for q in going)
-            lines = Lines(resetting.begin_anew(store, going, broker, broker is not None))
+            lines = Lines(resetting.begin_anew(store, going, self._store.store, self._store.store.in_kafka))
         names = [q.name for q in going]
         topics = {q.writes for q in going if q.writes is not None and not q.on_broker}
         return Lines([*lines, *self._forgotten([*names, *self._made(names, topics)])])
@@ -354,7 +354,7 @@ class Session(Public):
             topic = registered.name_of(topic)
         at = None if declared is None else declared.topic
         over = [d.name for d in self._program.catalog.sources.values() if d.topic == at]
-        lines = Lines(resetting.topic_gone(store, self._store, topic, self.store))
+        lines = Lines(resetting.topic_gone(store, self._store, topic, self._root))
         self._program.forget(over or [name])
         self._streams.pop(name if declared is None else declared.name, None)
         return lines
@@ -368,8 +368,8 @@ class Session(Public):
     @contextlib.contextmanager
     def _store_held(self) -> Iterator[TopicStore]:
         """The store, which no other process runs queries on meanwhile."""
-        with shared_lock(self.store):
-            yield store_of(self.store)
+        with shared_lock(self._root):
+            yield store_of(self._root)
 
     def query(self, sql: str) -> Rows:
         """The rows of a query over tables as they stand, or in ksqldb over the records of a stream; registered static
@@ -391,7 +391,7 @@ class Session(Public):
         query = self._select(sql)
         engine = self._engine
         return result_frame(
-            self._spark, lower(query, apart=True), self.store, self._frames(query), engine.broker, engine.begins, warn
+            self._spark, lower(query, apart=True), self._store.store, self._frames(query), engine.begins, warn
         )
 
     def drops(self, query: str = "query") -> list[dict[str, Any]]:
@@ -400,11 +400,11 @@ class Session(Public):
         found = first_match(query, self.queries())
         if found is None:
             raise BraidError(f"no query {query} has run", f"queries: {', '.join(self.queries())}")
-        return read_drops(self.store, found)
+        return read_drops(self._root, found)
 
     def queries(self) -> list[str]:
         """The names of the queries that have run on this store, and `query`, by which the SELECTs of `sql` go."""
-        kept = [n for f in ("checkpoints", "drops") for n in folders(os.path.join(self.store, f))]
+        kept = [n for f in ("checkpoints", "drops") for n in folders(self._root.at(f))]
         return sorted({*kept, *self._handles, "query"})
 
     def explain(self, sql_or_name: str) -> Plan:
@@ -451,7 +451,7 @@ class Session(Public):
     def _begin(self) -> SparkSession:
         """The store is this process's, as long as one of its sessions has queries on it."""
         if not self._locked:
-            self._open.enter_context(shared_lock(self.store))
+            self._open.enter_context(shared_lock(self._root))
             self._locked = True
         return self._spark
 
@@ -464,15 +464,15 @@ class Session(Public):
         """Static DataFrames whose rows Spark reads, as it did when the query began with an older version."""
         from braid.spark.dataframes import files_of
 
-        known = checkpoint.recorded(os.path.join(whereabouts.own(self.store), check_name(query.name)))
+        known = checkpoint.recorded(whereabouts.own(self._root).at(check_name(query.name)))
         made: dict[str, InSpark] = {}
         ours = None if known is None else {topic for topic, _ in known.sources}
         for source in sources(query.root) if ours is not None else ():
             name = registered.name_of(source.topic)
-            found = registered.read(self.store, name) if registered.is_registered(source.topic) else None
+            found = registered.read(self._root, name) if registered.is_registered(source.topic) else None
             if found is None or found.shape.streams or ours is None or source.topic in ours:
                 continue
-            frame = files_of(self._spark, registered.path_of(self.store, name, found.pieces[-1]))
+            frame = files_of(self._spark, registered.path_of(self._root, name, found.pieces[-1]))
             made[source.name] = self._as_read(frames.asked_of(found), frame)
         return made
 
@@ -583,13 +583,13 @@ def connect(
     from braid.spark.conf import joined, running, session
 
     dialect_named(dialect)
-    store = None if store is None else os.fspath(store)
+    place = None if store is None else opened(store)
     broker = broker_of(kafka, kafka_config, registry, registry_config, at_least_once, dead_letters)
     begins = begins_of(begin)
-    if store is not None and is_url(store):
+    if place is not None and place.path is None:
         raise BraidError("a session's store is a folder so far", "over an object store there is braid run --store")
-    if store is not None and os.path.exists(store) and not os.path.isdir(store):
+    if place is not None and os.path.isfile(place.url):
         raise BraidError(f"{store} is a file", "a store is a folder")
     if spark is None and not running():
-        return Session(dialect, store, session(master, conf), broker, begins)
-    return Session(dialect, store, joined(spark, conf), broker, begins)
+        return Session(dialect, place, session(master, conf), broker, begins)
+    return Session(dialect, place, joined(spark, conf), broker, begins)

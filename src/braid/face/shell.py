@@ -48,9 +48,9 @@ from braid.plan.logical import sources as read_by
 from braid.spark.wishes import Wishes
 from braid.sql.tokens import Lexer, TokenKind
 from braid.tables.named import is_table
-from braid.topics.broker import Broker
 from braid.topics.interface import open_topics
 from braid.topics.lock import StoreLock, holder
+from braid.topics.place import Store
 from braid.topics.registered import is_registered
 
 if TYPE_CHECKING:
@@ -87,13 +87,12 @@ class Shell:
     def __init__(
         self,
         dialect: str,
-        store: str,
+        store: Store,
         out: Console,
         err: Console,
         live: bool,
         master: str,
         sources: Mapping[str, str] | None = None,
-        broker: Broker | None = None,
         functions: Functions = NONE,
     ) -> None:
         """`sources`: files in place of topics, by name, and tables that lie elsewhere. `broker`: where the topics lie,
@@ -102,19 +101,19 @@ class Shell:
         self.dialect, self.live = dialect, live
         self.failed = False
         self._programs: dict[str, Program] = {}
-        self._store = open_topics(store, broker)
+        self._store = open_topics(store)
         self._functions = functions
         self.pulls = StorePulls(self._store)
         self._out, self._err, self._master = out, err, master
         self.looked = Looked(StoreLookout(self._store))
-        self.engine = Engine(self._store, self._begin, ".drops {}", broker)
+        self.engine = Engine(self._store, self._begin, ".drops {}")
         self._noted: set[str] = set()  # queries of which it was said that they stand still
         self._closing = contextlib.ExitStack()
         self._spark: Any = None
         self._sources = {name: text for name, text in (sources or {}).items() if not is_table(text)}
         tables = {name: text for name, text in (sources or {}).items() if is_table(text)}
         self._seen: list[str] = []  # at tables that lie elsewhere; told at the next prompt
-        self._looks = Looks(tables, self._seen.append, self._store, False, broker)
+        self._looks = Looks(tables, self._seen.append, self._store, False)
         if live:
             self._looks.go_on(EVERY)
             self._closing.callback(self._looks.end)

@@ -30,13 +30,14 @@ from braid.face.shown import readable
 from braid.face.tabular import cell, json_line, print_table, seen
 from braid.records.values import MOMENTS
 from braid.records.wire import Wires
+from braid.stage.begun import FILES
 from braid.stage.drops import FIELDS
-from braid.store import is_url, opened
+from braid.store import ObjectStore
 from braid.topics import whereabouts
-from braid.topics.broker import Broker
 from braid.topics.drops import each_drop, with_drops
 from braid.topics.files import is_name
 from braid.topics.interface import Topics, open_topics
+from braid.topics.place import Store
 from braid.topics.reading import records_of
 from braid.topics.store import TopicStore, json_of
 from braid.types import Scalar, is_time, unit_of
@@ -45,31 +46,27 @@ DROPS_SHOWN = 20
 EXAMPLE = '{"key": 1, "value": {"V": "a"}, "timestamp": 0}'
 
 
-def open_store(store: str) -> TopicStore:
+def open_store(store: ObjectStore) -> TopicStore:
     """A store that is there."""
-    if is_url(store):
-        opened = open_topics(store)
-        assert isinstance(opened, TopicStore)
-        return opened
-    if not os.path.isdir(store):
-        what = f"{store} is a file" if os.path.exists(store) else f"there is no store {store}"
+    if store.path is not None and not os.path.isdir(store.path):
+        what = f"{store} is a file" if os.path.exists(store.path) else f"there is no store {store}"
         raise BraidError(what, "name the folder that braid run wrote: --store DIR")
-    return TopicStore(store)
+    opened = open_topics(Store(store))
+    assert isinstance(opened, TopicStore)
+    return opened
 
 
-def open_folder(store: str) -> TopicStore:
+def open_folder(store: ObjectStore) -> TopicStore:
     """The same, in a folder."""
-    if is_url(store):
+    if store.path is None:
         what = f"{store} is not a folder, and this command is for stores in folders so far"
         raise BraidError(what, "docs/object-stores.md says what works over an object store")
     return open_store(store)
 
 
-def _opened(store: str, broker: Broker | None) -> tuple[Topics, str]:
-    """The topics of a store that is there, or of a broker; and what that is called."""
-    if broker is not None:
-        return open_topics(store, broker), broker.address
-    return open_store(store), store
+def _opened(store: Store) -> Topics:
+    """The topics of a store that is there, or of its broker."""
+    return open_topics(store) if store.in_kafka else open_store(store.objects)
 
 
 TOPICS = ("topic", "partitions", "records")
@@ -87,22 +84,22 @@ def sizes(topics: Topics) -> Iterator[tuple[str, int, int]]:
                 raise
 
 
-def print_topics(store: str, broker: Broker | None = None) -> None:
+def print_topics(store: Store) -> None:
     """In Kafka offsets are told, not records: of a transaction some are no records, and compaction takes some away."""
-    opened, shown = _opened(store, broker)
+    opened = _opened(store)
     rows = list(sizes(opened))
     if rows:
         print_table(TOPICS if opened.dense else (*TOPICS[:2], "offsets"), rows)
     else:
-        click.echo(f"{shown} has no topics", err=True)
+        click.echo(f"{store} has no topics", err=True)
 
 
 def print_drops(
-    store: str, queries: Sequence[str] | None, form: str, limit: int | None = None, key: str | None = None
+    store: ObjectStore, queries: Sequence[str] | None, form: str, limit: int | None = None, key: str | None = None
 ) -> None:
     """The dropped rows of some queries (None: of all): how many for which reason, with the first of each; then the
     rows, at most `limit` (as a table `DROPS_SHOWN`, as JSON lines all). `key`: only those with this key."""
-    root = _opened(store, None)[0].root
+    root = open_store(store).root
     known = sorted({*with_drops(root), *(n for f in whereabouts.parents(root) for n in folders(f))})
     names = with_drops(root) if queries is None else [first_match(query, known) for query in queries]
     if None in names and queries is not None:
@@ -171,18 +168,12 @@ _ROW_ID = re.compile(r"(.*\.)?_row_id")
 _INNER = re.compile(r"(.*\.)?_row_id|.*\.group_[0-9]+(_is_null)?")  # how Braid calls what a view's rows are known by
 
 
-def folders(path: str) -> list[str]:
-    """The names of the folders in a folder; nothing where it is missing."""
-    if is_url(path):
-        return sorted({name.partition("/")[0] for name, _ in opened(path).list("") if "/" in name})
-    try:
-        found = (e.name for e in os.scandir(path) if e.is_dir(follow_symlinks=False))
-        return [name for name in found if is_name(name) and not name.endswith(".files")]
-    except FileNotFoundError:
-        return []
+def folders(store: ObjectStore) -> list[str]:
+    """The names of the folders in a store; nothing where it is missing."""
+    return [name for name in store.folders() if is_name(name) and not name.endswith(FILES)]
 
 
-def put_records(store: str, topic: str, lines: Iterable[str], partitions: int, broker: Broker | None = None) -> int:
+def put_records(store: Store, topic: str, lines: Iterable[str], partitions: int) -> int:
     """Appends records given as JSON lines, without a timestamp as of now. A line that is no record is refused with its
     number, and nothing is written."""
     records = []
@@ -193,7 +184,7 @@ def put_records(store: str, topic: str, lines: Iterable[str], partitions: int, b
                 records.append(_record(line, number, now))
     except UnicodeDecodeError:
         raise BraidError("the input is not UTF-8 text", f"a record is a line: {EXAMPLE}") from None
-    opened = open_topics(store, broker)
+    opened = open_topics(store)
     there = opened.exists(topic)
     have = opened.partitions(topic) if there else partitions
     keys = pl.Series([json_of(r.get("key")) for r in records], dtype=pl.String)
@@ -280,12 +271,12 @@ class Wanted:
         return rows
 
 
-def print_topic(shown: str, name: str, wanted: Wanted, form: str, broker: Broker | None = None) -> None:
-    """Prints records of a topic of the store `shown`, or of a broker. `form`: table, jsonl or csv."""
-    store, shown = _opened(shown, broker)
+def print_topic(where: Store, name: str, wanted: Wanted, form: str) -> None:
+    """Prints records of a topic of the store `where`, or of its broker. `form`: table, jsonl or csv."""
+    store = _opened(where)
     found = first_match(name, store.names())
     if found is None:
-        raise BraidError(f"no topic {name} in {shown}", f"topics: {', '.join(store.names()) or 'none'}")
+        raise BraidError(f"no topic {name} in {where}", f"topics: {', '.join(store.names()) or 'none'}")
     if wanted.latest and wanted.follow:
         raise BraidError("--latest with --follow: what comes later is not known yet", "leave one of them out")
     how = Wires() if store.dense else written_as(store, found)

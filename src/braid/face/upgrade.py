@@ -3,15 +3,15 @@
 
 In: queries of a program, a store, which a run may use. Out: lines; checkpoints of changed queries, replaced.
 Rule: a changed query is worked out beside the one that stands: it reads what that has read, batch by batch as that did
-(`stage/cuts.py`), and its output stays as it is meanwhile. Nothing of the old one is touched, so it may run; the new
-one follows it until the run ends. Then, under the lock of the store, it takes the other's place (`stage/takeover.py`):
-what a stream has written stands, and from the next record on the new one writes; what stands in a table is put right.
+(`stage/offset_log.py`), and its output stays as it is meanwhile. Nothing of the old one is touched, so it may run; the
+new one follows it until the run ends. Then, under the lock of the store, it takes the other's place
+(`stage/takeover.py`): what a stream has written stands, and from the next record on the new one writes; what stands in
+a table is put right.
 Queries are started by the engine alone. Before the old one is gone the catalogue has the new statement.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -28,8 +28,9 @@ from braid.files.watch import log_name
 from braid.plan.canonical import canonical
 from braid.plan.logical import Query
 from braid.spark.wishes import Wishes
-from braid.stage import batches, begun, checkpoint, docs, state_file, takeover
+from braid.stage import batches, begun, checkpoint, state_file, takeover
 from braid.stage.checkpoint import Document
+from braid.store import ObjectStore
 from braid.topics.interface import Topics, open_topics
 from braid.topics.lock import InUse, StoreLock
 
@@ -47,8 +48,8 @@ def upgrade(request: Request, made: Callable[[Topics, StoreLock], Engine]) -> It
     if not prepared.queries:
         yield "the file has no query"
         return
-    root = open_folder(request.store).root
-    store = open_topics(root, request.asked.broker)
+    open_folder(request.store.objects)
+    store = open_topics(request.store)
     own = StoreLock(store.root, name=LOCK)
     with own:
         yield from Upgrade(request, prepared, made(store, own)).go()
@@ -98,7 +99,7 @@ class Upgrade:
                 told = True
             time.sleep(PAUSE)
 
-    def _folder(self, query: Query) -> str:
+    def _folder(self, query: Query) -> ObjectStore:
         return checkpoint_of(query, self._request, self._store)
 
     def _known(self) -> Iterator[tuple[Query, Document | None]]:
@@ -151,7 +152,7 @@ class Upgrade:
         if not _is_of(x, beside):
             begun.abandon(x.folder)
         for name in files:
-            docs.write(beside, log_name(name), docs.read(x.folder, log_name(name), MOST))
+            beside.write(log_name(name), x.folder.get(log_name(name), MOST))
         wishes = Wishes.of(
             replace(self._request.asked, tasks=x.known.shuffle),
             buckets=x.known.buckets,
@@ -180,10 +181,10 @@ def _taken(lock: StoreLock) -> InUse | None:
     return None
 
 
-def _is_of(x: Changed, beside: str) -> bool:
+def _is_of(x: Changed, beside: ObjectStore) -> bool:
     """Whether what was begun beside is of this query, and of what it reads; or nothing was."""
-    if not docs.has(beside, checkpoint.NAME):
-        return not os.path.exists(beside)
+    if not beside.has(checkpoint.NAME):
+        return not beside.names("")
     known = checkpoint.recorded(beside)
     assert known is not None
     if (known.plan, known.buckets, known.shuffle) != (canonical(x.query), x.known.buckets, x.known.shuffle):
@@ -200,7 +201,7 @@ def _is_of(x: Changed, beside: str) -> bool:
     )
 
 
-def _check_read(x: Changed, beside: str) -> None:
+def _check_read(x: Changed, beside: ObjectStore) -> None:
     """What was worked out anew has read what the other had: up to the same offsets, and the same records."""
     last = x.replay.last_batch
     then, now = batches.document_of(x.folder, last), batches.document_of(beside, last)

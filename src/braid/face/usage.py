@@ -8,7 +8,6 @@ by one look through the store's folder, or one listing of an object store.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
@@ -21,9 +20,10 @@ from braid.face.retain import kept
 from braid.face.show import open_store
 from braid.face.tabular import json_line, print_table, time_text
 from braid.face.verify import amount
-from braid.stage import cuts, state_file
+from braid.stage import offset_log, state_file
 from braid.stage.begun import Known
 from braid.stage.readers import Reader, holding, readers
+from braid.store import ObjectStore
 from braid.topics import registered, retention, whereabouts
 from braid.topics.retention import Retention
 from braid.topics.store import TopicStore
@@ -93,7 +93,7 @@ class Usage:
     frames: Sequence[FrameUsed] = ()
 
 
-def usage(store: str, parent: str | None = None) -> Usage:
+def usage(store: ObjectStore, parent: ObjectStore | None = None) -> Usage:
     """`parent`: one more folder of checkpoints than the store knows."""
     opened = open_store(store)
     lies, known = listed(opened.root), queries(opened, parent)
@@ -136,7 +136,7 @@ def _topic(
     )
 
 
-def _frame(root: str, name: str, found: Iterable[Reader], lies: Listing) -> FrameUsed:
+def _frame(root: ObjectStore, name: str, found: Iterable[Reader], lies: Listing) -> FrameUsed:
     known, topic = registered.read(root, name), f"{registered.PREFIX}{name}"
     pieces = () if known is None else known.pieces
     lows, highs = [p.low for p in pieces if p.low is not None], [p.high for p in pieces if p.high is not None]
@@ -152,10 +152,10 @@ def _frame(root: str, name: str, found: Iterable[Reader], lies: Listing) -> Fram
     )
 
 
-def _of_checkpoint(q: Known, own: str, lies: Listing) -> Listing:
+def _of_checkpoint(q: Known, own: ObjectStore, lies: Listing) -> Listing:
     """The files of a checkpoint, wherever it lies."""
-    if os.path.dirname(q.folder) == own:
-        return lies.below(f"{os.path.basename(own)}/{q.name}")
+    if q.folder.parent == own:
+        return lies.below(f"{own.name}/{q.name}")
     return listed(q.folder)
 
 
@@ -168,7 +168,7 @@ def _query(q: Known, mine: Listing, lies: Listing) -> QueryUsed:
         runs=len(runs),
         files=len(mine),
         bytes=mine.bytes,
-        cuts=sum(size for name, size in mine.sizes.items() if name == cuts.NAME or name.startswith(f"{cuts.FOLDER}/")),
+        cuts=mine.sizes.get(offset_log.NAME, 0) + mine.below(offset_log.FOLDER).bytes,
         drops=lies.below(f"drops/{q.name}").bytes,
     )
 
@@ -196,7 +196,7 @@ def _idle(topics: Iterable[TopicUsed], frames: Iterable[FrameUsed]) -> Iterator[
 # ------------------------------------------------------------------------ shown
 
 
-def print_usage(store: str, parent: str | None, as_json: bool) -> None:
+def print_usage(store: ObjectStore, parent: ObjectStore | None, as_json: bool) -> None:
     found = usage(store, parent)
     if as_json:
         click.echo(json_line(asdict(found)))

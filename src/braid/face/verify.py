@@ -20,13 +20,14 @@ from braid.face.show import open_store
 from braid.files import results
 from braid.files.log import FileLog, Names
 from braid.files.watch import log_path
-from braid.stage import batches, begun, checkpoint, cuts, epoch, rescale, state_file, ties
+from braid.stage import batches, begun, checkpoint, epoch, offset_log, rescale, state_file, ties
 from braid.stage.checkpoint import Document
-from braid.stage.room_runs import runs_at
+from braid.stage.checkpoint_runs import CheckpointRuns
 from braid.stage.ties import Held
-from braid.store import is_url
+from braid.store import NOWHERE, ObjectStore
+from braid.store.files import UNFINISHED
+from braid.store.folder import FolderStore
 from braid.topics import documents, drops, registered, registries, whereabouts
-from braid.topics.documents import room_of
 from braid.topics.files import parsed, why
 from braid.topics.lock import holder
 from braid.topics.room_store import lost
@@ -36,7 +37,7 @@ from braid.topics.wholeness import look
 Told = Iterator[str | BraidError]
 
 
-def verify(store: str, parent: str | None = None) -> Told:
+def verify(store: ObjectStore, parent: ObjectStore | None = None) -> Told:
     """What is there, as lines, and what is wrong with it. `parent`: one more folder of checkpoints."""
     opened = open_store(store)
     if (process := holder(opened.root)) is not None:
@@ -58,15 +59,15 @@ def verify(store: str, parent: str | None = None) -> Told:
         yield x
 
 
-def whole(made: str, target: str) -> Told:
+def whole(made: str, target: object) -> Told:
     """A look at a copy that is to be `target`; an error where it is not whole."""
     wrong = False
-    for x in verify(made):
+    for x in verify(FolderStore(made)):
         if isinstance(x, BraidError):
             wrong = True
-            yield BraidError(x.message.replace(made, target), x.hint)
+            yield BraidError(x.message.replace(made, str(target)), x.hint)
         else:
-            yield x.replace(made, target)
+            yield x.replace(made, str(target))
     if wrong:
         hint = "what is wrong in it was so where it came from, or came since: take another"
         raise BraidError(f"nothing is left in {target}: it would not be whole", hint)
@@ -88,7 +89,7 @@ def _topic(store: TopicStore, name: str) -> Told:
     yield from found.wrong
 
 
-def _document(root: str, name: str) -> Told:
+def _document(root: ObjectStore, name: str) -> Told:
     try:
         parsed(b"{}" if (data := documents.document(root, name)) is None else data)
     except ValueError as e:
@@ -96,7 +97,7 @@ def _document(root: str, name: str) -> Told:
     yield from ()
 
 
-def _frame(root: str, name: str) -> Told:
+def _frame(root: ObjectStore, name: str) -> Told:
     """All pieces of a registered DataFrame; what an older version has left has no checksums."""
     if (found := registered.read(root, name)) is not None:
         for piece in found.pieces:
@@ -105,38 +106,39 @@ def _frame(root: str, name: str) -> Told:
         yield f"DataFrame {name}: {_count(found.rows, 'row')} in {_count(len(found.pieces), 'piece')}, {size}"
 
 
-def _registry(root: str) -> Told:
+def _registry(root: ObjectStore) -> Told:
     registries.check(root)
     yield from ()
 
 
-def _drops(root: str, query: str) -> Told:
+def _drops(root: ObjectStore, query: str) -> Told:
     drops.check(root, query)
     yield from ()
 
 
-def _lost(store: TopicStore, parent: str | None) -> Told:
+def _lost(store: TopicStore, parent: ObjectStore | None) -> Told:
     """What others tell of, and is not there."""
     if away := parents_away(store, parent):
-        yield f"the checkpoints in {', '.join(away)} are not there, and are not checked"
+        yield f"the checkpoints in {', '.join(map(str, away))} are not there, and are not checked"
     else:
         known = queries(store, parent)
         yield from (e for e in unknown(store, known, parent) if all(e is not q.torn for q in known))
-    if is_url(store.root):
-        room = room_of(store.root)
-        yield from (lost_topic(store.root, *x) for x in lost(room, [name for name, _ in room.list("topics")]))
+    if store.root.path is None:
+        names = [name for name, _ in store.root.list("topics")]
+        yield from (lost_topic(store.root, *x) for x in lost(store.root, names))
 
 
-def lost_topic(root: str, name: str, identity: str) -> BraidError:
+def lost_topic(root: ObjectStore, name: str, identity: str) -> BraidError:
     what = f"{root}/names/{name} is missing, or is another one, and topics/{name}/{identity} has records"
     return BraidError(what, "put it back from a copy; it holds the topic's id and the number of partitions")
 
 
-def _folders(place: str) -> Told:
-    """What lies among checkpoints and is none."""
-    for entry in sorted(os.scandir(place), key=lambda e: e.name) if os.path.isdir(place) else ():
+def _folders(place: ObjectStore) -> Told:
+    """What lies among checkpoints of a folder and is none."""
+    path = place.path or ""
+    for entry in sorted(os.scandir(path), key=lambda e: e.name) if os.path.isdir(path) else ():
         name, path = entry.name, entry.path
-        if begun.GONE.search(name) or (name.startswith(".") and entry.is_file(follow_symlinks=False)):
+        if UNFINISHED.search(name) or (name.startswith(".") and entry.is_file(follow_symlinks=False)):
             continue  # braid sweep; locks, and the names of files
         of = path.removesuffix(_NEXT).removesuffix(_FILES)
         if of != path and os.path.isdir(of):
@@ -149,19 +151,19 @@ def _folders(place: str) -> Told:
             yield BraidError(f"{path} is no checkpoint, and belongs to none that is there", hint)
 
 
-_NEXT, _FILES = checkpoint.beside(""), ".files"
+_NEXT, _FILES = checkpoint.beside(NOWHERE).url, begun.FILES
 
 
-def _query(store: TopicStore, folder: str) -> Told:
+def _query(store: TopicStore, folder: ObjectStore) -> Told:
     known = checkpoint.load(folder)
-    there = {*os.listdir(folder)} - {epoch.FOLDER} if os.path.isdir(folder) else set[str]()
+    there = {name.partition("/")[0] for name in folder.names("")} - {epoch.FOLDER}
     if known is None and there:  # else it was to begin
         what = f"{folder} is no checkpoint: it has {min(there)}, and no {checkpoint.NAME}"
         raise BraidError(what, "put it back from a copy, or take it away")
     if known is None or not whereabouts.belongs(store.root, folder, known.store):
         return
     last = batches.last_batch(folder, known)
-    yield f"query {os.path.basename(folder)}: {_reached(folder, last)}"
+    yield f"query {folder.name}: {_reached(folder, last)}"
     yield from _torn(folder, last)
     yield from _logs(store.root, folder, known, last)
     if "topics" in known.settings:
@@ -176,28 +178,28 @@ def _query(store: TopicStore, folder: str) -> Told:
             yield e
 
 
-def _runs(folder: str, last: int | None) -> Iterator[tuple[str, str, int]]:
+def _runs(folder: ObjectStore, last: int | None) -> Iterator[tuple[str, str, int]]:
     """The runs of the state after a batch: their places and names, and how many rows each has."""
     for place, text in state_file.texts(folder, -1 if last is None else last).items():
         for run, rows, _ in state_file.runs_in(json.loads(text)):
             yield place, run, rows
 
 
-def _reached(folder: str, last: int | None) -> str:
+def _reached(folder: ObjectStore, last: int | None) -> str:
     if last is None:
         return "no batch is finished"
     return f"finished batch {last}, keeps {_count(sum(rows for *_, rows in _runs(folder, last)), 'row')}"
 
 
-def _torn(folder: str, last: int | None) -> Iterator[BraidError]:
+def _torn(folder: ObjectStore, last: int | None) -> Iterator[BraidError]:
     for place, run, _ in _runs(folder, last):
         try:
-            runs_at(folder, place).check(run)
+            CheckpointRuns(folder, place).check(run)
         except BraidError as e:
             yield e
 
 
-def _logs(root: str, folder: str, known: Document, last: int | None) -> Told:
+def _logs(root: ObjectStore, folder: ObjectStore, known: Document, last: int | None) -> Told:
     """What is only added to, and what is asked for."""
     checks: list[Callable[[], object]] = [
         partial(rescale.asked, folder, known.query),
@@ -209,12 +211,12 @@ def _logs(root: str, folder: str, known: Document, last: int | None) -> Told:
             check()
         except BraidError as e:
             yield e
-    if last is not None and not cuts.check(folder, last):
+    if last is not None and not offset_log.check(folder, last):
         why = "by an older version, or lines of the offset log are gone"
         yield f"  where its first batches ended is not kept ({why}): no upgrade"
 
 
-def _read_files(folder: str, known: Document) -> None:
+def _read_files(folder: ObjectStore, known: Document) -> None:
     logs = [FileLog.open(log_path(folder, name), "") for name in known.files]
     Names(folder).check()
     reached, leaves = batches.reached(folder).planned, known.leaves()
@@ -238,12 +240,12 @@ def held_of(store: TopicStore, known: Document) -> Held | None:
     return None if files is None else Held(files, results.last(files, run))
 
 
-def _inputs(store: TopicStore, folder: str, known: Document, last: int | None) -> None:
+def _inputs(store: TopicStore, folder: ObjectStore, known: Document, last: int | None) -> None:
     held = held_of(store, known)
     ties.check_inputs(folder, known.query, store, held is None or ties.behind(last, held))
 
 
-def _output(store: TopicStore, folder: str, known: Document, last: int | None) -> None:
+def _output(store: TopicStore, folder: ObjectStore, known: Document, last: int | None) -> None:
     _, files = known.writes()
     if files is not None and (wrong := results.spoilt(files, str(known.settings.get("run")))) is not None:
         raise BraidError(wrong, "put it back from a copy")

@@ -26,9 +26,10 @@ from braid.lower.physical import Plan
 from braid.plan.canonical import canonical
 from braid.stage import checkpoint, state_file
 from braid.stage.call_order import Ranks
+from braid.stage.checkpoint_runs import CheckpointRuns
 from braid.stage.drops import as_json
-from braid.stage.room_runs import runs_at
 from braid.stage.waiting import Source, Waiting, waiting, waiting_rows
+from braid.store import ObjectStore
 from braid.topics.store import TopicStore
 
 END = "--end says that none will come, and lets all go"
@@ -64,7 +65,7 @@ SHOWN = 20  # rows of a table
 
 
 def print_waiting(
-    store: str, query: str, form: str, limit: int | None, parent: str | None, functions: Functions
+    store: ObjectStore, query: str, form: str, limit: int | None, parent: ObjectStore | None, functions: Functions
 ) -> None:
     """What waits of a query: how many rows for which clock, then the rows, those that go first first: at most `limit`
     (as a table `SHOWN`, as JSON lines all). `parent`: the folder of its checkpoint."""
@@ -75,7 +76,7 @@ def print_waiting(
     known = checkpoint.load(found.folder)
     assert known is not None
     plan = _plan(opened, found.name, known, functions)
-    documents, runs = state_file.latest(found.folder)[1], lambda place: runs_at(found.folder, place)
+    documents, runs = state_file.latest(found.folder)[1], lambda place: CheckpointRuns(found.folder, place)
     places = {
         f"{x.number}/{p}": n for n, (t, p) in enumerate(known.sources) for x in plan.leaves if x.source.topic == t
     }

@@ -25,7 +25,8 @@ import pyarrow.parquet as pq
 
 from braid.errors import BraidError
 from braid.stage.inputs import Times
-from braid.topics.files import LARGEST, open_regular, refuse_other, remove
+from braid.store.files import open_regular, refuse_other, remove
+from braid.store.interface import LARGEST
 
 FORMAT = 3  # of both; part of their names
 GROUP = 1 << 17  # rows of a copy's row group

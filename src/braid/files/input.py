@@ -43,8 +43,9 @@ from braid.records.python import python_values
 from braid.records.values import a
 from braid.stage.decode import Decoded, times_of, with_pseudo
 from braid.stage.inputs import Ahead, Block, Times, filled
+from braid.store.files import remove
 from braid.timing import spent
-from braid.topics.files import read_small, remove
+from braid.topics.files import read_small
 from braid.types import Column, Scalar, Type, polars_type
 
 DELETED = ("true", "t", "1", "d", "delete", "deleted")  # what says that a row is, in any case

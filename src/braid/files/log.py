@@ -25,7 +25,9 @@ from typing import Any
 from uuid import uuid4
 
 from braid.errors import BraidError, anew
-from braid.topics.files import lines_of, members, open_regular, parsed, refuse_other, text, whole, why, write_atomic
+from braid.store import ObjectStore
+from braid.store.files import open_regular, refuse_other, write_atomic
+from braid.topics.files import lines_of, members, parsed, text, whole, why
 from braid.topics.sealed import has_seal, sealed, unsealed
 
 FORMAT = 1
@@ -210,8 +212,8 @@ class Names:
     """The files that queries have ever read, one folder of checkpoints together: so that one that starts anew can say
     what it misses. A line that is there twice, or not, costs a note; one that was changed is refused."""
 
-    def __init__(self, checkpoint: str) -> None:
-        self._path = os.path.join(os.path.dirname(checkpoint), ".files.jsonl")
+    def __init__(self, checkpoint: ObjectStore) -> None:
+        self._path = checkpoint.parent.called(".files.jsonl")
 
     def add(self, paths: Sequence[str]) -> None:
         data = b"".join(sealed(json.dumps({"path": path}).encode()) for path in paths)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from braid.topics.files import LONGEST
+from braid.store.reading import LONGEST
 
 UNFIT = "a quote is not closed, or one within a quoted text is not written twice"
 _QUOTE, _LINE, _RETURN = b'"'[0], b"\n"[0], b"\r"[0]

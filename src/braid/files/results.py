@@ -19,7 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from braid.errors import BraidError, anew
-from braid.topics.files import force, items, members, parsed, reach, read_small, text, whole, why, write_atomic
+from braid.store.files import force, write_atomic
+from braid.topics.files import items, members, parsed, reach, read_small, text, whole, why
 from braid.topics.view import UNTOLD, Written
 
 NO_SUMS: Mapping[str, Sequence[int]] = {}

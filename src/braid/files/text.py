@@ -27,7 +27,7 @@ from braid.expr.json_text import dumps
 from braid.files.quotes import bare, fields, first_row, fit, outside, rows, unclosed, whole_rows
 from braid.files.values import HAS_EMPTY, Fitted, from_text, typed
 from braid.records import codec
-from braid.topics.files import LONGEST
+from braid.store.reading import LONGEST
 from braid.topics.segments import is_packed, split_lines
 from braid.types import Column, Scalar, Type
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from braid.errors import BraidError, anew
@@ -30,9 +29,11 @@ from braid.lower.physical import Plan
 from braid.operators.changes import NEVER
 from braid.plan.logical import Source
 from braid.stage.batches import reached as reached_in
+from braid.stage.begun import FILES
 from braid.stage.cut import behind_an_end
-from braid.store import is_url
-from braid.topics.files import LONGEST, write_atomic
+from braid.store import ObjectStore
+from braid.store.files import write_atomic
+from braid.store.reading import LONGEST
 
 EVERY = 0.5  # s between two looks
 REST = 1.0  # s
@@ -43,8 +44,8 @@ EDGE = 1 << 16  # bytes before the end of what was read that are compared whenev
 Note = Callable[[str], None]
 
 
-def log_path(checkpoint: str, source: str) -> str:
-    return os.path.join(checkpoint, log_name(source))
+def log_path(checkpoint: ObjectStore, source: str) -> str:
+    return checkpoint.called(log_name(source))
 
 
 def log_name(source: str) -> str:
@@ -68,7 +69,7 @@ class FileWatch:
         self,
         source: Source,
         files: Files,
-        checkpoint: str | Path,
+        checkpoint: ObjectStore,
         done: tuple[int, int] = (0, 0),
         closed: bool = False,
         up: bool = False,
@@ -77,7 +78,7 @@ class FileWatch:
         self.source, self.pattern, self.up, self.note = source, files.pattern, up, note
         self._committed, self._planned = done
         root, _ = look(files.pattern, empty=True)
-        self._log = FileLog.open(log_path(str(checkpoint), source.name), root).planned(self._planned)
+        self._log = FileLog.open(log_path(checkpoint, source.name), root).planned(self._planned)
         self._log.check(self._planned)
         self._list()
         self._closed = closed
@@ -86,10 +87,10 @@ class FileWatch:
         self._whole: dict[str, int] = {}  # how much of a file was compared in this process
         self._edges: dict[str, tuple[int, str]] = {}  # digest of what stands before the end of what was read
         self._told: set[str] = set()
-        self._names = Names(str(checkpoint))
+        self._names = Names(checkpoint)
         self._left: Iterator[Piece] = iter(())  # of what was there at the beginning
         self._reached = NEVER
-        self.input = FileInput(source, self._log, reading(files.options), f"{checkpoint}.files")
+        self.input = FileInput(source, self._log, reading(files.options), checkpoint.beside(FILES).url)
 
     def read_as(self, source: Source) -> FileInput:
         """The same files, read under another alias."""
@@ -391,7 +392,7 @@ def _holds(path: str, f: Found, pieces: tuple[Piece, ...]) -> bool:
 def watched(
     plan: Plan,
     files: Mapping[str, Files],
-    checkpoint: str,
+    checkpoint: ObjectStore,
     up: bool,
     note: Note = lambda text: None,
     planned: Mapping[str, Any] | None = None,
@@ -402,7 +403,7 @@ def watched(
     read = [leaf for leaf in plan.leaves if leaf.source.name in files]
     if not read:
         return []
-    if is_url(checkpoint):
+    if checkpoint.path is None:
         what = f"{plan.query.name} reads files, and its checkpoint is {checkpoint}"
         raise BraidError(what, "their copies lie beside it: give it a folder, --checkpoint DIR")
     reached, made = reached_in(checkpoint), dict[str, FileWatch]()

@@ -36,7 +36,8 @@ from braid.sinks.staged import (
     unlike,
 )
 from braid.store import on_disk
-from braid.topics.files import reach, remove
+from braid.store.files import remove
+from braid.topics.files import reach
 from braid.topics.interface import Topics
 from braid.topics.view import Written
 from braid.types import Scalar

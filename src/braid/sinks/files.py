@@ -24,7 +24,7 @@ from braid.sinks.interface import Batch, Part, Sink
 from braid.sinks.rows import named, ours
 from braid.stage.wire import bucket_of
 from braid.store import on_disk
-from braid.topics.files import force
+from braid.store.files import force
 from braid.topics.interface import Topics
 from braid.topics.view import Written
 from braid.types import Column, Scalar

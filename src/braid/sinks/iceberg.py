@@ -24,7 +24,7 @@ from braid.plan import logical
 from braid.sinks.arrow import ICEBERG, arrow_of, arrow_schema, check_schema
 from braid.sinks.interface import Batch
 from braid.sinks.staged import Seen, Shape, StagedSink, check_owner, check_required, commit, is_written, line_of, unlike
-from braid.topics.files import remove
+from braid.store.files import remove
 from braid.topics.interface import Topics
 from braid.topics.view import Written
 

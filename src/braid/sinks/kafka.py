@@ -22,6 +22,7 @@ from braid.sinks.interface import Part, Sink
 from braid.sinks.letters import Letters, letters_of
 from braid.stage import emit
 from braid.stage.drops import drops_of, too_large
+from braid.store import NOWHERE, ObjectStore
 from braid.timing import spent
 from braid.topics import access
 from braid.topics.access import Takes
@@ -30,14 +31,16 @@ from braid.topics.interface import Topics
 from braid.topics.kafka import KafkaTopics
 from braid.topics.transactions import mark, sizes_of, untaken, writing
 
+NO_BROKER = Broker("")  # of a sink that is not opened yet
+
 
 @dataclass(frozen=True)
 class KafkaSink(Sink):
     """`takes`: what records the topic takes; `letters`: where drops go, too; `read`: the topics that the query reads,
     with their identities."""
 
-    broker: Broker | None = None
-    root: str = ""
+    broker: Broker = NO_BROKER
+    root: ObjectStore = NOWHERE
     takes: Takes | None = None
     letters: Letters | None = None
     read: Mapping[str, str] = field(default_factory=dict)
@@ -72,7 +75,6 @@ class KafkaSink(Sink):
 
     @property
     def topics(self) -> KafkaTopics:
-        assert self.broker is not None
         return KafkaTopics(self.root, self.broker, self.read)
 
     def partition_of(self, rows: pl.DataFrame, columns: logical.Sink) -> pl.Series:
@@ -103,7 +105,7 @@ class _Outputs:
     """One transaction, committed when the task is done."""
 
     def __init__(self, sink: KafkaSink, part: Part) -> None:
-        assert sink.broker is not None and sink.takes is not None
+        assert sink.takes is not None
         self._sink, self._part, self._takes = sink, part, sink.takes
         self._topic = sink.target
         sizes = {self._topic: self._takes.largest}

@@ -27,7 +27,7 @@ from braid.sinks.postgres_marker import RIGHTS, Marker, by_one, dotted, identity
 from braid.sinks.postgres_session import UTF8, Gone, codec_of, connected, encodes, referred
 from braid.sinks.rows import free
 from braid.sinks.staged import Seen, Shape, StagedSink, check_owner, check_required, has_hidden, shape_of
-from braid.topics.files import remove
+from braid.store.files import remove
 from braid.topics.interface import Topics
 from braid.topics.view import Written
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type

@@ -25,8 +25,8 @@ from braid.sinks.files import FileSink
 from braid.sinks.interface import Batch, Outputs, Part, Sink
 from braid.sinks.rows import free, ours
 from braid.stage.drops import DROPS, drops_of
-from braid.store import is_url
-from braid.topics.files import remove
+from braid.store import NOWHERE, ObjectStore
+from braid.store.files import remove
 from braid.topics.interface import Topics
 from braid.topics.view import UNTOLD, Written
 from braid.types import Column, Type
@@ -48,7 +48,7 @@ class StagedSink(Sink):
     NULL there; `full`: it has the parts of the key that nobody has selected, though others tell rows apart; `seen`:
     what the last check has found."""
 
-    root: str = ""
+    root: ObjectStore = NOWHERE
     identity: str = ""
     required: frozenset[str] = frozenset()
     full: bool = False
@@ -70,9 +70,9 @@ class StagedSink(Sink):
         """Rows whose key has no place there, and why; None: all have one."""
         return None
 
-    def staged_in(self, topics: Topics) -> str:
+    def staged_in(self, topics: Topics) -> ObjectStore:
         """The root of the store, which is a folder."""
-        if is_url(topics.root):
+        if topics.root.path is None:
             what = f"{self.described()} takes rows that tasks stage in a folder, and {topics.root} has none"
             raise BraidError(what, "keep the store in a folder, or write to a topic")
         return topics.root
@@ -96,7 +96,7 @@ class StagedSink(Sink):
         return _Outputs(self, self._files(part.batch.run).task(part), part.columns)
 
     def _files(self, run: str) -> FileSink:
-        return FileSink(os.path.join(self.root, "sinks", run), 1, "parquet")
+        return FileSink(self.root.called(f"sinks/{run}"), 1, "parquet")
 
     def paths(self, batch: Batch, staged: Sequence[str]) -> list[str]:
         """The files of a batch, in order; whoever has committed it removes them."""

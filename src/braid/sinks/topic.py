@@ -15,10 +15,10 @@ from braid.plan import logical
 from braid.sinks.interface import Batch, Outputs, Part, Sink
 from braid.stage.drops import too_large
 from braid.stage.emit import written
-from braid.store import is_url
+from braid.store import NOWHERE, ObjectStore
+from braid.store.reading import LONGEST
 from braid.timing import spent
 from braid.topics import Staged, StageWriters, clean_staging, format_envelope, publish
-from braid.topics.files import LONGEST
 from braid.topics.interface import Topics, store_of
 from braid.topics.log import Topic
 from braid.topics.view import Written
@@ -28,7 +28,7 @@ from braid.topics.view import Written
 class TopicSink(Sink):
     """`root`: of the store; `fsync`: what is written there is forced to disk."""
 
-    root: str = ""
+    root: ObjectStore = NOWHERE
     fsync: bool = False
 
     is_topic = True
@@ -37,7 +37,7 @@ class TopicSink(Sink):
 
     @property
     def apart(self) -> bool:
-        return is_url(self.root)
+        return self.root.path is None
 
     def described(self) -> str:
         return "topic"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from typing import Any
 
 from pyspark import TaskContext
@@ -18,8 +17,7 @@ from pyspark import TaskContext
 from braid.errors import BraidError
 from braid.spark.job import Job
 from braid.stage.measured import Piece
-from braid.store import is_url
-from braid.topics.files import read_small, write_atomic
+from braid.store import ObjectStore
 
 FOLDER = "figures"
 MOST = 1 << 24  # bytes of a piece
@@ -29,32 +27,28 @@ def told(job: Job, piece: Piece, to_driver: bool = False) -> dict[str, Any]:
     """What a task says of a piece that ends now. `to_driver`: it is not shuffled any more."""
     if job.wire is not None or to_driver:
         return {"spent": piece.told()}
-    if job.checkpoint is None or is_url(job.checkpoint):  # nobody asks, or it would cost more than it tells
+    if job.checkpoint is None or job.checkpoint.path is None:  # nobody asks, or it would cost more than it tells
         return {}
     context = TaskContext.get()
     assert context is not None
     said = piece.told()
     place = f"{said['stage']}-{context.partitionId() if said['bucket'] is None else said['bucket']}"
     name = f"{context.getLocalProperty('streaming.sql.batchId')}-{place}.json"
-    folder = os.path.join(job.checkpoint, FOLDER)
     with contextlib.suppress(OSError):
-        os.makedirs(folder, exist_ok=True)
-        write_atomic(os.path.join(folder, name), json.dumps(said).encode(), folder)
+        job.checkpoint.write(f"{FOLDER}/{name}", json.dumps(said).encode())
     return {"figures": name}
 
 
-def taken(checkpoint: str, said: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def taken(checkpoint: ObjectStore, said: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What tasks say of a batch that is done, with what lies in files, which go."""
-    folder = os.path.join(checkpoint, FOLDER)
-    made = [x | _read(folder, x["figures"]) if "figures" in x else x for x in said]
-    with contextlib.suppress(FileNotFoundError):
-        for name in os.listdir(folder):
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(folder, name))
+    made = [x | _read(checkpoint, x["figures"]) if "figures" in x else x for x in said]
+    if any("figures" in x for x in said):
+        with contextlib.suppress(OSError):
+            checkpoint.delete(*(f"{FOLDER}/{name}" for name in checkpoint.names(FOLDER)))
     return made
 
 
-def _read(folder: str, name: str) -> dict[str, Any]:
+def _read(checkpoint: ObjectStore, name: str) -> dict[str, Any]:
     with contextlib.suppress(OSError, ValueError, BraidError):
-        return {"spent": json.loads(read_small(os.path.join(folder, os.path.basename(name)), MOST))}
+        return {"spent": json.loads(checkpoint.get(f"{FOLDER}/{name}", MOST))}
     return {}

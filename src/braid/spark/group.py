@@ -23,8 +23,8 @@ class Group:
 
     def tell(self, upto: Mapping[str, int]) -> None:
         """All before `upto`, by `leaf/partition`, is done."""
-        if self._job.broker is not None:
-            self._told = commit_offsets(self._job.broker, f"braid.{self._job.name}", _by_topic(self._job, upto))
+        if (broker := self._job.store.broker) is not None:
+            self._told = commit_offsets(broker, f"braid.{self._job.name}", _by_topic(self._job, upto))
 
     def close(self) -> None:
         for answer in self._told:

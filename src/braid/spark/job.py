@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import functools
-import os
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,13 +20,14 @@ from braid.sinks.interface import Sink
 from braid.spark.columns import bucket_ids
 from braid.spark.wishes import Order, Reading
 from braid.stage.call_order import Ranks, partition_ranks
-from braid.stage.cuts import Replay
 from braid.stage.epoch import Epoch
 from braid.stage.inputs import Input
+from braid.stage.offset_log import Replay
 from braid.stage.registered import input_of
+from braid.store import ObjectStore
 from braid.topics import whereabouts
-from braid.topics.broker import Broker
 from braid.topics.interface import Topics, open_topics, store_of
+from braid.topics.place import Store
 
 OF_A_FRAME = 1 << 10  # partitions of one registered DataFrame, at most: part of a position
 
@@ -40,17 +40,17 @@ class Job:
     output partition come from several tasks, so there is one more exchange before the writer. `checkpoint`: where
     the state lies; where None, Spark's state store keeps it, with copies of runs in the folder `cache` of each node.
     `wire`: a folder that all tasks see, for large frames on their way from one to the next. `reading`: how input is cut
-    into batches. `broker`: where the topics lie, if not in the store; then `topics` has the identities of those that
-    are read. `begin`: the offset at which the query begins, of each `leaf/partition`. `range_ids`: where several tasks
-    write an output partition, each a range of positions: Spark's key of each partition in the first range, the second …
-    `durable`: what a batch keeps is forced to disk. `replay`: it reads what another has read, and its rows go
-    `aside`. `epoch`: the driver's claim of the checkpoint.
+    into batches. `topics`: the identities of those that are read from a broker. `begin`: the offset at which the query
+    begins, of each `leaf/partition`. `range_ids`: where several tasks write an output partition, each a range of
+    positions: Spark's key of each partition in the first range, the second … `durable`: what a batch keeps is forced to
+    disk. `replay`: it reads what another has read, and its rows go `aside`. `epoch`: the driver's claim of the
+    checkpoint.
     """
 
     plan: Plan
     name: str
     run: str
-    store: str
+    store: Store
     output: Sink
     buckets: int
     tasks: int
@@ -59,14 +59,13 @@ class Job:
     gathered: bool
     ranks: Ranks
     fingerprint: str
-    checkpoint: str | None = None
+    checkpoint: ObjectStore | None = None
     cache: str = ""
     wire: str | None = None
     reading: Reading = field(default_factory=Reading)
     files: Mapping[int, FileInput] = field(default_factory=dict)
     frames: frozenset[int] = frozenset()
     order: Order | None = None
-    broker: Broker | None = None
     topics: Mapping[str, str] = field(default_factory=dict)
     begin: Mapping[str, int] = field(default_factory=dict)
     range_ids: tuple[int, ...] = ()
@@ -184,7 +183,7 @@ def loads(text: str) -> Job:
 
 def topics_of(job: Job) -> Topics:
     """Where the job's topics lie."""
-    return store_of(job.store) if job.broker is None else open_topics(job.store, job.broker, job.topics)
+    return open_topics(job.store, job.topics) if job.store.in_kafka else store_of(job.store.objects)
 
 
 @functools.lru_cache(maxsize=16)
@@ -200,6 +199,6 @@ def inputs_of(text: str) -> dict[int, Input]:
     return made
 
 
-def checkpoint_of(store: str, name: str) -> str:
-    """The folder of a query's checkpoint."""
-    return os.path.join(whereabouts.own(store), name)
+def checkpoint_of(store: ObjectStore, name: str) -> ObjectStore:
+    """A query's checkpoint in a store."""
+    return whereabouts.own(store).at(name)

@@ -22,7 +22,7 @@ from braid.spark.preparing import loose
 from braid.spark.stage import in_task
 from braid.spark.writer import MANIFEST, write_batches
 from braid.topics.begin import UNASKED, Begins
-from braid.topics.broker import Broker
+from braid.topics.place import Store
 
 MANY = 4  # times as many tasks as cores
 
@@ -30,16 +30,15 @@ MANY = 4  # times as many tasks as cores
 def result_frame(
     spark: SparkSession,
     plan: Plan,
-    store: str,
+    store: Store,
     frames: Mapping[str, Registered],
-    broker: Broker | None = None,
     begins: Begins = UNASKED,
     note: Note = print,
 ) -> DataFrame:
     """A query's result as a streaming DataFrame. Who starts it gives the checkpoint; it must be started with the
     session's number of shuffle partitions. `note` is told where these are far more than cores."""
     tasks, cores = int(str(spark.conf.get("spark.sql.shuffle.partitions"))), spark.sparkContext.defaultParallelism
-    job = loose(plan, store, tasks, frozenset(frames), broker, begins)
+    job = loose(plan, store, tasks, frozenset(frames), begins)
     if tasks > MANY * cores and not all(stateless(s) for s in plan.stages):
         note(
             f"this session has {tasks} shuffle partitions for {cores} cores, and each costs this result half a second a"

@@ -41,12 +41,12 @@ from braid.stage.checkpoint import Document, GoneOn
 from braid.stage.epoch import Epoch, claim
 from braid.stage.registered import FrameInput
 from braid.stage.ties import Held
-from braid.store import is_url
+from braid.store import ObjectStore
 from braid.topics import access, check_name, whereabouts
 from braid.topics.begin import UNASKED, Begins, Where, offsets_of
-from braid.topics.broker import Broker
-from braid.topics.files import members, store_root, whole
+from braid.topics.files import members, whole
 from braid.topics.interface import Topics, open_topics
+from braid.topics.place import Store
 from braid.topics.registered import is_registered
 
 AT_LEAST_ONCE = "at least once"
@@ -56,8 +56,8 @@ CLAIMS = 5  # tries to claim a checkpoint that others change meanwhile
 
 
 def prepared(
-    plan: Plan, store: str, cores: int, wishes: Wishes, one_node: bool = False
-) -> tuple[Job, str, list[FileWatch]]:
+    plan: Plan, store: Store, cores: int, wishes: Wishes, one_node: bool = False
+) -> tuple[Job, ObjectStore, list[FileWatch]]:
     """The job, its checkpoint recorded or compared, and whoever looks for more files; the sink's topic is there
     afterwards. `one_node`: all tasks run on the driver's."""
     for left in reversed(range(CLAIMS)):
@@ -69,13 +69,15 @@ def prepared(
     raise AssertionError
 
 
-def _prepared(plan: Plan, store: str, cores: int, wishes: Wishes, one_node: bool) -> tuple[Job, str, list[FileWatch]]:
+def _prepared(
+    plan: Plan, store: Store, cores: int, wishes: Wishes, one_node: bool
+) -> tuple[Job, ObjectStore, list[FileWatch]]:
     """All is compared before the checkpoint is claimed, so that a start that is refused ends nobody's run."""
     folder, seen = _folder(plan, store, wishes)
     there = _known(plan, store, wishes, folder)
     plan = there.lowered(plan)
     last = None if there.known is None else batches.last_batch(folder, there.known)
-    if is_url(folder) and wishes.frames:
+    if folder.path is None and wishes.frames:
         raise BraidError(f"{there.name} reads DataFrames, and its checkpoint is {folder}", "give it a folder")
     planned = None if wishes.replay is None else wishes.replay.last()
     found = watched(plan, wishes.files, folder, wishes.up, wishes.note, planned)
@@ -89,7 +91,7 @@ def _prepared(plan: Plan, store: str, cores: int, wishes: Wishes, one_node: bool
         before = partial(_job_of, plan, there, made, there.known, watches, one_node)
         around = _check_ties(plan, there, made, last, before)
         _check_document(plan, there, made, watches)
-    epoch = claim(folder if is_url(folder) else os.path.abspath(folder))
+    epoch = claim(folder)
     try:
         if batches.seen(folder) != seen:
             raise GoneOn(f"another run of {there.name} has gone on meanwhile", "start this one again")
@@ -134,7 +136,7 @@ class _There:
     wishes: Wishes
     topics: Topics
     name: str
-    folder: str
+    folder: ObjectStore
     sink: str
     known: Document | None
 
@@ -165,27 +167,27 @@ class _Spread:
         return tuple(i for row in (*ids, out_ids) for i in row)
 
 
-def _folder(plan: Plan, store: str, wishes: Wishes) -> tuple[str, object]:
-    """That of the checkpoint, and what is there, before anything else is looked at."""
-    folder = wishes.checkpoint or checkpoint_of(store_root(store), check_name(plan.query.name, "query"))
+def _folder(plan: Plan, store: Store, wishes: Wishes) -> tuple[ObjectStore, object]:
+    """The checkpoint, and what is there, before anything else is looked at."""
+    folder = wishes.checkpoint or checkpoint_of(store.objects, check_name(plan.query.name, "query"))
     return folder, batches.seen(folder)
 
 
-def _known(plan: Plan, store: str, wishes: Wishes, folder: str) -> _There:
+def _known(plan: Plan, store: Store, wishes: Wishes, folder: ObjectStore) -> _There:
     """What there is; refused where the checkpoint is of another query, or of other topics."""
-    topics = open_topics(store, wishes.broker, durable=wishes.durable)
+    topics = open_topics(store, durable=wishes.durable)
     name = plan.query.name
     sink = wishes.output.described() if wishes.output else "topic"
     known = checkpoint.check_plan(folder, plan.query, sink, store=topics.root)
-    if wishes.broker is not None:
+    if store.in_kafka:
         others = _elsewhere(plan, (*wishes.files, *wishes.frames))
         reads = (x.source.topic for x in plan.leaves if x.source.name not in others)
         access.check(topics, name, reads, None if wishes.output else plan.query.sink.topic)
-    if known is not None and ("topics" in known.settings) != (wishes.broker is not None):
-        way = "with --kafka" if wishes.broker is None else "without --kafka"
+    if known is not None and ("topics" in known.settings) != store.in_kafka:
+        way = "without --kafka" if store.in_kafka else "with --kafka"
         raise BraidError(f"the query {name} has run {way}: its checkpoint knows other topics", f"run it {way} again")
-    if known is not None and wishes.broker is not None:
-        _check_delivery(name, known, wishes.broker)
+    if known is not None and store.in_kafka:
+        _check_delivery(name, known, store)
     return _There(wishes, topics, name, folder, sink, known)
 
 
@@ -202,7 +204,7 @@ def _spread(
     recorded = wishes.replay.sources if wishes.replay is not None else known.sources if known is not None else None
     if recorded is not None:  # those that were added since come behind all others
         then = Counter(topic for topic, _ in recorded)
-        grows = [wishes.broker is not None or is_registered(x.source.topic) for x in plan.leaves]
+        grows = [topics.store.in_kafka or is_registered(x.source.topic) for x in plan.leaves]
         now = zip(partitions, grows, plan.leaves, strict=True)
         partitions = [min(n, then[x.source.topic]) if more else n for n, more, x in now]
     output = wishes.output or _topic(plan, topics, wishes.partitions, known.outputs if known else partitions[0] or 1)
@@ -211,7 +213,7 @@ def _spread(
         output.check(plan.query.sink, run if known else None, goes_on, wishes.overwrite)
     few = _keepless(plan) or output.by_bytes
     tasks = wishes.tasks or (min(cores, output.partitions) if few else cores)
-    if wishes.broker is not None and wishes.broker.exactly_once:
+    if topics.store.transactional:
         output.check_tasks(tasks)
     buckets = wishes.buckets or _buckets(plan, output.partitions, tasks)
     if known is None and wishes.tasks is None and not one_node:
@@ -247,7 +249,7 @@ def _adopted(there: _There, last: int | None, held: Held | None) -> None:
     there.wishes.note(f"{what}; its marker says what the checkpoint says, and its rows were not compared")
 
 
-def _would_read(job: Job, folder: str, last: int | None) -> str | None:
+def _would_read(job: Job, folder: ObjectStore, last: int | None) -> str | None:
     """The digest of the next batch as it would be planned now; None where there is none, or others have a say."""
     planner = Planner(dumps(job))
     at = planner.beginning() if last is None else batches.document_of(folder, last)
@@ -306,7 +308,7 @@ def _check_kept(plan: Plan, there: _There, made: _Spread, kept: Document) -> Non
     name, folder, output = there.name, there.folder, made.output
     if kept.outputs != output.partitions:
         has = f"the topic {output.target} has {output.partitions} partitions, and had {kept.outputs} when {name} began"
-        hint = f"a query writes into as many as there were, else keys would change theirs; {anew(folder)}"
+        hint = f"a query writes into as many as there were, else keys would change theirs; {anew(folder.name)}"
         raise QueryRefused(has, hint)
     if kept.bucket_ids != made.ids(plan, kept.outputs, kept.buckets, kept.shuffle):
         raise BraidError(f"{folder} spreads its state otherwise than this version of braid", "use the older one again")
@@ -329,11 +331,11 @@ def _settings(plan: Plan, there: _There, run: str, watches: Mapping[str, FileWat
     elif known is not None:
         _check_where(there.name, known, where, wishes.begins)
         settings |= {x: known.settings[x] for x in ("begin", "from") if x in known.settings}
-    elif wishes.broker is not None or where or _shortened(plan, topics, others):
+    elif topics.store.in_kafka or where or _shortened(plan, topics, others):
         settings |= {"begin": _begin(plan, topics, others, where)} | ({"from": where} if where else {})
-    if wishes.broker is not None:
+    if topics.store.in_kafka:
         settings |= {"topics": _topics(plan, topics, others, known)}
-        settings |= {} if wishes.broker.exactly_once else {"delivery": AT_LEAST_ONCE}
+        settings |= {} if topics.store.transactional else {"delivery": AT_LEAST_ONCE}
     return settings
 
 
@@ -373,14 +375,14 @@ def _job_of(
     frames = _frames(plan, wishes.frames)
     return _job(
         plan,
-        there.topics.root,
+        there.topics.store,
         made.run,
         output,
         kept.buckets,
         kept.shuffle,
         ranks=ranks_of(plan, made.partitions, kept.sources, len(frames)),
         fingerprint=kept.fingerprint,
-        checkpoint=there.folder if is_url(there.folder) else os.path.abspath(there.folder),
+        checkpoint=there.folder,
         wire=own_folder(os.path.join("wire", made.run)) if one_node else None,
         reading=wishes.reading,
         files={x.number: watches[x.source.name].read_as(x.source) for x in plan.leaves if x.source.name in watches},
@@ -388,7 +390,6 @@ def _job_of(
         order=wishes.order,
         durable=wishes.durable,
         replay=wishes.replay,
-        broker=wishes.broker,
         topics=read,
         begin={x: whole(n, "an offset") for x, n in members(kept.settings.get("begin", {})).items()},
     )
@@ -396,15 +397,14 @@ def _job_of(
 
 def loose(
     plan: Plan,
-    store: str,
+    store: Store,
     tasks: int,
     names: Collection[str],
-    broker: Broker | None = None,
     begins: Begins = UNASKED,
 ) -> Job:
     """A job whose checkpoint is the user's: nothing is recorded but in Spark's own."""
-    topics = open_topics(store, broker)
-    if broker is not None:
+    topics = open_topics(store)
+    if store.in_kafka:
         access.check(topics, plan.query.name, (), None)
     frames = _frames(plan, names)
     partitions = [0 if x.number in frames else _partitions(topics, x.source) for x in plan.leaves]
@@ -413,7 +413,7 @@ def loose(
     buckets = 1 if _keepless(plan) else max(BUCKETS, tasks)  # not recorded: another number loses what is kept
     return _job(
         plan,
-        topics.root,
+        store,
         run,
         NoSink(),
         buckets,
@@ -422,16 +422,15 @@ def loose(
         fingerprint=hashlib.sha256(canonical(plan.query).encode()).hexdigest()[:16],
         cache=own_folder(os.path.join("state", run)),
         frames=frames,
-        broker=broker,
-        topics=_topics(plan, topics, names, None) if broker is not None else {},
+        topics=_topics(plan, topics, names, None) if store.in_kafka else {},
         begin=_begin(plan, topics, names, _where(plan, names, begins)),
     )
 
 
-def _check_delivery(name: str, known: Document, broker: Broker) -> None:
+def _check_delivery(name: str, known: Document, store: Store) -> None:
     """A query keeps its delivery: the markers of one that wrote without transactions are not where it is."""
-    if ("delivery" in known.settings) == broker.exactly_once:
-        way = "with --at-least-once" if broker.exactly_once else "without --at-least-once"
+    if ("delivery" in known.settings) == store.transactional:
+        way = "with --at-least-once" if store.transactional else "without --at-least-once"
         raise BraidError(f"the query {name} has run {way}", f"run it {way} again, or braid reset {name} before it")
 
 
@@ -487,7 +486,7 @@ def _begin(plan: Plan, topics: Topics, files: Collection[str], where: Mapping[st
     }
 
 
-def _job(plan: Plan, store: str, run: str, output: Sink, buckets: int, tasks: int, **more: Any) -> Job:
+def _job(plan: Plan, store: Store, run: str, output: Sink, buckets: int, tasks: int, **more: Any) -> Job:
     ids, out_ids, gathered = spread(plan, output.partitions, buckets, tasks, output.by_bytes)
     name, ranged = plan.query.name, -(-tasks // output.partitions) * output.partitions
     range_ids = bucket_ids(ranged, ranged, tasks) if gathered and output.ranged else ()

@@ -37,16 +37,17 @@ from braid.spark.scratch import Scratch
 from braid.spark.turns import Turns, turns
 from braid.spark.wishes import NOTHING, Wishes
 from braid.stage import batches, state_file
+from braid.stage.checkpoint_runs import CheckpointRuns
 from braid.stage.inputs import TopicInput
 from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, add_up, measured, most
-from braid.stage.room_runs import runs_at
 from braid.stage.state_writer import Outcome, StateWriter
 from braid.stage.waiting import Waiting, waiting
-from braid.store import is_url
+from braid.store import ObjectStore
 from braid.topics import access
 from braid.topics.broker import PATIENCE, BrokerAway, patiently
 from braid.topics.drops import clean_drops, read_drops
 from braid.topics.interface import open_topics
+from braid.topics.place import Store
 from braid.topics.view import Written
 
 Status = Literal["running", "stopped", "failed"]
@@ -118,7 +119,7 @@ class RunningQuery:
         self,
         job: Job,
         text: str,
-        folder: str,
+        folder: ObjectStore,
         begin: Callable[[RunningQuery], Any],
         look: Callable[[], None],
         turns: Turns,
@@ -146,7 +147,7 @@ class RunningQuery:
         self._seen = _Seen()
         self._group = Group(job)
         self._upto: Mapping[str, int] = {}
-        if job.broker is not None and job.replay is None:
+        if job.store.in_kafka and job.replay is None:
             self._upto = batches.reached(folder).committed["next"] or job.begin
             self._group.tell(self._upto)
         self._told, self._looked = False, 0.0  # whether somebody takes batches; when it was looked who holds the epoch
@@ -291,7 +292,7 @@ class RunningQuery:
 
     def _there(self) -> dict[str, int]:
         """Where the topics of a broker end now, of those that are read to their ends."""
-        if self.job.broker is None or self.job.order is not None:
+        if not self.job.store.in_kafka or self.job.order is not None:
             return {}
         inputs = {n: x for n, x in inputs_of(self._text).items() if isinstance(x, TopicInput)}
         ends = {n: patiently(x.ends) for n, x in inputs.items() if n not in self.job.plan.captured}
@@ -319,7 +320,7 @@ class RunningQuery:
     # ------------------------------------------------------------- looking
 
     def drops(self) -> list[dict[str, Any]]:
-        return read_drops(self.job.store, self.name)
+        return read_drops(self.job.store.objects, self.name)
 
     def state(self) -> list[dict[str, Any]]:
         """Manifests of every step and bucket as of the last batch, for EXPLAIN --state."""
@@ -332,7 +333,7 @@ class RunningQuery:
         if not waits:
             return ()
         try:
-            runs = lambda place: runs_at(self._folder, place)  # noqa: E731
+            runs = lambda place: CheckpointRuns(self._folder, place)  # noqa: E731
             return waiting(self.job.plan, documents, runs, self.job.ranks)
         except BraidError:  # a batch that came through since has cleared away what was looked at
             return ()
@@ -434,7 +435,7 @@ class RunningQuery:
         output, reads = self.job.output, self.scratch.reads(batch)
         with self._turns.taken(self._over.is_set):
             began = time.time()
-            if output.at_once or (output.apart and not is_url(self._folder)):  # what is in a room stays there
+            if output.at_once or (output.apart and self._folder.path is not None):  # what is in a bucket stays there
                 batches.plan(self._folder, batch, reads)
             try:
                 rows = collected(manifest)
@@ -454,7 +455,7 @@ class RunningQuery:
             self._seen.state = self._writer.state
         writer.publish_batch(self.job, batch, rows, digest, after)
         self._writer.shown(batch)
-        if self.job.broker is not None and self.job.replay is None:
+        if self.job.store.in_kafka and self.job.replay is None:
             self._upto = batches.document_in(reads)["next"]
             self._group.tell(self._upto)
         self._noted(batch, told, said, (began * 1000, ran * 1000, time.time() * 1000))
@@ -463,7 +464,7 @@ class RunningQuery:
 
     def _written(self) -> Written | None:
         """The last batch that the output holds, of a query whose checkpoint does not say it yet."""
-        job, topics = self.job, open_topics(self.job.store, self.job.broker)
+        job, topics = self.job, open_topics(self.job.store)
         recalls = job.output.recalls and job.replay is None
         return job.output.last(topics, job.plan.query.sink, job.run) if recalls else None
 
@@ -501,16 +502,17 @@ class RunningQuery:
             raise BraidError(f"query {self.name} runs with {scans} scans and {found} exchanges\n{shown}")
 
 
-def start(spark: SparkSession, plan: Plan, store: str, wishes: Wishes = NOTHING) -> RunningQuery:
+def start(spark: SparkSession, plan: Plan, store: Store, wishes: Wishes = NOTHING) -> RunningQuery:
     """Starts a query, or goes on from its checkpoint."""
     wishes = replace(wishes, tasks=wishes.tasks or executors.asked(spark))
     context = spark.sparkContext
-    if wishes.broker is not None:
+    if store.in_kafka:
         access.check_speculation(context.getConf().get("spark.speculation", None))
     alone = on_one_node(context.master)
-    places = store, os.path.dirname(wishes.checkpoint) if wishes.checkpoint else store
-    shared = {os.path.abspath(x) for x in places if not is_url(x)}
-    urls = [x for x in dict.fromkeys(places) if is_url(x) and not x.startswith(f"{store}/")]
+    root = store.objects
+    places = {root, wishes.checkpoint.parent if wishes.checkpoint else root}
+    shared = {x.path for x in places if x.path is not None}
+    urls = [x.url for x in places if x.path is None and not x.url.startswith(f"{root.url}/")]
     if wishes.output is not None and wishes.output.folder is not None:
         shared.add(os.path.dirname(wishes.output.folder))
     inputs = () if alone else some_file_of_each(wishes.files)
@@ -523,7 +525,7 @@ def start(spark: SparkSession, plan: Plan, store: str, wishes: Wishes = NOTHING)
         running.lay_out()
         job.to.claim(job.plan.query.sink, job.run)
         if job.replay is None:
-            clean_drops(job.store, job.name)
+            clean_drops(job.store.objects, job.name, state_file.published(folder))
         columns.clear_abandoned(job.wire)
         with settings_of_a_query(spark, job.tasks, not job.frames):
             frame = written(through(read(spark, job, text, wishes.frames), job, text), job, text)

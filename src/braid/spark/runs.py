@@ -2,7 +2,7 @@
 
 In: frames, by the id of their run. Out: the frames again, mapped from a file where possible.
 Rule: such a checkpoint may lie where no Python can write, so the state store is the truth, and a file of the node a
-copy that is made again when need be. In a checkpoint of ours files are the truth (`stage/run_files.py`).
+copy that is made again when need be. In a checkpoint of ours files are the truth (`stage/checkpoint_runs.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import polars as pl
 
 from braid.errors import BraidError
 from braid.spark.private import own_folder
-from braid.stage.run_files import DAMAGED, forgotten, mapped, path_of, remember, remembered, write
+from braid.stage.run_files import DAMAGED, forgotten, mapped, remember, remembered, write
+from braid.stage.state_file import SUFFIX
 from braid.stage.wire import pack, unpack
 from braid.timing import spent, tally
 
@@ -53,7 +54,7 @@ class StoreRuns:
         if frame is not None:
             return frame
         with spent("state_read"):
-            frame = mapped(path_of(self._folder, run), run)
+            frame = mapped(self._path(run), run)
             tally("cache_misses" if frame is None else "cache_files")
             if frame is None:
                 frame = self._stored(run)
@@ -85,11 +86,16 @@ class StoreRuns:
             self._state.removeKey((run,))
         forgotten(run)
         with contextlib.suppress(OSError):
-            os.unlink(path_of(self._folder, run))
+            os.unlink(self._path(run))
+
+    def _path(self, run: str) -> str:
+        if os.sep in run:
+            raise BraidError(f"a state names a run that is none of its query: {run!r:.200}", DAMAGED)
+        return os.path.join(self._folder, run + SUFFIX)
 
     def _keep(self, run: str, frame: pl.DataFrame) -> None:
         """A file of the run, if the node has room for one."""
-        path = path_of(self._folder, run)
+        path = self._path(run)
         temporary = f"{path}~{uuid4().hex[:8]}"
         try:
             if not os.path.isdir(self._folder):  # a node that no driver runs on, or somebody tidied up

@@ -21,17 +21,18 @@ from braid.errors import BraidError
 from braid.spark.job import Job
 from braid.spark.private import own_folder
 from braid.stage import batches
+from braid.store import ObjectStore
 from braid.topics.lock import Process
 
 
 class Scratch:
     """`path`: the folder for Spark. `folder`: the query's checkpoint."""
 
-    def __init__(self, job: Job, folder: str) -> None:
+    def __init__(self, job: Job, folder: ObjectStore) -> None:
         self._folder, self._run, self._tasks = folder, job.run, job.tasks
         self._kept = bool(job.frames)
         if self._kept:
-            self.path = os.path.join(folder, batches.SPARK)
+            self.path = folder.called(batches.SPARK)
             return
         root = own_folder(batches.SPARK)
         _sweep(root)
@@ -86,10 +87,10 @@ class Scratch:
             self._clear()
 
 
-def _check(folder: str, last: int | None) -> None:
+def _check(folder: ObjectStore, last: int | None) -> None:
     """Spark knows the last batch, too."""
     if last is not None and batches.of_spark(folder, last) is None:
-        path = os.path.join(folder, batches.spark_offsets(last))
+        path = folder.called(batches.spark_offsets(last))
         raise BraidError(f"{path} is missing; batch {last} has run", "put it back from a copy")
 
 

@@ -52,10 +52,10 @@ from braid.stage.call_order import (
     without_replaced,
 )
 from braid.stage.cut import Cut, ended_now, plan_batch
-from braid.stage.cuts import Replay
 from braid.stage.ingest import Chunk, Ingested, Mark, clocked, ingested
 from braid.stage.inputs import Input, TopicInput, Until
 from braid.stage.measured import SOURCE, Piece
+from braid.stage.offset_log import Replay
 from braid.stage.registered import FrameInput
 from braid.stage.ties import check_seen
 from braid.stage.wire import derived, slim_steps, split
@@ -121,7 +121,7 @@ def cut_in_order(job: Job, start: dict[str, Any], watch: GateWatch) -> dict[str,
 
 def _cut_at(job: Job, start: dict[str, Any], seq: int) -> dict[str, Any] | None:
     assert job.order is not None
-    store = store_of(job.store)
+    store = store_of(job.store.objects)
     marks = read_marks(job.order.marks)
     done = start.get("marks", 0)
     readings = []
@@ -152,7 +152,7 @@ def _placed(
     first = start["next"].get(f"{leaf}/{partition}", 0)
     if first >= end:
         return
-    places = store_of(job.store).read_positions(topic, partition, first, end).filter(pl.col("seq") <= seq)
+    places = store_of(job.store.objects).read_positions(topic, partition, first, end).filter(pl.col("seq") <= seq)
     for offset, s, hops, n in places.select("_offset", "seq", "hops", "n").iter_rows():
         yield Placed(s, hops, n, partition, offset, None, None, 0, None)
 
@@ -166,7 +166,7 @@ def chunks_in_order(
 ) -> Iterator[Chunk]:
     """The chunks of a batch; a mark counts for every partition of its topic."""
     assert job.order is not None
-    store = store_of(job.store)
+    store = store_of(job.store.objects)
     ranks = topic_ranks(job.plan)
     ranges = {(p.leaf, p.partition): (p.first, p.last) for p in parts}
     lines = read_marks(job.order.marks)[slice(*marks)] if marks[1] > marks[0] else []
@@ -267,13 +267,13 @@ class Planner:
             self._ahead.join()
             self._ahead = None
         if job.checkpoint is None and not self._checked:  # else that was looked at before Spark was started
-            topics = open_topics(job.store, job.broker)
+            topics = open_topics(job.store)
             check_seen(start.get("seen", {}), job.name, topics, "start it with another checkpoint")
         self._checked = True
         if start.get("plan") != job.fingerprint:
             raise BraidError(
                 "the checkpoint is of another plan",
-                anew(job.checkpoint) if job.checkpoint else "start it with another checkpoint",
+                anew(job.checkpoint.name) if job.checkpoint else "start it with another checkpoint",
             )
         if job.checkpoint is None and job.begin.keys() - start["next"].keys():
             raise BraidError("a topic has got partitions since the query began", "start it with another checkpoint")
@@ -420,7 +420,7 @@ class Planner:
 
 def is_first(job: Job) -> bool:
     """Whether no batch of the query is done."""
-    return state_file.published(job.checkpoint or "") < 0
+    return job.checkpoint is None or state_file.published(job.checkpoint) < 0
 
 
 def _wait(there: Callable[[], bool], files: Sequence[FileInput], until: float | None = None) -> None:

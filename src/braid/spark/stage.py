@@ -33,10 +33,10 @@ from braid.spark.job import Job, fused, loads, stateless
 from braid.spark.runs import MapState, StoreRuns
 from braid.stage import state_file
 from braid.stage.bucket import BucketState, Keepless, Outcome, in_turn, run_stage, whole_epochs
+from braid.stage.checkpoint_runs import CheckpointRuns, Packing, packing_of, renamed
 from braid.stage.emit import merged, projected
 from braid.stage.kept import Keeper, keeper
 from braid.stage.measured import Piece
-from braid.stage.room_runs import Packing, packing_of, renamed, runs_at
 from braid.stage.run_files import run_prefix
 from braid.stage.wire import Exchanging, full, full_steps, parted, split
 from braid.timing import spent
@@ -316,9 +316,8 @@ def _with_files(
     batch, place = batch_id(), state_file.place(stage.number, bucket)
     with spent("state_read"):
         before = state_file.texts(job.checkpoint, batch - 1, f"{job.run}/{job.buckets}")
-        runs = runs_at(job.checkpoint, place, job.durable, packing)
+        runs = CheckpointRuns(job.checkpoint, place, job.durable, packing)
         state = BucketState.loads(before.get(place), runs)
-        runs.tidy(batch, {run for run, *_ in state_file.runs_in(state.manifests)})
     prefix = run_prefix(checkpoint_id(), batch, stage.number, bucket, (b.blob for b in blobs))
     out, said = run(job, stage, bucket, state, blobs, prefix, piece)
     kept.documents[place] = document = state.document()

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from braid.files.watch import Files, Note
 from braid.stage.cut import LIMIT
-from braid.stage.cuts import Replay
+from braid.stage.offset_log import Replay
+from braid.store import ObjectStore
 from braid.topics.begin import UNASKED, Begins
-from braid.topics.broker import Broker
 
 if TYPE_CHECKING:
     from braid.sinks.interface import Sink
@@ -49,13 +49,12 @@ class Reading:
 class Asked(Reading):
     """What a user may ask of every query of a run, in the words of `braid run`'s options. `tasks` (of a stage): None is
     whatever the checkpoint or the default says. `overwrite`: a folder of another run's results is replaced;
-    `adopt_table`: a table that has moved is taken. `broker`: where the topics lie, if not in the store. `begins`: where
+    `adopt_table`: a table that has moved is taken. `begins`: where
     a query that starts begins to read. `durable`: batches are forced to disk."""
 
     tasks: int | None = None
     overwrite: bool = False
     adopt_table: bool = False
-    broker: Broker | None = None
     begins: Begins = UNASKED
     durable: bool = False
 
@@ -75,7 +74,7 @@ class Wishes(Asked):
     `replay`: it reads what another query has read, and its output stays as it is. `note` is told what a user should
     know."""
 
-    checkpoint: str | None = None
+    checkpoint: ObjectStore | None = None
     output: Sink | None = None
     partitions: int | None = None
     buckets: int | None = None

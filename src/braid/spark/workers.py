@@ -21,7 +21,7 @@ from braid.spark import conf, executors, packing
 from braid.spark.equipment import Lacking, equipped
 from braid.spark.executors import Task
 from braid.spark.jvm import CARRIER
-from braid.store import is_url
+from braid.store import ObjectStore
 
 ANSWER = 5.0  # s in which a master answers
 COMES = 60.0  # s in which a first executor does
@@ -31,13 +31,15 @@ PLAIN = {"spark.python.daemon.module": "pyspark.daemon"}  # ours is part of what
 Line = tuple[str, bool]
 
 
-def examined(master: str, given: Mapping[str, str], store: str | None, note: Callable[[str], None]) -> Iterator[Line]:
+def examined(
+    master: str, given: Mapping[str, str], store: ObjectStore | None, note: Callable[[str], None]
+) -> Iterator[Line]:
     """A line a worker, behind one of the master. `store`: None where this machine cannot use it itself."""
     if (why := unreachable(master)) is not None:
         yield f"miss  {master} does not answer ({why}): is the master up, is this its host and port?", False
         return
-    urls = [store] if store is not None and is_url(store) else []
-    seen = [os.path.abspath(store)] if store is not None and not urls and os.path.isdir(store) else []
+    urls = [store.url] if store is not None and store.path is None else []
+    seen = [store.path] if store is not None and store.path is not None and os.path.isdir(store.path) else []
     try:
         spark = conf.session(master, CARRIER | dict(given) | PLAIN)
     except BraidError as e:

@@ -50,11 +50,12 @@ def publish_batch(
     staged = [doc for kind, doc in manifest if kind == "staged"]
     job.to.publish(Batch(job.name, job.run, batch, lambda: digest, after), job.plan.query.sink, staged)
     files = [json.loads(doc)["file"] for kind, doc in manifest if kind == "drops"]
-    publish_drops(job.store, job.name, batch, files, run=job.run)
+    publish_drops(job.store.objects, job.name, batch, files, run=job.run)
 
 
 def _batch(job: Job, number: int) -> Batch:
-    digest = functools.partial(planned_digest, job.checkpoint or "", number)
+    assert job.checkpoint is not None, "a query without a checkpoint of ours is written by its user"
+    digest = functools.partial(planned_digest, job.checkpoint, number)
     return Batch(job.name, job.run, number, digest)
 
 
@@ -63,7 +64,7 @@ def _batch(job: Job, number: int) -> Batch:
 
 def stage_drops(job: Job, batch: int, told: pl.DataFrame) -> Iterator[str]:
     """A task's drops, as a staged file."""
-    name = stage_drop_lines(job.store, job.name, batch, task_number(), told, run=job.run)
+    name = stage_drop_lines(job.store.objects, job.name, batch, task_number(), told, run=job.run)
     first = told.unique("reason", keep="first", maintain_order=True)
     if job.order is None:
         first = _with_mover(job, first)
@@ -86,7 +87,7 @@ def _with_mover(job: Job, rows: pl.DataFrame) -> pl.DataFrame:
 
 def write_drops(job: Job, batch: int, dropped: pl.DataFrame, run: str) -> None:
     """A task's drops where the user's own sink commits: shown at once; a task that is done again replaces its file."""
-    write_drop_lines(job.store, job.name, batch, task_number(), _told(job, dropped), run=run)
+    write_drop_lines(job.store.objects, job.name, batch, task_number(), _told(job, dropped), run=run)
 
 
 def task_number() -> int:
@@ -137,7 +138,7 @@ def _placed_by_rank(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
 def _placed_in_frames(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
     """Rows of registered DataFrames at their places in what the user gave."""
     leaves = (leaf for leaf in job.plan.leaves if leaf.number not in job.frames)
-    frames = {x.source.topic: FrameInput(job.store, x.source) for x in leaves if is_registered(x.source.topic)}
+    frames = {x.source.topic: FrameInput(job.store.objects, x.source) for x in leaves if is_registered(x.source.topic)}
     mine = dropped["topic"].is_in(list(frames)) & dropped["offset"].is_not_null() & dropped["partition"].is_not_null()
     if not mine.fill_null(False).any():
         return dropped
@@ -152,7 +153,7 @@ def _placed_in_frames(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
 
 def _placed_by_order(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
     """The same in an explicit order: the record is looked up beside its topic."""
-    store = store_of(job.store)
+    store = store_of(job.store.objects)
     names = {rank: job.plan.leaves[leaf].source.topic for leaf, rank in topic_ranks(job.plan).items()}
     rows = []
     for row in dropped.iter_rows(named=True):

@@ -18,16 +18,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from braid.errors import BraidError, anew
-from braid.stage import docs, state_file
+from braid.stage import state_file
 from braid.stage.checkpoint import NAME, RESCALE, Document
-from braid.store import is_url
+from braid.store import ObjectStore
 from braid.topics.files import is_name, items, members, parsed, text, whole, why
 
 PLANNED = "planned.json"
@@ -37,7 +36,7 @@ _PLACE, _NUMBER = re.compile("[0-9]{1,9}/[0-9]{1,9}"), re.compile("[0-9]{1,9}")
 _BEGINNING: Mapping[str, Any] = {"next": {}, "ended": []}
 
 
-def last_batch(folder: str, known: Document) -> int | None:
+def last_batch(folder: ObjectStore, known: Document) -> int | None:
     """The last batch that is done; None where none is. A torn or missing file is refused."""
     try:
         last = _last(folder)
@@ -49,11 +48,11 @@ def last_batch(folder: str, known: Document) -> int | None:
             state_file.check(folder, last)
             _check_spread(folder, last, known)
     except BraidError as e:
-        raise BraidError(e.message, f"put it back from a copy; or {anew(folder)}") from e
+        raise BraidError(e.message, f"put it back from a copy; or {anew(folder.name)}") from e
     return last
 
 
-def _last(folder: str) -> int | None:
+def _last(folder: ObjectStore) -> int | None:
     states, planned, said = state_file.batches(folder), _planned(folder), state_file.published(folder)
     newest = states[-1] if states else -1
     last = newest if newest == said else newest - 1
@@ -70,33 +69,33 @@ def _next(last: int | None) -> int:
     return 0 if last is None else last + 1
 
 
-def seen(folder: str) -> object:
+def seen(folder: ObjectStore) -> object:
     """What a start goes by; another value where another driver has gone on meanwhile."""
     try:
-        document: bytes | None = docs.read(folder, NAME)
-    except (FileNotFoundError, NotADirectoryError):
+        document: bytes | None = folder.get(NAME)
+    except FileNotFoundError:
         document = None
     return document, state_file.batches(folder), state_file.published(folder)
 
 
-def begun(folder: str) -> bool:
+def begun(folder: ObjectStore) -> bool:
     """Whether a batch was begun behind the last that is done, and may have been written."""
     return _reads_or_none(folder, _next(_last(folder))) is not None
 
 
-def _reads_around(folder: str, last: int | None) -> tuple[Sequence[str] | None, Sequence[str] | None]:
+def _reads_around(folder: ObjectStore, last: int | None) -> tuple[Sequence[str] | None, Sequence[str] | None]:
     """What the last batch reads, and one that was begun behind it."""
     return None if last is None else _reads(folder, last), _reads_or_none(folder, _next(last))
 
 
-def plan(folder: str, batch: int, reads: Sequence[str]) -> None:
+def plan(folder: ObjectStore, batch: int, reads: Sequence[str]) -> None:
     """What a batch reads that is about to be written; on the disk afterwards."""
     line = json.dumps({"batch": batch, "reads": reads}, separators=(",", ":")).encode()
-    docs.write(folder, PLANNED, state_file.sealed(line), fsync=True)
+    folder.write(PLANNED, state_file.sealed(line), fsync=True)
 
 
-def _planned(folder: str) -> tuple[int, Sequence[str]] | None:
-    path = os.path.join(folder, PLANNED)
+def _planned(folder: ObjectStore) -> tuple[int, Sequence[str]] | None:
+    path = folder.called(PLANNED)
     try:
         x = members(parsed(state_file.unsealed(folder, PLANNED)))
         return whole(x["batch"], "batch"), [text(line, "what is read") for line in items(x["reads"], "reads")]
@@ -106,7 +105,7 @@ def _planned(folder: str) -> tuple[int, Sequence[str]] | None:
         raise _damaged(path, why(e)) from e
 
 
-def _reads(folder: str, batch: int) -> Sequence[str]:
+def _reads(folder: ObjectStore, batch: int) -> Sequence[str]:
     """What a batch reads, a line a source of Spark's."""
     found = _reads_or_none(folder, batch)
     if found is None:
@@ -114,7 +113,7 @@ def _reads(folder: str, batch: int) -> Sequence[str]:
     return found
 
 
-def _reads_or_none(folder: str, batch: int) -> Sequence[str] | None:
+def _reads_or_none(folder: ObjectStore, batch: int) -> Sequence[str] | None:
     """The same; None where nobody has recorded it, or the file of a batch that is done again was torn."""
     planned = _planned(folder)
     if planned is not None and planned[0] == batch:
@@ -123,18 +122,16 @@ def _reads_or_none(folder: str, batch: int) -> Sequence[str] | None:
     return of_spark(folder, batch) if found is None else found
 
 
-def of_spark(folder: str, batch: int) -> Sequence[str] | None:
+def of_spark(folder: ObjectStore, batch: int) -> Sequence[str] | None:
     """What a batch of a query over DataFrames reads, as Spark has written it; None where it was not begun."""
-    if is_url(folder):  # no such query keeps its checkpoint there
-        return None
     try:
-        version, _, *lines = docs.read(folder, spark_offsets(batch), state_file.MOST).decode().split("\n")
-    except (FileNotFoundError, NotADirectoryError):
+        version, _, *lines = folder.get(spark_offsets(batch), state_file.MOST).decode().split("\n")
+    except FileNotFoundError:
         return None
     except ValueError as e:
-        raise _damaged(os.path.join(folder, spark_offsets(batch)), f"it is not as Spark writes it ({why(e)})") from e
+        raise _damaged(folder.called(spark_offsets(batch)), f"it is not as Spark writes it ({why(e)})") from e
     if not re.fullmatch("v[0-9]+", version) or not lines:
-        raise _damaged(os.path.join(folder, spark_offsets(batch)), "it does not begin as Spark begins it")
+        raise _damaged(folder.called(spark_offsets(batch)), "it does not begin as Spark begins it")
     return lines
 
 
@@ -142,16 +139,16 @@ def spark_offsets(batch: int) -> str:
     return f"{SPARK}/offsets/{batch}"
 
 
-def keep_begun(folder: str, last: int | None) -> None:
+def keep_begun(folder: ObjectStore, last: int | None) -> None:
     """What the batch behind the last reads stays known where its state goes."""
     reads = _reads_or_none(folder, _next(last))
     if reads is not None:
         plan(folder, _next(last), reads)
 
 
-def forget_begun(folder: str, last: int | None) -> None:
+def forget_begun(folder: ObjectStore, last: int | None) -> None:
     """A batch behind the last, which nobody has seen, was not begun."""
-    docs.remove(folder, PLANNED, spark_offsets(_next(last)))
+    folder.delete(PLANNED, spark_offsets(_next(last)))
     state_file.forget_later(folder, -1 if last is None else last)
 
 
@@ -180,14 +177,14 @@ class Reached:
         return any(f"{leaf}/0" in self.planned["ended"] for leaf in leaves)
 
 
-def reached(folder: str) -> Reached:
+def reached(folder: ObjectStore) -> Reached:
     """How far a query has come, of a checkpoint that `last_batch` has looked through."""
     done, behind = _reads_around(folder, _last(folder))
     committed = _BEGINNING if done is None else document_in(done)
     return Reached(committed, committed if behind is None else document_in(behind))
 
 
-def document_of(folder: str, batch: int) -> dict[str, Any]:
+def document_of(folder: ObjectStore, batch: int) -> dict[str, Any]:
     """What the source wrote for a batch: where it ends."""
     return document_in(_reads(folder, batch))
 
@@ -203,21 +200,21 @@ def digest_of(reads: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(reads).encode()).hexdigest()
 
 
-def laid_out(folder: str) -> tuple[int | None, Sequence[str] | None, Sequence[str] | None]:
+def laid_out(folder: ObjectStore) -> tuple[int | None, Sequence[str] | None, Sequence[str] | None]:
     """The last batch, what it reads, and what one that was begun behind it reads: all that Spark is told."""
     last = _last(folder)
     return last, *_reads_around(folder, last)
 
 
-def planned_digest(folder: str, batch: int) -> str:
+def planned_digest(folder: ObjectStore, batch: int) -> str:
     """The same of a batch that is under way and writes before its state is there."""
     planned = _planned(folder)
     if planned is None or planned[0] != batch:
-        raise _damaged(os.path.join(folder, PLANNED), f"it is not of batch {batch}, which runs")
+        raise _damaged(folder.called(PLANNED), f"it is not of batch {batch}, which runs")
     return digest_of(planned[1])
 
 
-def digest(folder: str, batch: int) -> str | None:
+def digest(folder: ObjectStore, batch: int) -> str | None:
     """The same of a batch that was begun; None where it was not, or is not kept any more."""
     reads = _reads_or_none(folder, batch)
     return None if reads is None else digest_of(reads)
@@ -270,21 +267,21 @@ def _check_document(x: dict[str, Any]) -> None:
         whole(end, "an end"), whole(crc, "a checksum", 0, (1 << 32) - 1)
 
 
-def _check_spread(folder: str, last: int, known: Document) -> None:
+def _check_spread(folder: ObjectStore, last: int, known: Document) -> None:
     """The state is in as many buckets as the query, but in the midst of a rescale, which is ended when it starts."""
     found = state_file.buckets(folder, last)
     if found == known.buckets or (found is None and not known.rescaled):
         return
-    if not docs.has(folder, RESCALE):
+    if not folder.has(RESCALE):
         is_in = f"it is in {'other' if found is None else found} buckets"
         raise _damaged(state_file.path_of(folder, last), f"{is_in}, and {NAME} beside it says {known.buckets}")
 
 
-def _path(folder: str, batch: int) -> str:
+def _path(folder: ObjectStore, batch: int) -> str:
     """Where what a batch reads stands."""
     planned = _planned(folder)
     if planned is not None and planned[0] == batch:
-        return os.path.join(folder, PLANNED)
+        return folder.called(PLANNED)
     return state_file.path_of(folder, batch)
 
 

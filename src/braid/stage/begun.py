@@ -10,20 +10,18 @@ mark says. A checkpoint that cannot be read tells nothing but its name.
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 from dataclasses import dataclass
 from typing import Any
 
 from braid.errors import BraidError
-from braid.stage import checkpoint, docs, epoch, state_file
-from braid.store import is_url
+from braid.stage import checkpoint, epoch, state_file
+from braid.store import ObjectStore
 from braid.topics import whereabouts
-from braid.topics.files import items, members, parsed, reach, scratch_name, text, whole, why
+from braid.topics.files import items, members, parsed, reach, text, whole, why
 from braid.topics.sealed import sealed, unsealed
 
-GONE = re.compile("~[0-9a-f]{8}$")  # of `scratch_name`
+FILES = ".files"  # beside a checkpoint: copies of files that its query reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +30,7 @@ class Known:
     how many wrote; `torn`: why its checkpoint cannot be read; `marked`: it is to begin anew, and that did not end."""
 
     name: str
-    folder: str
+    folder: ObjectStore
     run: str
     reads: frozenset[str] = frozenset()
     writes: str | None = None
@@ -43,9 +41,9 @@ class Known:
     marked: bool = False
 
 
-def of(folder: str, root: str) -> Known | None:
+def of(folder: ObjectStore, root: ObjectStore) -> Known | None:
     """The query of a checkpoint of this store; None where there is none, or of another store."""
-    name = os.path.basename(folder)
+    name = folder.name
     try:
         return _marked(folder) or _recorded(folder, root)
     except (ValueError, KeyError) as e:
@@ -55,22 +53,22 @@ def of(folder: str, root: str) -> Known | None:
         return Known(name, folder, "", torn=e)
 
 
-def _recorded(folder: str, root: str) -> Known | None:
+def _recorded(folder: ObjectStore, root: ObjectStore) -> Known | None:
     document = checkpoint.load(folder)
     if document is None or not whereabouts.belongs(root, folder, document.store):
         return None
     topic, files = document.writes()
     reads = frozenset((*(t for t, _ in document.sources), *document.leaves()))
     run, on_broker = str(document.settings.get("run")), "topics" in document.settings
-    return Known(os.path.basename(folder), folder, run, reads, topic, files, document.shuffle, on_broker)
+    return Known(folder.name, folder, run, reads, topic, files, document.shuffle, on_broker)
 
 
-def _marked(folder: str) -> Known | None:
+def _marked(folder: ObjectStore) -> Known | None:
     try:
-        x = members(parsed(unsealed(docs.read(folder, checkpoint.RESET))))
-    except (FileNotFoundError, NotADirectoryError):
+        x = members(parsed(unsealed(folder.get(checkpoint.RESET))))
+    except FileNotFoundError:
         return None
-    name = os.path.basename(folder)
+    name = folder.name
     if x.get("query", name) != name:
         raise ValueError(f"it is of the query {x['query']!r:.100}")
     return Known(
@@ -101,35 +99,22 @@ def mark(q: Known) -> None:
     if not q.marked:
         said = {"query": q.name, "run": q.run, "reads": sorted(q.reads), "writes": q.writes, "files": q.files}
         data = json.dumps(said | {"tasks": q.tasks, "on_broker": q.on_broker}, indent=1).encode()
-        docs.write(q.folder, checkpoint.RESET, sealed(data))
+        q.folder.write(checkpoint.RESET, sealed(data))
     reach("query marked")
 
 
-def abandon(folder: str) -> None:
+def abandon(folder: ObjectStore) -> None:
     """What was worked out beside a checkpoint goes."""
-    if not is_url(folder):
-        new = checkpoint.beside(folder)
-        shutil.rmtree(f"{new}.files", ignore_errors=True)
-        shutil.rmtree(new, ignore_errors=True)
+    new = checkpoint.beside(folder)
+    new.beside(FILES).clear()
+    new.clear(checkpoint.READY)
 
 
-def remove(folder: str) -> None:
-    """A checkpoint is gone at once, with all that lies beside it; its files a little later. In a room its mark goes
-    last."""
-    if is_url(folder):
-        docs.clear(folder, checkpoint.RESET)
-        state_file.forgotten()
-        return
-    shutil.rmtree(f"{folder}.files", ignore_errors=True)
+def remove(folder: ObjectStore) -> None:
+    """A checkpoint is gone, with all that lies beside it; its mark goes last."""
+    folder.beside(FILES).clear()
     reach("copies removed")
-    if os.path.isdir(folder):
-        os.rename(folder, scratch_name(folder))
+    folder.clear(checkpoint.RESET)
     reach("checkpoint removed")
-    sweep(os.path.dirname(folder))
-
-
-def sweep(parent: str) -> None:
-    """What is left of checkpoints that are gone, also by who was stopped there."""
-    for name in os.listdir(parent) if not is_url(parent) and os.path.isdir(parent) else ():
-        if GONE.search(name):
-            shutil.rmtree(os.path.join(parent, name), ignore_errors=True)
+    state_file.forgotten()
+    folder.parent.sweep()

@@ -13,10 +13,8 @@ import contextlib
 import difflib
 import hashlib
 import json
-import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from braid.errors import BraidError, anew
@@ -26,14 +24,12 @@ from braid.lower.physical import Plan
 from braid.plan.canonical import canonical, changed_expressions, superseded, wording
 from braid.plan.groups import Aggregation, names
 from braid.plan.logical import Query
-from braid.stage import docs
-from braid.store import is_url
+from braid.store import ObjectStore
 from braid.topics import whereabouts
 from braid.topics.files import (
     items,
     members,
     parsed,
-    private_folder,
     text,
     whole,
     why,
@@ -52,20 +48,20 @@ _SHOWN = 60  # lines of a difference
 _WIDEST = 100  # characters of a line of a plan
 _SPREAD = 1_000_000  # buckets, partitions, tasks
 _BESIDE = {"state", "runs", "cuts.jsonl", "cuts", "planned.json", RESCALE}  # what a query keeps beside it
-_OF_SPARK = ("metadata", "offsets", "commits", "sources", "state")
+_OF_SPARK = {"metadata", "offsets", "commits", "sources", "state"}
 
 
 class ValuesChanged(BraidError):
     """A checkpoint of a query some of whose expressions, `changed`, give other values in this version; none: it is
     carried out in another way."""
 
-    def __init__(self, query: str, folder: str, then: int, changed: Sequence[str]) -> None:
+    def __init__(self, query: str, folder: ObjectStore, then: int, changed: Sequence[str]) -> None:
         how = "gives other values than" if changed else "is carried out in another way than by"
         made = version(then) if then < MEANING else f"an earlier {version(then)}"
         what = f"the query {query} {how} {made}, by which the checkpoint {folder} was made"
-        hint = f"{anew(folder)}; or go on with braid {version(then)}"
+        hint = f"{anew(folder.name)}; or go on with braid {version(then)}"
         if then == MEANING:
-            hint = f"braid upgrade FILE lets it go on; or {anew(folder)}"
+            hint = f"braid upgrade FILE lets it go on; or {anew(folder.name)}"
         details = [f"  another value in {version(MEANING)}: {text}" for text in changed]
         super().__init__(what, hint, details[:_SHOWN])
         self.query, self.then, self.changed = query, then, changed
@@ -149,19 +145,15 @@ def sources_in(x: object) -> Iterator[tuple[str, str, bool]]:
             yield from sources_in(part)
 
 
-def open_or_create(directory: str | Path, document: Document, asked: Collection[str] = ()) -> Document:
+def open_or_create(folder: ObjectStore, document: Document, asked: Collection[str] = ()) -> Document:
     """Records `document`, or compares it with what is recorded and gives that.
 
     `asked`: which of `buckets`, `outputs`, `shuffle` the user gave; the others take the recorded number.
     """
-    folder = str(directory)
     known = load(folder)
     if known is None:
         _refuse_foreign(folder)
-        if not is_url(folder):
-            private_folder(folder)
-            _write(folder, document)
-        elif not docs.create(folder, NAME, _dumped(document)):
+        if not folder.create(NAME, _dumped(document), fsync=True):
             raise GoneOn(f"another run of {document.query} has just begun", "start this one again")
         return document
     compare(folder, known, document, asked)
@@ -171,58 +163,58 @@ def open_or_create(directory: str | Path, document: Document, asked: Collection[
     return known
 
 
-def compare(folder: str, known: Document, document: Document, asked: Collection[str] = ()) -> None:
+def compare(folder: ObjectStore, known: Document, document: Document, asked: Collection[str] = ()) -> None:
     """Refused where the document is another query's than the one that is recorded; see `open_or_create`."""
     _refuse(folder, _differences(known, document, asked))
 
 
-def beside(directory: str | Path) -> str:
+def beside(folder: ObjectStore) -> ObjectStore:
     """Where a changed query is worked out anew (`face/upgrade.py`). No query has such a name."""
-    return f"{directory}~next"
+    return folder.beside("~next")
 
 
-def renew(directory: str | Path, known: Document) -> None:
+def renew(folder: ObjectStore, known: Document) -> None:
     """What is recorded is so in this version's format. An older one refuses it from then on."""
-    if whole(members(parsed(unsealed(docs.read(str(directory), NAME))))["format"], "format") != FORMAT:
-        _write(str(directory), known)
+    if whole(members(parsed(unsealed(folder.get(NAME))))["format"], "format") != FORMAT:
+        _write(folder, known)
 
 
-def upgrade(directory: str | Path, old: Plan, new: Plan) -> None:
+def upgrade(folder: ObjectStore, old: Plan, new: Plan) -> None:
     """What `old` has recorded is from here on that of `new`, which takes its place (`plan.upgrade`)."""
-    known = load(directory)
+    known = load(folder)
     if known is None or known.plan != canonical(old.query):
         return
     numbers = new.in_place_of(replace(old, numbers=dict(known.numbers))).numbers
     kept = tuple(sorted((n, as_) for n, as_ in numbers.items() if n != as_))
     plan, sql = canonical(new.query), wording(new.query)
     made = replace(known, plan=plan, sql=sql, origin=known.fingerprint, numbers=kept, meaning=MEANING)
-    _write(str(directory), made)
+    _write(folder, made)
 
 
-def as_run(directory: str, known: Document, run: str) -> None:
+def as_run(folder: ObjectStore, known: Document, run: str) -> None:
     """The query goes on under another name of its own."""
-    _write(directory, replace(known, settings={**known.settings, "run": run}))
+    _write(folder, replace(known, settings={**known.settings, "run": run}))
 
 
-def respread(directory: str, known: Document, buckets: int, shuffle: int, bucket_ids: Sequence[int]) -> Document:
+def respread(folder: ObjectStore, known: Document, buckets: int, shuffle: int, bucket_ids: Sequence[int]) -> Document:
     """The query goes on in so many buckets and tasks."""
     made = replace(known, buckets=buckets, shuffle=shuffle, bucket_ids=tuple(bucket_ids))
     made = replace(made, rescaled=known.rescaled or buckets != known.buckets)
-    _write(directory, made)
+    _write(folder, made)
     return made
 
 
 def check_plan(
-    directory: str | Path, query: Query, sink: str, old: Query | None = None, store: str | None = None
+    folder: ObjectStore, query: Query, sink: str, old: Query | None = None, store: ObjectStore | None = None
 ) -> Document | None:
     """The recorded document, if it was made by this query, or by the one whose place it takes, on this store; for a
     look before anything is started."""
-    known = load(directory)
+    known = load(folder)
     if known is None:
-        _refuse_foreign(str(directory))
+        _refuse_foreign(folder)
         return None
     if store is not None:
-        whereabouts.refuse_other(store, str(directory), known.store)
+        whereabouts.refuse_other(store, folder, known.store)
     if old is not None and known.plan == canonical(old):
         return known
     settings = {**known.settings, "dialect": query.dialect, "sink": sink}
@@ -230,16 +222,16 @@ def check_plan(
         known, query=query.name, plan=canonical(query), sql=wording(query), settings=settings, meaning=MEANING
     )
     if replace(known, plan=now.plan, meaning=MEANING) == now and known.plan != now.plan:  # the same words
-        _refuse_values(str(directory), known, query)
-    _refuse(str(directory), _differences(known, now, ()))
+        _refuse_values(folder, known, query)
+    _refuse(folder, _differences(known, now, ()))
     return known
 
 
-def _anew(folder: str) -> str:
-    return f"braid upgrade FILE lets a changed query go on; or {anew(folder)}; or run what it was made by"
+def _anew(folder: ObjectStore) -> str:
+    return f"braid upgrade FILE lets a changed query go on; or {anew(folder.name)}; or run what it was made by"
 
 
-def _refuse_values(folder: str, known: Document, query: Query) -> None:
+def _refuse_values(folder: ObjectStore, known: Document, query: Query) -> None:
     """A query that has not changed: what has is what its expressions give."""
     if known.meaning == MEANING:
         if superseded(known.plan):
@@ -251,33 +243,33 @@ def _refuse_values(folder: str, known: Document, query: Query) -> None:
     raise ValuesChanged(query.name, folder, known.meaning, list(texts))
 
 
-def _refuse(folder: str, differences: list[str]) -> None:
+def _refuse(folder: ObjectStore, differences: list[str]) -> None:
     if differences:
         what = f"the checkpoint {folder} was made by another query"
         raise BraidError(what, _anew(folder), differences)
 
 
-def load(directory: str | Path) -> Document | None:
+def load(folder: ObjectStore) -> Document | None:
     """The recorded document; None where nothing is recorded. Refused where the query is half taken away, or half
     replaced."""
-    if docs.has(str(directory), RESET):
-        name = os.path.basename(directory)
+    if folder.has(RESET):
+        name = folder.name
         raise BraidError(f"a reset of {name} was begun, and did not come to its end", f"braid reset {name} ends it")
-    if not is_url(str(directory)) and docs.has(beside(directory), READY):
-        name = os.path.basename(directory)
+    if beside(folder).has(READY):
+        name = folder.name
         raise BraidError(
             f"an upgrade of {name} was begun, and did not come to its end", f"braid upgrade {name} ends it"
         )
-    return recorded(directory)
+    return recorded(folder)
 
 
-def recorded(directory: str | Path) -> Document | None:
+def recorded(folder: ObjectStore) -> Document | None:
     """The same, whatever goes on beside it."""
-    path = os.path.join(directory, NAME)
+    path = folder.called(NAME)
     try:
-        data = docs.read(str(directory), NAME)
+        data = folder.get(NAME)
     except FileNotFoundError:
-        _refuse_headless(str(directory))
+        _refuse_headless(folder)
         return None
     except OSError as e:
         raise BraidError(f"{path} cannot be read: {e.strerror}", "a checkpoint is a folder of its own") from e
@@ -285,7 +277,7 @@ def recorded(directory: str | Path) -> Document | None:
         x = members(parsed(unsealed(data)))
         version = whole(x["format"], "format")
         if version not in _READ:
-            hint = f"use the newer braid again; or {anew(str(directory))}"
+            hint = f"use the newer braid again; or {anew(folder.name)}"
             if version < FORMAT:
                 hint = "braid 0.1.0 wrote it, and none reads it any more: run the file on a new store (--store)"
             raise BraidError(f"{path} has format {version}; this version of braid has format {FORMAT}", hint)
@@ -296,21 +288,21 @@ def recorded(directory: str | Path) -> Document | None:
             raise ValueError("its plan and its hash do not agree")
         return found
     except (ValueError, KeyError, TypeError, AttributeError) as e:
-        hint = f"put it back from a copy; or {anew(str(directory))}"
+        hint = f"put it back from a copy; or {anew(folder.name)}"
         raise BraidError(f"{path} cannot be read: {why(e)}", hint) from e
 
 
-def _refuse_headless(folder: str) -> None:
+def _refuse_headless(folder: ObjectStore) -> None:
     """What a query keeps, and nothing says what query that is."""
-    there = {name.partition("/")[0] for name in docs.names(folder, "")}
+    there = {name.partition("/")[0] for name in folder.names("")}
     if found := sorted(there & _BESIDE):
-        hint = f"put it back from a copy; or {anew(folder)}"
-        raise BraidError(f"{os.path.join(folder, NAME)} is missing, and {found[0]} is there", hint)
+        hint = f"put it back from a copy; or {anew(folder.name)}"
+        raise BraidError(f"{folder.called(NAME)} is missing, and {found[0]} is there", hint)
 
 
-def _refuse_foreign(folder: str) -> None:
+def _refuse_foreign(folder: ObjectStore) -> None:
     """A folder in which Spark has written, but not for us."""
-    there = [name for name in _OF_SPARK if not is_url(folder) and os.path.exists(os.path.join(folder, name))]
+    there = sorted(_OF_SPARK & {*folder.names("")})
     if there:
         what = f"{folder} holds a checkpoint of Spark ({', '.join(there)}), but no {NAME}"
         raise BraidError(what, "name another folder")
@@ -415,8 +407,8 @@ def _shown(x: object) -> str:
 # ----------------------------------------------------------------------- JSON
 
 
-def _write(folder: str, document: Document) -> None:
-    docs.write(folder, NAME, _dumped(document), fsync=True)
+def _write(folder: ObjectStore, document: Document) -> None:
+    folder.write(NAME, _dumped(document), fsync=True)
 
 
 def _dumped(document: Document) -> bytes:

@@ -21,9 +21,8 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 from braid.errors import BraidError, TakenOver, printable
-from braid.stage import docs
-from braid.store import is_url
-from braid.topics.files import members, parsed, private_folder, reach, text, whole
+from braid.store import ObjectStore
+from braid.topics.files import members, parsed, reach, text, whole
 
 FOLDER = "epochs"
 _MOST = 1 << 12  # bytes of a document
@@ -34,14 +33,14 @@ _TRIES = 100
 class Epoch:
     """`data`: the document, which is no other's: a checkpoint that begins again counts from 1."""
 
-    checkpoint: str
+    checkpoint: ObjectStore
     number: int
     data: bytes
 
     def check(self) -> None:
         """Refused where another driver has claimed a later one, or the query began again."""
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            if docs.read(self.checkpoint, _name(self.number), _MOST) == self.data:
+        with contextlib.suppress(FileNotFoundError):
+            if self.checkpoint.get(_name(self.number), _MOST) == self.data:
                 return
         raise self._lost()
 
@@ -56,7 +55,7 @@ class Epoch:
         return None
 
     def _lost(self) -> TakenOver:
-        query, numbers = os.path.basename(self.checkpoint), _numbers(self.checkpoint)
+        query, numbers = self.checkpoint.name, _numbers(self.checkpoint)
         by = _told(self.checkpoint, numbers[-1]) if numbers else None
         if by is None:
             what = f"the query {query} was reset or removed while this run was at work, so this run ends"
@@ -65,45 +64,43 @@ class Epoch:
         return TakenOver(what, "the other run goes on; to have the query here, end that one and start this again")
 
 
-def claim(checkpoint: str) -> Epoch:
+def claim(checkpoint: ObjectStore) -> Epoch:
     """The next epoch. Whoever had the one before is told at its next batch."""
-    if not is_url(checkpoint):
-        private_folder(checkpoint)
     mine = {"host": socket.gethostname(), "pid": os.getpid(), "at": _now(), "mark": uuid4().hex}
     for _ in range(_TRIES):
         numbers = _numbers(checkpoint)
         number = numbers[-1] + 1 if numbers else 1
         data = json.dumps({"epoch": number, **mine}, separators=(",", ":")).encode()
-        if not docs.create(checkpoint, _name(number), data):
+        if not checkpoint.create(_name(number), data):
             continue
         reach("epoch created")
-        docs.remove(checkpoint, *map(_name, numbers))
+        checkpoint.delete(*map(_name, numbers))
         reach("epoch claimed")
         return Epoch(checkpoint, number, data)
     raise BraidError(f"{checkpoint}: others claim the query all the time", "end the other runs of it")
 
 
-def fence(checkpoint: str) -> None:
+def fence(checkpoint: ObjectStore) -> None:
     """Ends the driver that holds the epoch, if there is one, before a command changes what it works with."""
     if _numbers(checkpoint):
         claim(checkpoint)
 
 
-def _numbers(checkpoint: str) -> list[int]:
+def _numbers(checkpoint: ObjectStore) -> list[int]:
     """Those that are there, in order: one, but in the midst of a claim."""
-    names = (name.removesuffix(".json") for name in docs.names(checkpoint, FOLDER))
+    names = (name.removesuffix(".json") for name in checkpoint.names(FOLDER))
     return sorted(int(name) for name in names if name.isdecimal() and name.isascii())
 
 
-def _told(checkpoint: str, number: int) -> str | None:
+def _told(checkpoint: ObjectStore, number: int) -> str | None:
     """Who has claimed an epoch, for people; None where it is gone."""
     try:
-        x = members(parsed(docs.read(checkpoint, _name(number), _MOST)))
+        x = members(parsed(checkpoint.get(_name(number), _MOST)))
         host, pid = printable(text(x["host"], "host"))[:100], whole(x["pid"], "pid")
         return f"process {pid} on {host}, which began at {printable(text(x['at'], 'at'))[:30]}"
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return None
-    except (ValueError, KeyError):  # torn in a folder: its writer was killed
+    except (ValueError, KeyError):  # torn, by a version that did not write it whole
         return "another run"
 
 

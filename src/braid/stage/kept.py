@@ -10,7 +10,6 @@ maps the files that the query has written, and starts again where a later batch 
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -27,10 +26,10 @@ from braid.operators.ranges import Hashes, columns_of, hashes_of, key_order, row
 from braid.plan.logical import Source
 from braid.stage import state_file
 from braid.stage.bucket import BucketState
+from braid.stage.checkpoint_runs import CheckpointRuns
 from braid.stage.emit import OF_WINDOW
-from braid.stage.room_runs import RoomRuns
-from braid.stage.run_files import DAMAGED, mapped, path_of
-from braid.store import is_url
+from braid.stage.run_files import DAMAGED
+from braid.store import ObjectStore
 from braid.types import polars_type
 
 RESULT = "result"  # the arrangement's name in a manifest
@@ -142,7 +141,7 @@ def named(source: Source, kept: pl.DataFrame | None) -> pl.DataFrame:
 class Published:
     """The result as of the last published batch of a checkpoint."""
 
-    def __init__(self, checkpoint: str, keys: Sequence[str]) -> None:
+    def __init__(self, checkpoint: ObjectStore, keys: Sequence[str]) -> None:
         self._checkpoint, self._keys = checkpoint, keys
         self._batch, self._standing = -1, Standing((), keys)
         self._frames: dict[str, pl.DataFrame] = {}
@@ -176,25 +175,18 @@ class Published:
         self._batch = batch
 
     def _runs(self, place: str) -> RunStore:
-        if is_url(self._checkpoint):
-            return RoomRuns(self._checkpoint)
-        return _Mapped(state_file.runs_of(self._checkpoint, place), self._frames)
+        return _Mapped(CheckpointRuns(self._checkpoint, place), self._frames)
 
 
 class _Mapped:
     """The runs of a bucket, to be read only. `frames`: those that are open."""
 
-    def __init__(self, folder: str, frames: dict[str, pl.DataFrame]) -> None:
-        self._folder, self._frames = folder, frames
+    def __init__(self, runs: CheckpointRuns, frames: dict[str, pl.DataFrame]) -> None:
+        self._runs, self._frames = runs, frames
 
     def get(self, run: str) -> pl.DataFrame:
         if run not in self._frames:
-            path = path_of(self._folder, run)
-            frame = mapped(path, run)
-            if frame is None:
-                why = "is torn" if os.path.exists(path) else "is missing"
-                raise BraidError(f"a state file of the result {why}: {path}", DAMAGED)
-            self._frames[run] = frame
+            self._frames[run] = self._runs.read(run)
         return self._frames[run]
 
     def put(self, run: str, frame: pl.DataFrame) -> int:

@@ -118,8 +118,8 @@ class LocalQuery:
 
     def rescale(self, buckets: int) -> None:
         """Goes on in so many buckets."""
-        room = lambda stage, bucket: MemoryRuns()  # noqa: E731
-        self._states = spread_anew(self.plan, self._states, buckets, room, f"spread-{self.batch}")
+        runs_of = lambda stage, bucket: MemoryRuns()  # noqa: E731
+        self._states = spread_anew(self.plan, self._states, buckets, runs_of, f"spread-{self.batch}")
         self.buckets = buckets
 
     def standing(self, keys: list[str]) -> Standing:

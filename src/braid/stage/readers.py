@@ -7,7 +7,6 @@ one before the last that counts; and while a changed query is worked out beside 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -15,7 +14,7 @@ from braid.errors import BraidError
 from braid.stage import batches, checkpoint, state_file
 from braid.stage.begun import Known
 from braid.stage.checkpoint import Document
-from braid.store import is_url
+from braid.store import ObjectStore
 
 _TRIES = 5  # a run that goes on replaces the files of a batch while they are looked at
 
@@ -72,14 +71,14 @@ def _of(q: Known, document: Document) -> Reader:
     newest = states[-1] if states else -1
     done = newest if newest == state_file.published(q.folder) else newest - 1
     reached = _ends(q.folder, done, begin) if done in states or done < 0 else {}
-    if not is_url(q.folder) and os.path.exists(checkpoint.beside(q.folder)):
+    if checkpoint.beside(q.folder).has(checkpoint.NAME):
         needed: Mapping[str, int] = {}
     else:
         needed = _ends(q.folder, newest - 1, begin) if newest - 1 in states or newest < 1 else reached
     return Reader(q.name, q.reads, _by_topic(document, needed), _by_topic(document, reached))
 
 
-def _ends(folder: str, batch: int, begin: Mapping[str, int]) -> Mapping[str, int]:
+def _ends(folder: ObjectStore, batch: int, begin: Mapping[str, int]) -> Mapping[str, int]:
     """Where a batch ended; before the first, where the query began."""
     if batch < 0:
         return begin

@@ -22,6 +22,7 @@ from braid.operators.changes import DIFF, HEADERS, NEVER, TIME
 from braid.plan.logical import Source, SourceColumn
 from braid.stage.decode import Decoded, times_of, with_pseudo
 from braid.stage.inputs import Input, Readable, TopicInput, filled
+from braid.store import ObjectStore
 from braid.timing import spent
 from braid.topics import registered
 from braid.topics.interface import Topics
@@ -50,7 +51,7 @@ def without_rows(source: Source) -> BraidError:
 class FrameInput:
     """Can be sent to other processes. It has the pieces that were there when it was made."""
 
-    def __init__(self, root: str, source: Source) -> None:
+    def __init__(self, root: ObjectStore, source: Source) -> None:
         self.root, self.source = root, source
         self.found = registered.needed(root, source.topic)
         if self.found.shape.streams:
@@ -59,7 +60,7 @@ class FrameInput:
         self._numbers = self.found.partitions()
         self._held: dict[int, Numbers] = {}
 
-    def __reduce__(self) -> tuple[type[FrameInput], tuple[str, Source]]:
+    def __reduce__(self) -> tuple[type[FrameInput], tuple[ObjectStore, Source]]:
         return FrameInput, (self.root, self.source)
 
     @property
@@ -222,7 +223,7 @@ class WholeFrame:
 
     partitions = 1
 
-    def __init__(self, root: str, source: Source) -> None:
+    def __init__(self, root: ObjectStore, source: Source) -> None:
         self.source = source
         if registered.needed(root, source.topic).shape.streams:
             raise without_rows(source)

@@ -12,25 +12,21 @@ it gives.
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 from uuid import uuid4
 
 from braid.errors import BraidError
 from braid.lower.physical import Plan
 from braid.operators.base import RunStore
-from braid.stage import batches, checkpoint, docs, state_file
+from braid.stage import batches, checkpoint, state_file
 from braid.stage.bucket import BucketState
 from braid.stage.checkpoint import RESCALE, Document
+from braid.stage.checkpoint_runs import CheckpointRuns, packing_of, renamed
 from braid.stage.epoch import Epoch, fence
-from braid.stage.room_runs import packing_of, renamed, runs_at
-from braid.stage.run_files import path_of
 from braid.stage.spreading import spread_anew
-from braid.store import is_url
-from braid.topics.files import force, items, members, parsed, reach, whole, why
+from braid.store import ObjectStore
+from braid.topics.files import items, members, parsed, reach, whole, why
 from braid.topics.sealed import sealed, unsealed
 
 Ids = Callable[[int, int], Sequence[int]]  # Spark's keys of so many buckets, in so many tasks
@@ -52,7 +48,7 @@ def of(known: Document) -> Spread:
     return Spread(known.buckets, known.shuffle)
 
 
-def check(folder: str, known: Document, wanted: Spread) -> None:
+def check(folder: ObjectStore, known: Document, wanted: Spread) -> None:
     """Refuses what cannot be."""
     outputs = known.outputs
     if wanted.buckets % outputs:
@@ -72,13 +68,13 @@ def check(folder: str, known: Document, wanted: Spread) -> None:
         raise BraidError(what, "run it once more with --until-idle, then rescale it")
 
 
-def asked(folder: str, query: str) -> Spread | None:
+def asked(folder: ObjectStore, query: str) -> Spread | None:
     """What is to be, if that is not yet so."""
     said = _read(folder, query)
     return None if said is None else said.spread
 
 
-def settled(folder: str, known: Document, last: int | None) -> Document:
+def settled(folder: ObjectStore, known: Document, last: int | None) -> Document:
     """The document as it is behind a rescale that was decided; that is brought to its end."""
     said = _read(folder, known.query)
     if said is None or said.batch != _number(last):
@@ -87,14 +83,14 @@ def settled(folder: str, known: Document, last: int | None) -> Document:
     return _finish(folder, known, said)
 
 
-def ask(folder: str, known: Document, wanted: Spread) -> None:
+def ask(folder: ObjectStore, known: Document, wanted: Spread) -> None:
     """From its next start on the query, which is `settled`, is spread so."""
     if wanted == of(known):
         _end(folder)
         return
     check(folder, known, wanted)
     said = {"query": known.query, "buckets": wanted.buckets, "tasks": wanted.tasks}
-    docs.write(folder, RESCALE, sealed(json.dumps(said, indent=1).encode()), fsync=True)
+    folder.write(RESCALE, sealed(json.dumps(said, indent=1).encode()), fsync=True)
     reach("rescale asked for")
 
 
@@ -115,17 +111,16 @@ def carry_out(epoch: Epoch, plan: Plan, known: Document, last: int | None, ids: 
         reach("runs written")
         said = _Said(wanted, batch, ids(wanted.buckets, wanted.tasks), state)
         epoch.check()
-        docs.write(folder, RESCALE, said.dumps(known.query), fsync=True)
+        folder.write(RESCALE, said.dumps(known.query), fsync=True)
         reach("rescale decided")
     epoch.check()
     _finish(folder, known, said)
 
 
-def _whole(folder: str, said: _Said) -> bool:
+def _whole(folder: ObjectStore, said: _Said) -> bool:
     """Whether the objects are there that it names: not those of a driver that decided when another had taken over."""
-    if not is_url(folder) or said.state is None:
-        return True
-    return state_file.objects_in(said.state.values()) <= {*docs.names(folder, state_file.RUNS)}
+    there = {name for name, _ in folder.list(state_file.RUNS)}
+    return said.state is None or state_file.objects_in(said.state) <= there
 
 
 def _number(last: int | None) -> int:
@@ -148,10 +143,10 @@ class _Said:
         return sealed(data.encode())
 
 
-def _read(folder: str, query: str) -> _Said | None:
-    path = os.path.join(folder, RESCALE)
+def _read(folder: ObjectStore, query: str) -> _Said | None:
+    path = folder.called(RESCALE)
     try:
-        x = members(parsed(unsealed(docs.read(folder, RESCALE, state_file.MOST))))
+        x = members(parsed(unsealed(folder.get(RESCALE, state_file.MOST))))
         if x.get("query", query) != query:
             raise ValueError(f"it is of the query {x['query']!r:.100}")
         spread = Spread(whole(x["buckets"], "buckets", 1), whole(x["tasks"], "tasks", 1))
@@ -172,7 +167,7 @@ def _spread_anew(epoch: Epoch, plan: Plan, before: int, buckets: int, batch: int
     texts, packing = state_file.texts(folder, batch), packing_of(folder, epoch.number, max(0, batch))
 
     def runs(stage: int, bucket: int) -> RunStore:
-        return runs_at(folder, state_file.place(stage, bucket), packing=packing)
+        return CheckpointRuns(folder, state_file.place(stage, bucket), fsync=True, packing=packing)
 
     def state(stage: int, bucket: int) -> BucketState:
         return BucketState.loads(texts.get(state_file.place(stage, bucket)), runs(stage, bucket))
@@ -185,23 +180,10 @@ def _spread_anew(epoch: Epoch, plan: Plan, before: int, buckets: int, batch: int
         for bucket, x in enumerate(states)
         if x.clocks or x.manifests
     }
-    if packing is not None:
-        return renamed(documents, packing.send())
-    _force(folder, documents)
-    return documents
+    return documents if packing is None else renamed(documents, packing.send())
 
 
-def _force(folder: str, documents: Mapping[str, Mapping[str, Any]]) -> None:
-    """All runs that the documents name stay on the disk."""
-    for place, document in documents.items():
-        of_bucket = state_file.runs_of(folder, place)
-        for run, *_ in state_file.runs_in(document):
-            force(path_of(of_bucket, run))
-        if os.path.isdir(of_bucket):
-            force(of_bucket)
-
-
-def _finish(folder: str, known: Document, said: _Said) -> Document:
+def _finish(folder: ObjectStore, known: Document, said: _Said) -> Document:
     """What was decided is written, however far somebody has come with it."""
     assert said.batch is not None
     if said.state is not None:
@@ -215,24 +197,11 @@ def _finish(folder: str, known: Document, said: _Said) -> Document:
         reach("later states removed")
     made = checkpoint.respread(folder, known, said.spread.buckets, said.spread.tasks, said.ids)
     reach("checkpoint written")
-    if said.state is not None:
-        _sweep(folder, said.state)
-    _end(folder)
+    _end(folder)  # what is old goes when the query begins (`RunObjects.begin`)
     return made
 
 
-def _sweep(folder: str, state: state_file.Documents) -> None:
-    """Folders of buckets that are no more. What else is old goes as ever, when the next batch has run."""
-    if is_url(folder):
-        return  # the next start does that
-    root, named = os.path.join(folder, state_file.RUNS), {os.path.basename(state_file.runs_of("", x)) for x in state}
-    for name in os.listdir(root) if os.path.isdir(root) else ():
-        if name not in named:
-            shutil.rmtree(os.path.join(root, name), ignore_errors=True)
-            reach("old runs removed")
-
-
-def _end(folder: str) -> None:
-    if docs.has(folder, RESCALE):
-        docs.forced_away(folder, RESCALE)
+def _end(folder: ObjectStore) -> None:
+    if folder.has(RESCALE):
+        folder.delete(RESCALE, fsync=True)
     reach("rescale ended")

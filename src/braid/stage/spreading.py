@@ -33,28 +33,28 @@ from braid.stage.homes import Home, homes, nowhere
 RUNS, FLOOR, TICKS, ARRIVALS = "runs", "floor", "ticks", "arrivals"
 _DAMAGED = "put the checkpoint back from a copy; or braid reset lets the query begin again"
 
-Room = Callable[[int, int], RunStore]
+RunsOf = Callable[[int, int], RunStore]
 Places = npt.NDArray[np.uint32]
 
 
 def spread_anew(
-    plan: Plan, states: Sequence[Sequence[BucketState]], buckets: int, room: Room, prefix: str
+    plan: Plan, states: Sequence[Sequence[BucketState]], buckets: int, runs_of: RunsOf, prefix: str
 ) -> list[list[BucketState]]:
-    """The state of all stages in so many buckets. `room`: for the runs of a stage in a bucket; `prefix` begins their
+    """The state of all stages in so many buckets. `runs_of`: the runs of a stage in a bucket; `prefix` begins their
     ids. What was there stays as it is."""
     return [
-        list(old) if stage.single or len(old) == buckets else _of_stage(plan, stage, old, buckets, room, prefix)
+        list(old) if stage.single or len(old) == buckets else _of_stage(plan, stage, old, buckets, runs_of, prefix)
         for stage, old in zip(plan.stages, states, strict=True)
     ]
 
 
 def _of_stage(
-    plan: Plan, stage: Stage, old: Sequence[BucketState], buckets: int, room: Room, prefix: str
+    plan: Plan, stage: Stage, old: Sequence[BucketState], buckets: int, runs_of: RunsOf, prefix: str
 ) -> list[BucketState]:
     at_home, clocks = homes(plan, stage), [x.clocks for x in old if any(x.clocks.values())]
     if any(x != clocks[0] for x in clocks):
         raise BraidError(f"the buckets of stage {stage.number} are not after the same batch", _DAMAGED)
-    made = [BucketState(room(stage.number, b), dict(clocks[0]) if clocks else {}) for b in range(buckets)]
+    made = [BucketState(runs_of(stage.number, b), dict(clocks[0]) if clocks else {}) for b in range(buckets)]
     for number in sorted({n for x in old for n in x.manifests}):
         manifests = [x.manifests.get(number, {}) for x in old]
         shared = _shared(manifests)

@@ -10,11 +10,10 @@ difference, so it is made once.
 
 from __future__ import annotations
 
-import os
-
 import polars as pl
 
 from braid.operators.changes import no_rows
+from braid.store import ObjectStore
 from braid.topics import publish, stage
 from braid.topics.envelope import format_envelope
 from braid.topics.files import reach
@@ -26,9 +25,9 @@ _KEY = ("_key", "start", "end")
 _STANDS = {"_key": pl.String(), "start": pl.Int64(), "end": pl.Int64(), "_t": pl.Int64(), "_line": pl.String()}
 
 
-def beside(checkpoint: str) -> TopicStore:
+def beside(checkpoint: ObjectStore) -> TopicStore:
     """Where a table is worked out that stands elsewhere already."""
-    return store_of(os.path.join(checkpoint, RESULT))
+    return store_of(checkpoint.at(RESULT))
 
 
 def put_right(there: TopicStore, wanted: TopicStore, name: str, run: str) -> int:

@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import os
 import re
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -28,8 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from braid.errors import BraidError, anew
-from braid.stage import docs
-from braid.store import is_url
+from braid.store import ObjectStore
 from braid.topics.files import items, members, parsed, text, whole, why
 from braid.topics.view import Written
 
@@ -41,7 +39,8 @@ MOST = 1 << 30  # bytes of the file of a batch
 _PLACE, _NUMBER = re.compile("[0-9]{1,9}/[0-9]{1,9}"), re.compile("[0-9]{1,9}")
 _RUN = re.compile("[A-Za-z0-9_-]{1,200}")
 _OBJECT = r"(?:(?P<epoch>[0-9]{1,18})_(?P<batch>[0-9]{1,18})_)?[0-9a-f]{32}"
-_IN_ROOM = re.compile(rf"-p(?P<object>{_OBJECT})-(?P<offset>[0-9]{{1,18}})-(?P<length>[0-9]{{1,18}})$")
+_SHARED = re.compile(rf"-p(?P<object>{_OBJECT})-(?P<offset>[0-9]{{1,18}})-(?P<length>[0-9]{{1,18}})$")
+_PUT = re.compile(rf"{RUNS}/(?:{_OBJECT}|[0-9]+-[0-9]+/[A-Za-z0-9_]+-(?P<number>[0-9]{{1,18}})-[A-Za-z0-9_-]+{SUFFIX})")
 _DAMAGED = f"put it back from a copy; or {anew()}"
 
 Documents = dict[str, dict[str, Any]]
@@ -64,22 +63,18 @@ def place(stage: int, bucket: int) -> str:
     return f"{stage}/{bucket}"
 
 
-def runs_of(checkpoint: str, where: str) -> str:
-    """The folder of a bucket's runs."""
-    return os.path.join(checkpoint, RUNS, where.replace("/", "-"))
-
-
 def name_of(batch: int) -> str:
     return f"{FOLDER}/{batch}.json"
 
 
-def path_of(checkpoint: str, batch: int) -> str:
-    return os.path.join(checkpoint, name_of(batch))
+def path_of(checkpoint: ObjectStore, batch: int) -> str:
+    """The file of a batch, for people."""
+    return checkpoint.called(name_of(batch))
 
 
-def batches(checkpoint: str) -> list[int]:
+def batches(checkpoint: ObjectStore) -> list[int]:
     """Of which batches there is a file, in order."""
-    names = (name.removesuffix(".json") for name in docs.names(checkpoint, FOLDER))
+    names = (name.removesuffix(".json") for name in checkpoint.names(FOLDER))
     return sorted(int(name) for name in names if name.isdecimal() and name.isascii())
 
 
@@ -96,7 +91,7 @@ class Before:
 
 
 def save(
-    checkpoint: str,
+    checkpoint: ObjectStore,
     batch: int,
     documents: Mapping[str, Mapping[str, Any]],
     tie: Tie | None = None,
@@ -107,7 +102,7 @@ def save(
     before: Before | None = None,
 ) -> bool:
     """`reads`: the offsets of the batch, a line a source; `buckets`: so many has each stage; `fsync`: it stays on the
-    disk; `cuts`: those that lie nowhere else (`cuts.py`); `before`: of the batch before, whose files need not be
+    disk; `cuts`: those that lie nowhere else (`offset_log.py`); `before`: of the batch before, whose files need not be
     written again. False where it is there from an attempt before, and stays; refused where that was made of other
     records."""
     there = None if tie is None else _whole_or_none(checkpoint, batch)
@@ -116,12 +111,12 @@ def save(
         raise BraidError(what, "two runs go on from one checkpoint: end one of them")
     after = _sum_of(checkpoint, before.links[-1]) if before is not None and before.chain() else None
     data = _sealed(batch, documents, tie, reads, buckets, cuts, before, after)
-    if not is_url(checkpoint):
-        docs.write(checkpoint, name_of(batch), data, fsync)
-        _sums[checkpoint] = batch, _sum_in(data)
-        return True
     _sums.pop(checkpoint, None)
-    made = there is None and docs.create(checkpoint, name_of(batch), data)
+    if checkpoint.path is not None:  # one run at a time holds its lock, and what is there may be torn
+        checkpoint.write(name_of(batch), data, fsync)
+        made = True
+    else:
+        made = there is None and checkpoint.create(name_of(batch), data)
     if made:
         _sums[checkpoint] = batch, _sum_in(data)
     if made or there is not None:
@@ -130,7 +125,7 @@ def save(
 
 
 def replace(
-    checkpoint: str,
+    checkpoint: ObjectStore,
     batch: int,
     documents: Mapping[str, Mapping[str, Any]],
     tie: Tie | None,
@@ -139,7 +134,7 @@ def replace(
 ) -> None:
     """The same state in other buckets takes the place of what there is, and stays on the disk."""
     data = _sealed(batch, documents, tie, reads, buckets, cuts(checkpoint, batch), None)
-    docs.write(checkpoint, name_of(batch), data, fsync=True)
+    checkpoint.write(name_of(batch), data, fsync=True)
     forgotten()
 
 
@@ -228,10 +223,10 @@ def sealed(line: bytes) -> bytes:
     return b"%s\n%08x\n" % (line, zlib.crc32(line))
 
 
-_sums: dict[str, tuple[int, str]] = {}  # of the last file that this process has written of a checkpoint
+_sums: dict[ObjectStore, tuple[int, str]] = {}  # of the last file that this process has written of a checkpoint
 
 
-def _sum_of(checkpoint: str, batch: int) -> str:
+def _sum_of(checkpoint: ObjectStore, batch: int) -> str:
     """The checksum of the file of a batch, as it says it."""
     known = _sums.get(checkpoint)
     return known[1] if known is not None and known[0] == batch else _whole(checkpoint, batch).sum
@@ -241,25 +236,21 @@ def _sum_in(data: bytes) -> str:
     return data[-9:-1].decode()
 
 
-def unsealed(checkpoint: str, name: str) -> bytes:
+def unsealed(checkpoint: ObjectStore, name: str) -> bytes:
     """The line that was written."""
-    line, _, crc = docs.read(checkpoint, name, MOST).partition(b"\n")
+    line, _, crc = checkpoint.get(name, MOST).partition(b"\n")
     if crc != b"%08x\n" % zlib.crc32(line):
-        raise _damaged(os.path.join(checkpoint, name), "it is not what its checksum says")
+        raise _damaged(checkpoint.called(name), "it is not what its checksum says")
     return line
 
 
-def forget(checkpoint: str, batch: int, links: Sequence[int] = ()) -> None:
-    """Removes the files of earlier batches than this one, but for those that hold its state with it (`links`). A room
-    is not listed: there those go that the batch before has needed, when this one needs none."""
-    if not is_url(checkpoint):
-        numbers: Sequence[int] = batches(checkpoint)
-    else:
-        numbers = () if len(links) > 1 else links_of(checkpoint, batch - 1)
+def forget(checkpoint: ObjectStore, batch: int, links: Sequence[int] = ()) -> None:
+    """Removes the files that the batch before this one has needed, when this one needs none but its own (`links`)."""
+    numbers = () if len(links) > 1 else links_of(checkpoint, batch - 1)
     _forget(checkpoint, [number for number in numbers if 0 <= number < batch and number not in links])
 
 
-def links_of(checkpoint: str, batch: int) -> Sequence[int]:
+def links_of(checkpoint: ObjectStore, batch: int) -> Sequence[int]:
     """The files that hold the state of a batch together, the last its own; none where there is none that is whole."""
     found = _whole_or_none(checkpoint, batch) if batch >= 0 else None
     return () if found is None else (*found.links, batch)
@@ -271,44 +262,43 @@ def forgotten() -> None:
     _sums.clear()
 
 
-def clear_remains(checkpoint: str) -> None:
-    """Of a query that begins in a room: what a driver has saved that did not know yet that it was reset."""
-    if is_url(checkpoint):
-        docs.remove(checkpoint, *(f"{x}/{name}" for x in (FOLDER, RUNS, "cuts") for name in docs.names(checkpoint, x)))
-        forgotten()
+def clear_remains(checkpoint: ObjectStore) -> None:
+    """Of a query that begins: what a driver has saved that did not know yet that it was reset."""
+    checkpoint.delete(*(name for x in (FOLDER, RUNS, "cuts") for name, _ in checkpoint.list(x)))
+    forgotten()
 
 
-def forget_later(checkpoint: str, batch: int) -> None:
+def forget_later(checkpoint: ObjectStore, batch: int) -> None:
     """Removes the files of later batches, which are done again: nobody looks at what these had come to."""
     if published(checkpoint) > batch:
         tell_published(checkpoint, batch)
     _forget(checkpoint, [number for number in batches(checkpoint) if number > batch])
 
 
-def _forget(checkpoint: str, numbers: Iterable[int]) -> None:
-    docs.remove(checkpoint, *map(name_of, numbers))
-    if is_url(checkpoint):  # a file of a folder is looked at before what was read of it is taken
-        forgotten()
+def _forget(checkpoint: ObjectStore, numbers: Iterable[int]) -> None:
+    if names := [*map(name_of, numbers)]:
+        checkpoint.delete(*names)
+        _read.cache_clear()  # where nothing tells another of the same number apart (`ObjectStore.version`)
 
 
-def tell_published(checkpoint: str, batch: int, fsync: bool = False) -> None:
+def tell_published(checkpoint: ObjectStore, batch: int, fsync: bool = False) -> None:
     """For the next start, and for whoever asks for results: this batch is visible."""
-    docs.write(checkpoint, f"{FOLDER}/{PUBLISHED}", b"%d\n" % batch, fsync)
+    checkpoint.write(f"{FOLDER}/{PUBLISHED}", b"%d\n" % batch, fsync)
 
 
-def published(checkpoint: str) -> int:
+def published(checkpoint: ObjectStore) -> int:
     """The last batch that is known to be visible; -1 where none is."""
     with contextlib.suppress(OSError, ValueError):
-        return int(docs.read(checkpoint, f"{FOLDER}/{PUBLISHED}"))
+        return int(checkpoint.get(f"{FOLDER}/{PUBLISHED}"))
     return -1
 
 
-def load(checkpoint: str, batch: int) -> Documents:
+def load(checkpoint: ObjectStore, batch: int) -> Documents:
     """The documents after a batch; those after -1, before the first, are none."""
     return _whole(checkpoint, batch).documents() if batch >= 0 else {}
 
 
-def latest(checkpoint: str) -> tuple[int, Documents]:
+def latest(checkpoint: ObjectStore) -> tuple[int, Documents]:
     """The newest batch whose file is whole, and its documents; -1 where there is none. (A loss of power may tear the
     file of a batch that is done again.)"""
     found = batches(checkpoint)
@@ -321,18 +311,18 @@ def latest(checkpoint: str) -> tuple[int, Documents]:
     return -1, {}
 
 
-def texts(checkpoint: str, batch: int, life: str = "") -> State:
+def texts(checkpoint: ObjectStore, batch: int, life: str = "") -> State:
     """The same, each as JSON; what has changed is read once a process. `life`: the run and the spread of the query, for
     whoever may have read the state of another, which had begun anew or was spread anew since."""
     return NOTHING if batch < 0 else _whole(checkpoint, batch, life)
 
 
-def tie(checkpoint: str, batch: int) -> Tie | None:
+def tie(checkpoint: ObjectStore, batch: int) -> Tie | None:
     """What a batch's state belongs to; None before the first, and where nobody has recorded it."""
     return None if batch < 0 else _whole(checkpoint, batch).tie
 
 
-def reads(checkpoint: str, batch: int) -> Sequence[str] | None:
+def reads(checkpoint: ObjectStore, batch: int) -> Sequence[str] | None:
     """What a batch reads, as it was saved; None where nobody did, or in the torn file of one that is done again."""
     found = _whole_or_none(checkpoint, batch)
     if found is None and published(checkpoint) >= batch:
@@ -340,17 +330,17 @@ def reads(checkpoint: str, batch: int) -> Sequence[str] | None:
     return None if found is None else found.reads
 
 
-def cuts(checkpoint: str, batch: int) -> Sequence[str]:
-    """Lines of `cuts.py` that were saved with a batch."""
+def cuts(checkpoint: ObjectStore, batch: int) -> Sequence[str]:
+    """Lines of `offset_log.py` that were saved with a batch."""
     return _whole(checkpoint, batch).cuts
 
 
-def buckets(checkpoint: str, batch: int) -> int | None:
+def buckets(checkpoint: ObjectStore, batch: int) -> int | None:
     """How many each stage had; None where nobody has recorded it."""
     return _whole(checkpoint, batch).buckets
 
 
-def _whole_or_none(checkpoint: str, batch: int) -> State | None:
+def _whole_or_none(checkpoint: ObjectStore, batch: int) -> State | None:
     """None where there is none that can be read."""
     try:
         return _whole(checkpoint, batch)
@@ -398,21 +388,20 @@ class State(Mapping[str, str]):
 NOTHING = State(None, None, None, (), (), {}, {}, frozenset())  # before the first batch
 
 
-def _whole(checkpoint: str, batch: int, life: str = "") -> State:
-    if is_url(checkpoint):
-        return _read(checkpoint, name_of(batch), life)
+def _whole(checkpoint: ObjectStore, batch: int, life: str = "") -> State:
+    name = name_of(batch)
     try:
-        found = os.stat(path_of(checkpoint, batch))
+        version = checkpoint.version(name)
     except OSError:
-        raise _damaged(path_of(checkpoint, batch), "it is missing") from None
-    return _read(checkpoint, name_of(batch), (found.st_ino, found.st_mtime_ns, found.st_size))
+        raise _damaged(checkpoint.called(name), "it is missing") from None
+    return _read(checkpoint, name, version, life)
 
 
 @functools.lru_cache(maxsize=16)
-def _read(checkpoint: str, name: str, version: tuple[int, int, int] | str) -> State:
-    """The last tells versions of a file apart. In a room the state of a batch only changes with the life of the query,
-    and when it is spread anew."""
-    path = os.path.join(checkpoint, name)
+def _read(checkpoint: ObjectStore, name: str, version: object, life: str) -> State:
+    """`version` tells files apart. Where it does not, the state of a batch only changes with the life of the query, and
+    when it is spread anew."""
+    path = checkpoint.called(name)
     try:
         line = unsealed(checkpoint, name)
     except FileNotFoundError:
@@ -427,7 +416,7 @@ def _read(checkpoint: str, name: str, version: tuple[int, int, int] | str) -> St
             raise ValueError("its links do not lead back")
         if name_of(batch) != name:
             raise ValueError(f"it is of batch {batch}")
-        rest = _whole(checkpoint, links[-1], version if isinstance(version, str) else "") if links else None
+        rest = _whole(checkpoint, links[-1], life) if links else None
         if rest is not None and ([*rest.links] != links[:-1] or x.get("after", rest.sum) != rest.sum):
             raise ValueError(f"batch {links[-1]} is another one than it builds on")
         made, own = ({}, set[str]()) if rest is None else ({**rest.texts}, {*rest.own})
@@ -473,32 +462,42 @@ def _checked(where: str, document: dict[str, Any]) -> None:
         whole(rows, "the rows of a run"), whole(size, "the bytes of a run")
 
 
-def check(checkpoint: str, batch: int) -> None:
+def check(checkpoint: ObjectStore, batch: int) -> None:
     """Refuses a state that is not whole: the file of the batch, and that the runs are there which it names."""
-    if is_url(checkpoint):
-        there = {*docs.names(checkpoint, RUNS)}
-        for name in sorted(objects_in(map(json.loads, texts(checkpoint, batch).values())) - there):
-            raise _damaged(f"{checkpoint}/{RUNS}/{name}", "it is missing")
-        return
-    for where, document in texts(checkpoint, batch).items():
-        folder = runs_of(checkpoint, where)
-        there = set(os.listdir(folder)) if os.path.isdir(folder) else set()
-        for run, *_ in runs_in(json.loads(document)):
-            if run + SUFFIX not in there:
-                raise _damaged(os.path.join(folder, run + SUFFIX), "it is missing")
+    there = {name for name, _ in checkpoint.list(RUNS)}
+    documents = {where: json.loads(document) for where, document in texts(checkpoint, batch).items()}
+    for name in sorted(objects_in(documents) - there):
+        raise _damaged(checkpoint.called(name), "it is missing")
 
 
-def objects_in(documents: Iterable[Any]) -> set[str]:
-    """The objects of a room in which the runs lie that documents name (`room_runs.py`)."""
-    return {place_in_room(run)[0] for x in documents for run, *_ in runs_in(x)}
+def objects_in(documents: Mapping[str, Any]) -> set[str]:
+    """The objects in which the runs lie that the documents of buckets name (`checkpoint_runs.py`)."""
+    return {object_of(where, run) for where, x in documents.items() for run, *_ in runs_in(x)}
 
 
-def place_in_room(run: str) -> tuple[str, int, int]:
-    """The object, the offset and the bytes there of a run."""
-    found = _IN_ROOM.search(run)
+def object_of(where: str, run: str) -> str:
+    """The object in which a run of a bucket lies: the one that it shares with others, or its own."""
+    found = _SHARED.search(run)
+    return own_object(where, run) if found is None else f"{RUNS}/{found['object']}"
+
+
+def own_object(where: str, run: str) -> str:
+    """That of a run of a bucket that has one of its own; of others, what this machine's copy is called."""
+    if "/" in run:
+        raise _none_of_ours(run)
+    return f"{RUNS}/{where.replace('/', '-')}/{run}{SUFFIX}"
+
+
+def place_in_object(run: str) -> tuple[str, int, int]:
+    """The object, the offset and the bytes there of a run that shares one."""
+    found = _SHARED.search(run)
     if found is None:
-        raise BraidError(f"a state names a run that is none of its query: {run!r:.200}", _DAMAGED)
-    return found["object"], int(found["offset"]), int(found["length"])
+        raise _none_of_ours(run)
+    return f"{RUNS}/{found['object']}", int(found["offset"]), int(found["length"])
+
+
+def _none_of_ours(run: str) -> BraidError:
+    return BraidError(f"a state names a run that is none of its query: {run!r:.200}", _DAMAGED)
 
 
 def object_name(epoch: int, batch: int, mark: str) -> str:
@@ -507,14 +506,15 @@ def object_name(epoch: int, batch: int, mark: str) -> str:
 
 
 def made_for(name: str) -> int:
-    """The batch whose task put an object: the first whose state may name it. -1: of an older version."""
-    found = re.fullmatch(_OBJECT, name)
-    return int(found["batch"]) if found is not None and found["batch"] is not None else -1
+    """The batch whose task put an object: the first whose state may name it. -1: of an older version, or none of
+    ours."""
+    found = _PUT.fullmatch(name)
+    return int(found["batch"] or found["number"] or -1) if found is not None else -1
 
 
 def put_as(run: str) -> str:
     """The name of a run without where it lies."""
-    return _IN_ROOM.sub("", run)
+    return _SHARED.sub("", run)
 
 
 def by_bucket(state: Documents) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """What the driver keeps of a query: the state behind each batch, saved before the batch is shown; and what goes then.
 
 In: a checkpoint whose epoch this driver holds; of each batch what it reads and what its tasks have said. Out: the
-documents of all buckets, their file, the cuts; what only earlier batches needed is gone.
+documents of all buckets, their file, the offset log; what only earlier batches needed is gone.
 Rule: the state of a batch is there before the batch is published. A driver that finds it there, of an attempt of its
 own or of the driver that it has taken over from, takes it; where that was made of other records the query is started
 again (`overtaken`). Nothing is removed behind an epoch that was lost.
@@ -15,11 +15,10 @@ from typing import Any
 
 from braid.errors import BraidError
 from braid.stage import batches, state_file
-from braid.stage.cuts import Cuts
+from braid.stage.checkpoint_runs import RunObjects
 from braid.stage.epoch import Epoch
-from braid.stage.room_runs import Objects
+from braid.stage.offset_log import OffsetLog
 from braid.stage.state_file import Tie
-from braid.store import is_url
 from braid.topics.view import UNTOLD, Written
 
 
@@ -38,7 +37,7 @@ class StateWriter:
     def __init__(self, epoch: Epoch, buckets: int, durable: bool = False, identity: str = "") -> None:
         self._folder, self._epoch, self._buckets, self._durable = epoch.checkpoint, epoch, buckets, durable
         self._identity = identity
-        self._objects = Objects(self._folder) if is_url(self._folder) else None
+        self._objects = RunObjects(self._folder)
         self._before: Sequence[int] = ()  # the files that held the state of the batch before
         self.upto, self.state, self._newest = -1, state_file.Documents(), -1
 
@@ -49,9 +48,8 @@ class StateWriter:
         self.upto, self.state = state_file.latest(self._folder)
         self._links = state_file.links_of(self._folder, self.upto)
         self.tie = state_file.tie(self._folder, self.upto)
-        self._cuts = Cuts(self._folder, self._durable)
-        if self._objects is not None:
-            self._objects.begin()
+        self._log = OffsetLog(self._folder, self._durable)
+        self._objects.begin()
 
     def overtaken(self) -> bool:
         """Whether there is a batch that neither this driver has saved nor was there when it began."""
@@ -77,7 +75,7 @@ class StateWriter:
         before = state_file.Before(state, links)
         dropped = _counted(tie, outcome.dropped)
         state, tie = state_file.changed(state, said), Tie(digest, written, self._identity, dropped)
-        links, cuts = [*before.chain(), batch], self._cuts.add(batches.document_in(reads))
+        links, cuts = [*before.chain(), batch], self._log.add(batches.document_in(reads))
         self._epoch.check()
         saved = state_file.save(folder, batch, state, tie, reads, self._buckets, self._durable, cuts, before)
         if not saved:
@@ -91,9 +89,8 @@ class StateWriter:
         self._epoch.check()
         state_file.tell_published(self._folder, batch, self._durable)
         state_file.forget(self._folder, batch - 1, self._before)
-        if self._objects is not None:
-            self._objects.keep(batch, self.state)
-            self._cuts.send()
+        self._objects.keep(batch, self.state)
+        self._log.send()
 
     def lost(self) -> BraidError | None:
         return self._epoch.lost()

@@ -11,49 +11,49 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 
 from braid.errors import BraidError
 from braid.stage import begun, checkpoint, standing, state_file
 from braid.stage.state_file import Tie
-from braid.topics.files import reach, write_atomic
+from braid.store import ObjectStore
+from braid.topics.files import reach
 from braid.topics.interface import Topics
 from braid.topics.store import TopicStore
 
 
-def take_over(folder: str, store: Topics) -> int:
+def take_over(folder: ObjectStore, store: Topics) -> int:
     """The checkpoint beside this one takes its place; how many records that took."""
     new = checkpoint.beside(folder)
-    write_atomic(os.path.join(new, checkpoint.READY), b"", new)
+    new.write(checkpoint.READY, b"")
     reach("upgrade is ready")
     return _carry_out(folder, store)
 
 
-def ends(folder: str, store: Topics) -> bool:
+def ends(folder: ObjectStore, store: Topics) -> bool:
     """Does the rest of what was begun; False where nothing was."""
     _tidy(folder)
-    if not os.path.exists(os.path.join(checkpoint.beside(folder), checkpoint.READY)):
+    if not checkpoint.beside(folder).has(checkpoint.READY):
         return False
     _carry_out(folder, store)
     return True
 
 
-def _carry_out(folder: str, store: Topics) -> int:
+def _carry_out(folder: ObjectStore, store: Topics) -> int:
     new, count = checkpoint.beside(folder), 0
-    if os.path.exists(folder):
+    if folder.names(""):
         count = _succeeded(folder, new, store)
         reach("writer taken over")
         begun.remove(folder)
     with contextlib.suppress(FileNotFoundError):
-        os.rename(f"{new}.files", f"{folder}.files")
-    os.rename(new, folder)
+        os.rename(new.beside(begun.FILES).url, folder.beside(begun.FILES).url)
+    os.rename(new.url, folder.url)
     reach("upgraded")
-    begun.sweep(os.path.dirname(folder))
+    folder.parent.sweep()
     _tidy(folder)
     return count
 
 
-def _succeeded(folder: str, new: str, store: Topics) -> int:
+def _succeeded(folder: ObjectStore, new: ObjectStore, store: Topics) -> int:
     """The new one is the old one to all that it has written."""
     old, known = checkpoint.recorded(folder), checkpoint.recorded(new)
     if old is None or known is None:
@@ -62,7 +62,7 @@ def _succeeded(folder: str, new: str, store: Topics) -> int:
     if run == own:
         return 0
     topic, count = known.writes()[0], 0
-    if topic is not None and isinstance(store, TopicStore) and os.path.exists(os.path.join(new, standing.RESULT)):
+    if topic is not None and isinstance(store, TopicStore) and new.names(standing.RESULT):
         count = standing.put_right(store, standing.beside(new), topic, own)
     last, state = state_file.latest(new)
     tie, before = state_file.tie(new, last), state_file.tie(folder, last)
@@ -74,8 +74,8 @@ def _succeeded(folder: str, new: str, store: Topics) -> int:
     return count
 
 
-def _tidy(folder: str) -> None:
+def _tidy(folder: ObjectStore) -> None:
     """What is left of an upgrade that is done."""
-    if os.path.exists(os.path.join(folder, checkpoint.READY)):
-        shutil.rmtree(os.path.join(folder, standing.RESULT), ignore_errors=True)
-        os.unlink(os.path.join(folder, checkpoint.READY))
+    if folder.has(checkpoint.READY):
+        folder.at(standing.RESULT).clear()
+        folder.delete(checkpoint.READY)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from braid.errors import BraidError, anew
 from braid.stage import batches, state_file
 from braid.stage.begun import is_life
+from braid.store import ObjectStore
 from braid.topics import drops, registered
 from braid.topics.interface import Topics
 from braid.topics.view import Written
@@ -34,7 +35,7 @@ class Held:
 
 
 def check(
-    folder: str,
+    folder: ObjectStore,
     query: str,
     last: int | None,
     topics: Topics,
@@ -50,11 +51,12 @@ def check(
         if not held.adopted and (known := moved(folder, last, held)):
             what = f"{held.target} is not the table that was written: it is {held.identity}, and was {known}"
             hint = "it was dropped and made again, or put back: put it back from a copy of the checkpoint's moment, and"
-            raise BraidError(what, f"{hint} --adopt-table takes it, as it does one that has moved; or {anew(folder)}")
+            hint = f"{hint} --adopt-table takes it, as it does one that has moved; or {anew(folder.name)}"
+            raise BraidError(what, hint)
     return check_inputs(folder, query, topics, held is None or behind(last, held))
 
 
-def moved(folder: str, last: int | None, held: Held) -> str:
+def moved(folder: ObjectStore, last: int | None, held: Held) -> str:
     """Which table it was that was written; empty where it is the same, or nothing tells, or nothing was written."""
     tie = None if last is None else state_file.tie(folder, last)
     if tie is None or tie.written is None or not held.identity or tie.identity == held.identity:
@@ -62,7 +64,7 @@ def moved(folder: str, last: int | None, held: Held) -> str:
     return tie.identity
 
 
-def adopt(folder: str, last: int, held: Held, buckets: int) -> None:
+def adopt(folder: ObjectStore, last: int, held: Held, buckets: int) -> None:
     """From now on the checkpoint knows the table that is there as its own."""
     tie = state_file.tie(folder, last)
     if tie is not None:
@@ -79,14 +81,14 @@ def _next(last: int | None) -> int:
     return 0 if last is None else last + 1
 
 
-def check_new(folder: str, query: str, topic: str, topics: Topics) -> None:
+def check_new(folder: ObjectStore, query: str, topic: str, topics: Topics) -> None:
     """A query without a checkpoint has not written yet: its rows would come once more."""
     if any(is_life(run, query) for run in topics.once(topic)):
         what = f"the topic {topic} holds what {query} wrote, and its checkpoint {folder} is gone"
         raise BraidError(what, f"put it back from a copy; or braid rm {topic} lets {query} begin again")
 
 
-def check_inputs(folder: str, query: str, topics: Topics, seen: bool) -> bool:
+def check_inputs(folder: ObjectStore, query: str, topics: Topics, seen: bool) -> bool:
     """The topics hold the records that were read, and in their places. False where that is only not so of the batch
     behind the last. `seen`: that one may have been written."""
     reached, hint = batches.reached(folder), _together(folder)
@@ -100,7 +102,7 @@ def check_inputs(folder: str, query: str, topics: Topics, seen: bool) -> bool:
     return True
 
 
-def check_drops(folder: str, query: str, run: str, last: int | None, root: str) -> None:
+def check_drops(folder: ObjectStore, query: str, run: str, last: int | None, root: ObjectStore) -> None:
     """The files are there of all batches that have dropped something. A start does not ask: nothing it writes needs
     them, and who deletes old ones may do so."""
     tie = None if last is None else state_file.tie(folder, last)
@@ -140,7 +142,7 @@ def check_seen(seen: Mapping[str, Sequence[int]], query: str, topics: Topics, hi
         raise BraidError(f"{what}; it was created again, or put back from another copy", hint)
 
 
-def _check_frame(root: str, topic: str, partition: int, seen: tuple[int, int], query: str) -> None:
+def _check_frame(root: ObjectStore, topic: str, partition: int, seen: tuple[int, int], query: str) -> None:
     """A registered DataFrame has the pieces that were read."""
     found, name = registered.read(root, registered.name_of(topic)), registered.name_of(topic)
     if found is None:
@@ -152,7 +154,7 @@ def _check_frame(root: str, topic: str, partition: int, seen: tuple[int, int], q
 
 
 def check_output(
-    folder: str, last: int | None, output: Held, would_read: Callable[[], str | None] | None = None
+    folder: ObjectStore, last: int | None, output: Held, would_read: Callable[[], str | None] | None = None
 ) -> None:
     """The output holds what was written by the last batch that wrote, and no later one; the batch behind the last may
     be there."""
@@ -181,21 +183,21 @@ def check_output(
     raise BraidError(f"{what}; it was removed, or is of another copy", _together(folder))
 
 
-def _digest(folder: str, batch: int) -> str | None:
+def _digest(folder: ObjectStore, batch: int) -> str | None:
     """Of what a batch reads; None where it was not begun, or is not kept any more."""
     return batches.digest(folder, batch)
 
 
-def _older(folder: str, last: int | None, target: str, held: Written) -> BraidError:
+def _older(folder: ObjectStore, last: int | None, target: str, held: Written) -> BraidError:
     ends = "before its first batch" if last is None else f"with batch {last}"
     what = f"the checkpoint {folder} is older than {target}: it ends {ends}, and batch {held.batch} is there"
     return BraidError(what, _together(folder))
 
 
-def _other(folder: str, batch: int, target: str) -> BraidError:
+def _other(folder: ObjectStore, batch: int, target: str) -> BraidError:
     what = f"batch {batch} in {target} was made of other records than in the checkpoint {folder}"
     return BraidError(what, _together(folder))
 
 
-def _together(folder: str) -> str:
-    return f"put store, checkpoint and output back from one copy; or {anew(folder)}"
+def _together(folder: ObjectStore) -> str:
+    return f"put store, checkpoint and output back from one copy; or {anew(folder.name)}"

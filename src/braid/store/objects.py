@@ -1,4 +1,4 @@
-"""A room in an object store: S3, Google Cloud Storage, Azure, and what speaks as they do, by obstore.
+"""An object store that a server has: S3, Google Cloud Storage, Azure, and what speaks as they do, by obstore.
 
 In: a bucket and a path in it; credentials from where the cloud's own tools have them. Out: its objects.
 Rule: *create* is told apart from its own earlier attempt, whose answer was lost, by a mark that is new for each call. A
@@ -17,16 +17,18 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import partial
-from typing import Any, TypeVar
+from functools import lru_cache, partial
+from io import BytesIO
+from typing import Any, BinaryIO, TypeVar
 from uuid import uuid4
 
 from braid.errors import Away, BraidError, library
 from braid.store import aws
-from braid.store.interface import named, too_large
+from braid.store.cache import cache_of
+from braid.store.interface import LARGEST, Change, ObjectStore, named, too_large
 from braid.timing import tally
 
 T = TypeVar("T")
@@ -50,6 +52,8 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_
 _LATER = "try again later"
 _OF_PARTS = 5  # tries of each part of a large object, whose others need not go once more
 AGAIN = "store_again"  # what a task counts: calls that were tried again
+DOCUMENTS = "documents"
+VERSION = re.compile(r"/([0-9]{20})\.json$")  # ends the name of one of a document's
 _runtime: list[int] = []  # the process in which obstore was first used
 
 
@@ -118,25 +122,81 @@ KINDS = {
 }
 
 
-class ObjectRoom:
-    def __init__(self, kind: str, bucket: str, path: str) -> None:
-        self._kind, self._bucket, self._path = kind, bucket, path
-        self._made: dict[tuple[int, float, int], Any] = {}
+@dataclass(frozen=True, slots=True)
+class BucketStore(ObjectStore):
+    """`prefix`: begins the names of its objects, without a `/` at its end. `clients`: of what lies in one bucket."""
 
-    def __reduce__(self) -> tuple[type[ObjectRoom], tuple[str, str, str]]:
-        return ObjectRoom, (self._kind, self._bucket, self._path)
+    kind: str
+    bucket: str
+    prefix: str
+    clients: dict[tuple[int, float, int], Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[Callable[[str, str, str], BucketStore], tuple[str, str, str]]:
+        return _unpickled, (self.kind, self.bucket, self.prefix)
 
     @property
     def url(self) -> str:
-        return f"{self._kind}://{self._bucket}" + (f"/{self._path}" if self._path else "")
+        return f"{self.kind}://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
 
-    def create(self, name: str, data: bytes) -> bool:
+    @property
+    def path(self) -> None:
+        return None
+
+    @property
+    def parent(self) -> BucketStore:
+        return replace(self, prefix=self.prefix.rpartition("/")[0])
+
+    def at(self, name: str) -> BucketStore:
+        return replace(self, prefix=f"{self.prefix}/{named(name)}" if self.prefix else named(name))
+
+    def beside(self, end: str) -> BucketStore:
+        return replace(self, prefix=self.prefix + end)
+
+    def local(self, name: str, fetch: Callable[[str], None]) -> str:
+        return cache_of(self).held(name, fetch)
+
+    def unread(self, name: str) -> None:
+        cache_of(self).drop(name)
+
+    def scratch(self, name: str, fsync: bool = False) -> str:
+        return os.path.join(cache_of(self).scratch, uuid4().hex)
+
+    def take(self, name: str, path: str, fsync: bool = False) -> None:
+        try:
+            self.put(name, path)
+        finally:
+            os.unlink(path)
+
+    def version(self, name: str) -> object:
+        return None
+
+    def sizes(self) -> dict[str, int]:
+        return dict(self.list(""))
+
+    def names(self, folder: str) -> Sequence[str]:
+        return [name.removeprefix(f"{folder}/") for name, _ in self.list(folder)]
+
+    def folders(self) -> Sequence[str]:
+        return sorted({name.partition("/")[0] for name, _ in self.list("") if "/" in name})
+
+    def clear(self, last: str | None = None) -> None:
+        self.delete(*(name for name, _ in self.list("") if name != last))
+        if last is not None:
+            self.delete(last)
+
+    def clean(self, folder: str) -> None:
+        """Nothing is seen of what was begun."""
+
+    def sweep(self) -> None:
+        """Nothing is: what was cleared in part is cleared again."""
+
+    def create(self, name: str, data: bytes, fsync: bool = False) -> bool:
         mark = uuid4().hex
         exists = library("obstore.exceptions", "objects").AlreadyExistsError
 
         def made(store: Any) -> bool:
             try:
-                store.put(named(name), data, mode="create", attributes={_MARK: mark})
+                store.put(self._key(name), data, mode="create", attributes={_MARK: mark})
             except exists:
                 return False
             return True
@@ -154,26 +214,33 @@ class ObjectRoom:
     def _mark(self, name: str) -> str | None:
         """Which call has created it; None where it is not there."""
         try:
-            found = self._reading(lambda s: s.get(named(name), options={"head": True}).attributes)
+            found = self._reading(lambda s: s.get(self._key(name), options={"head": True}).attributes)
         except FileNotFoundError:
             return None
         return str(found.get(_MARK, ""))
 
     def put(self, name: str, path: str) -> None:
-        size = os.path.getsize(path)
-        part = max(_PART, -(-size // _PARTS))
-
         with open(path, "rb") as f:
+            self._send(name, f, os.path.getsize(path))
 
-            def sent(store: Any) -> None:
-                f.seek(0)
-                store.put(named(name), f, chunk_size=part, max_concurrency=_AT_ONCE)
+    def write(self, name: str, data: bytes, fsync: bool = False) -> None:
+        self._send(name, BytesIO(data), len(data))
 
-            self._in_bucket(partial(self._reading, sent, _OF_PARTS if size > part else 0))
+    def _send(self, name: str, source: BinaryIO, size: int) -> None:
+        key, part = self._key(name), max(_PART, -(-size // _PARTS))
 
-    def get(self, name: str, most: int) -> bytes:
+        def sent(store: Any) -> None:
+            source.seek(0)
+            store.put(key, source, chunk_size=part, max_concurrency=_AT_ONCE)
+
+        self._in_bucket(partial(self._reading, sent, _OF_PARTS if size > part else 0))
+
+    def append(self, name: str, data: bytes, fsync: bool = False) -> bool:
+        return False
+
+    def get(self, name: str, most: int = LARGEST) -> bytes:
         def read(store: Any) -> bytes:
-            found = store.get(named(name))
+            found = store.get(self._key(name))
             if (size := found.meta["size"]) > most:
                 raise too_large(self.url, name, size, most)
             return bytes(found.bytes())
@@ -183,7 +250,7 @@ class ObjectRoom:
     def range(self, name: str, start: int, length: int) -> bytes:
         def read(store: Any) -> bytes:
             try:
-                return bytes(store.get_range(named(name), start=start, length=length))
+                return bytes(store.get_range(self._key(name), start=start, length=length))
             except Exception as e:
                 if _status(str(e)) == _BEYOND:
                     return b""
@@ -193,20 +260,47 @@ class ObjectRoom:
 
     def size(self, name: str) -> int | None:
         try:
-            return self._reading(lambda s: int(s.head(named(name))["size"]))
+            return self._reading(lambda s: int(s.head(self._key(name))["size"]))
         except FileNotFoundError:
             return None
 
-    def delete(self, *names: str) -> None:
-        for name in map(named, names):  # one by one: not all that speak as S3 does take many at once
+    def delete(self, *names: str, fsync: bool = False) -> None:
+        for name in map(self._key, names):  # one by one: not all that speak as S3 does take many at once
             with contextlib.suppress(FileNotFoundError):
                 self._reading(partial(_delete, name))
 
     def list(self, folder: str) -> Iterator[tuple[str, int]]:
+        below, start = self._key(folder) if folder else self.prefix, len(self.prefix) + 1 if self.prefix else 0
+
         def read(store: Any) -> list[tuple[str, int]]:
-            return [(x["path"], x["size"]) for page in store.list(named(folder) if folder else None) for x in page]
+            return [(x["path"][start:], x["size"]) for page in store.list(below or None) for x in page]
 
         yield from self._in_bucket(partial(self._reading, read))
+
+    def latest(self, name: str, most: int = LARGEST) -> tuple[str, bytes] | None:
+        number = self._newest(name)
+        return (_version(name, number), self.get(_version(name, number), most)) if number else None
+
+    def change(self, name: str, to: Change, most: int = LARGEST) -> None:
+        """Each change is the *create* of the next version, and who comes second begins again. Versions stay: a number
+        that was free again would be taken by whoever has slept since he looked."""
+        while True:
+            number = self._newest(name)
+            version = _version(name, number)
+            after = to((version, self.get(version, most)) if number else None, _version(name, number + 1))
+            if after is None or self.create(_version(name, number + 1), after):
+                return
+
+    def documents(self, *folders: str) -> Sequence[str]:
+        return sorted({name.rpartition("/")[0] for name in self.names(DOCUMENTS)})
+
+    def _newest(self, name: str) -> int:
+        """The number of the last version; 0 where there is none."""
+        found = (VERSION.search(file) for file, _ in self.list(f"{DOCUMENTS}/{name}"))
+        return max((int(m[1]) for m in found if m is not None), default=0)
+
+    def _key(self, name: str) -> str:
+        return f"{self.prefix}/{named(name)}" if self.prefix else named(name)
 
     def _in_bucket(self, call: Callable[[], T]) -> T:
         """What a call gives for which only the bucket can be missing."""
@@ -235,7 +329,7 @@ class ObjectRoom:
 
     @property
     def _place(self) -> str:
-        return f"{self._kind}://{self._bucket}"
+        return f"{self.kind}://{self.bucket}"
 
     @property
     def _starts(self) -> bool:
@@ -286,34 +380,33 @@ class ObjectRoom:
         process = os.getpid()
         answer = min(ANSWER, START) if self._starts else ANSWER
         which = process, answer, tries
-        if which in self._made:
-            return self._made[which]
+        if which in self.clients:
+            return self.clients[which]
         _runtime[:] = _runtime or [process]
         if _runtime != [process]:
             raise RuntimeError(f"process {_runtime[0]} used object stores before {process} was forked from it")
         made = library("obstore.store", "objects")
         pause = {"init_backoff": timedelta(seconds=_PAUSE), "max_backoff": timedelta(seconds=_LONGEST_PAUSE), "base": 2}
         options: dict[str, Any] = {"timeout": timedelta(seconds=answer)}
-        config = aws.settings(os.environ) if self._kind == "s3" else {}
+        config = aws.settings(os.environ) if self.kind == "s3" else {}
         if any(x.startswith("http://") for x in (config.get("endpoint", ""), *map(_environment, _ENDPOINTS))):
             options["allow_http"] = True
-        store = getattr(made, KINDS[self._kind].maker)(
-            self._bucket,
-            prefix=self._path or None,
+        store = getattr(made, KINDS[self.kind].maker)(
+            self.bucket,
             config=config,
             client_options=options,
             retry_config={"max_retries": tries, "retry_timeout": timedelta(seconds=PATIENCE / 4), "backoff": pause},
         )
-        self._made[which] = store
+        self.clients[which] = store
         return store
 
     def _no_bucket(self) -> BraidError:
-        kind = KINDS[self._kind]
-        return BraidError(f"there is no {kind.bucket} {self._bucket}", f"make it: braid makes no {kind.bucket}s")
+        kind = KINDS[self.kind]
+        return BraidError(f"there is no {kind.bucket} {self.bucket}", f"make it: braid makes no {kind.bucket}s")
 
     def _error(self, said: str, name: str) -> BraidError:
         """`said`: what the library said, of which nothing is shown but a status and a code."""
-        kind = KINDS[self._kind]
+        kind = KINDS[self.kind]
         status, code = _status(said), _code(said)
         told = f"{status} {code}".strip() if status else name
         if any(x in said for x in _UNKNOWN_USER):
@@ -329,6 +422,16 @@ class ObjectRoom:
         if "HttpError" in said:
             return Away(f"{self.url}: the server cannot be reached", "is it up, and is its address right?")
         return BraidError(f"{self.url}: the server does not do it ({told})", "are region and address right?")
+
+
+@lru_cache(maxsize=64)
+def _unpickled(kind: str, bucket: str, prefix: str) -> BucketStore:
+    """One a process, since its clients have connections."""
+    return BucketStore(kind, bucket, prefix)
+
+
+def _version(name: str, number: int) -> str:
+    return f"{DOCUMENTS}/{name}/{number:020d}.json"
 
 
 def _delete(name: str, store: Any) -> None:

@@ -1,4 +1,4 @@
-"""Which room a URL names.
+"""Which object store a URL or a path names.
 
 In: what the user wrote. Out: a folder or an object store, not touched yet.
 Rule: a URL holds no credentials: one that may is refused, and is not shown. What was meant as a URL and is none, as
@@ -12,15 +12,17 @@ import re
 from urllib.parse import unquote
 
 from braid.errors import BraidError, printable
-from braid.store.folder import FolderRoom
-from braid.store.interface import Room
-from braid.store.objects import KINDS, ObjectRoom
+from braid.store.folder import FolderStore
+from braid.store.interface import ObjectStore
+from braid.store.objects import KINDS, BucketStore
 
 _OBJECTS = re.compile(
     r"(?P<kind>[a-z0-9]+)://(?P<bucket>[a-z0-9][a-z0-9._-]{2,221})(?P<path>(?:/[A-Za-z0-9._=-]{1,200})*)/?"
 )
 _LIKE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "azure": "az", "abfs": "az", "abfss": "az", "wasbs": "az"}
 
+
+NOWHERE: ObjectStore = FolderStore("")  # of what has not been opened yet
 
 _SCHEMES = frozenset({*KINDS, *_LIKE, "file", "kafka", "http", "https", "hdfs", "dbfs"})
 _NEARLY = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/*)")
@@ -50,10 +52,11 @@ def on_disk(path: str) -> str:
     return path
 
 
-def opened(place: str) -> Room:
-    """The room at a URL, or at the path of a folder."""
+def opened(place: str | os.PathLike[str]) -> ObjectStore:
+    """The store at a URL, or at the path of a folder."""
+    place = os.fspath(place)
     if not is_url(place):
-        return FolderRoom(os.path.realpath(place))
+        return FolderStore(os.path.realpath(place), said=place)
     kind = place.split("://", 1)[0]
     if kind == "file":
         return _local(place)
@@ -67,11 +70,11 @@ def opened(place: str) -> Room:
         what = KINDS[kind].bucket.upper()
         hint = "letters, digits, '.', '_', '=' and '-'; credentials are read from the environment, never from the URL"
         raise BraidError(f"that is not the URL of an object store: write {kind}://{what}/PATH", hint)
-    return ObjectRoom(kind, found["bucket"], found["path"].strip("/"))
+    return BucketStore(kind, found["bucket"], found["path"].strip("/"))
 
 
-def _local(place: str) -> FolderRoom:
+def _local(place: str) -> FolderStore:
     path = unquote(place.removeprefix("file://").removeprefix("localhost"))
     if not path.startswith("/"):
         raise BraidError("the URL of a folder has three slashes", f"write file://{os.path.abspath('PATH')}")
-    return FolderRoom(os.path.realpath(path))
+    return FolderStore(os.path.realpath(path))

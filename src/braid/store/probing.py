@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from braid.errors import BraidError
 from braid.store import objects
-from braid.store.interface import Room
+from braid.store.interface import ObjectStore
 from braid.store.opening import opened
 
 FOLDER = "probes"
@@ -22,13 +22,13 @@ _SIZE = 64
 @contextlib.contextmanager
 def probe(url: str) -> Iterator[tuple[str, bytes]]:
     """An object and what is in it, as long as others look for it."""
-    room, name, token = opened(url), f"{FOLDER}/{uuid4().hex}", uuid4().bytes
-    room.create(name, token)
+    store, name, token = opened(url), f"{FOLDER}/{uuid4().hex}", uuid4().bytes
+    store.create(name, token)
     try:
         yield name, token
     finally:
         with contextlib.suppress(BraidError):
-            room.delete(name)
+            store.delete(name)
 
 
 def unusable(url: str, name: str, token: bytes) -> str:
@@ -42,15 +42,15 @@ def unusable(url: str, name: str, token: bytes) -> str:
         objects.at_start(None)
 
 
-def _tried(room: Room, name: str, token: bytes) -> str:
+def _tried(store: ObjectStore, name: str, token: bytes) -> str:
     try:
-        if room.get(name, _SIZE) != token:
+        if store.get(name, _SIZE) != token:
             return "what others have written there is not what is found"
     except FileNotFoundError:
         return "what others have written there is not found: is it the same server?"
     own = f"{FOLDER}/{uuid4().hex}"
-    room.create(own, token)
-    room.delete(own)
+    store.create(own, token)
+    store.delete(own)
     return ""
 
 

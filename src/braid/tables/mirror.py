@@ -21,9 +21,9 @@ from braid.errors import BraidError
 from braid.operators.changes import DIFF
 from braid.plan.logical import Source
 from braid.stage.decode import decode
+from braid.store import ObjectStore
 from braid.tables.interface import Read, Table
 from braid.topics import access
-from braid.topics.broker import Broker
 from braid.topics.documents import called, changed, document
 from braid.topics.files import check_name, members, parsed
 from braid.topics.interface import Topics
@@ -58,14 +58,11 @@ class Look:
 
 
 class Mirror:
-    """`losing`: a look at files that finds most rows gone is taken. `broker`: where the topics lie, if not in the
-    store."""
+    """`losing`: a look at files that finds most rows gone is taken."""
 
-    def __init__(
-        self, declared: Declared, table: Table, topics: Topics, losing: bool = False, broker: Broker | None = None
-    ) -> None:
+    def __init__(self, declared: Declared, table: Table, topics: Topics, losing: bool = False) -> None:
         self.declared, self.table = declared, table
-        self._topics, self._losing, self._broker = topics, losing, broker
+        self._topics, self._losing = topics, losing
         self._source: Source = declared.read_as(declared.name)
         self._seen: str | None = None  # the version that was looked at last
         self._read: tuple[str | None, Read] | None = None  # what `check` has found
@@ -82,7 +79,7 @@ class Mirror:
         topic, topics = self.declared.topic, self._topics
         if not topics.exists(topic):
             topics.create(topic, self.declared.partitions or 1, compacted=True)
-        if self._broker is not None and not access.takes(self._broker, topic).keyed:
+        if (broker := topics.store.broker) is not None and not access.takes(broker, topic).keyed:
             what = f"the topic {topic} is not compacted, and the time of what a poll writes is 1970: it would expire"
             raise BraidError(what, f"set cleanup.policy=compact for {topic}")
         note, identity = f"tables/{check_name(topic)}", topics.identity(topic)
@@ -196,7 +193,7 @@ class Mirror:
     def _write(self, changes: pl.DataFrame) -> None:
         topics, topic, how = self._topics, self.declared.topic, self.declared.wires
         placed = topics.placed(topic, changes["_key"], topics.partitions(topic), how)
-        since = SINCE if self._broker is None else SINCE_ON_KAFKA
+        since = SINCE_ON_KAFKA if topics.store.in_kafka else SINCE
         frame = changes.select("_key", "_value", pl.lit(since, pl.Int64).alias("_t"))
         topics.append(topic, frame.with_columns(placed.cast(pl.Int64).alias("_partition")), how=how)
 
@@ -228,7 +225,7 @@ def _check_declared(declared: Declared) -> None:
         raise BraidError(f"{name} is not written by polls", "declare a table of its own")
 
 
-def _noted(root: str, note: str) -> str | None:
+def _noted(root: ObjectStore, note: str) -> str | None:
     """The identity of the topic that looks have written."""
     data = document(root, note)
     try:

@@ -28,6 +28,7 @@ from braid.spark.wishes import Order, Wishes
 from braid.stage import checkpoint
 from braid.stage.call_order import Moment, Placed, bounds_of, window_of
 from braid.stage.kept import Published, key_of, named
+from braid.store import opened
 from braid.testing.backend import Started, in_turn, placed_query
 from braid.topics import WINDOW, TopicStore, parse_envelope
 from braid.topics.drops import read_drops
@@ -73,11 +74,11 @@ class SparkBackend:
         self._own = store is None
         self._folder = store or tempfile.mkdtemp(prefix="braid-driver-")
         self._batch, self._buckets = batch, buckets or BUCKETS
-        self.store = TopicStore(self._folder)
+        self.store = TopicStore(opened(self._folder))
         self._topics: dict[str, _Topic] = {}
         self._queries: dict[str, Running] = {}
         self._seq, self._changes = 0, 0
-        self._order = os.path.join(self.store.root, ".order")
+        self._order = self.store.root.called(".order")
         os.makedirs(self._order, exist_ok=True)
 
     @property
@@ -138,7 +139,7 @@ class SparkBackend:
         running.run = queries.start(
             shared_session(),
             running.plan,
-            self.store.root,
+            self.store.store,
             Wishes(
                 partitions=outputs,
                 buckets=-(-self._buckets // outputs) * outputs,
@@ -151,7 +152,7 @@ class SparkBackend:
         """The query is gone for good: one that takes its name starts anew."""
         running = self._halted(query)
         if running is not None:
-            shutil.rmtree(os.path.join(self.store.root, "checkpoints", query), ignore_errors=True)
+            checkpoint_of(self.store.root, query).clear()
             os.unlink(running.gate)
 
     def upgrade(self, query: Query) -> None:
@@ -159,7 +160,7 @@ class SparkBackend:
         assert running.run is not None
         running.run.stop()
         plan = lower(query)
-        checkpoint.upgrade(os.path.join(self.store.root, "checkpoints", query.name), running.plan, plan)
+        checkpoint.upgrade(checkpoint_of(self.store.root, query.name), running.plan, plan)
         running.query, running.plan = query, plan
         self._launch(running)
 

@@ -27,17 +27,10 @@ from uuid import uuid4
 import polars as pl
 
 from braid.errors import BraidError
+from braid.store.files import force, refuse_link, remove, scratch_name
+from braid.store.reading import LONGEST
 from braid.topics.envelope import parse_envelope
-from braid.topics.files import (
-    LONGEST,
-    check_name,
-    force,
-    open_for_writing,
-    reach,
-    refuse_link,
-    remove,
-    scratch_name,
-)
+from braid.topics.files import check_name, open_for_writing, reach
 from braid.topics.log import Topic, folders
 from braid.topics.segments import COMPACTED, Meter, Segment, Staged, measure, positions_name, segment_name
 from braid.topics.view import Origin, View

@@ -22,8 +22,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from braid.store.files import force
 from braid.topics.envelope import parse_envelope
-from braid.topics.files import force, reach
+from braid.topics.files import reach
 from braid.topics.log import Topic
 from braid.topics.prefix import joined
 from braid.topics.rolling import LARGE

@@ -9,11 +9,8 @@ between the two is mended by the replay.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import shutil
-import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
@@ -22,28 +19,24 @@ from uuid import uuid4
 import polars as pl
 
 from braid.errors import BraidError
-from braid.store import is_url
-from braid.topics.documents import room_of
+from braid.store import ObjectStore
+from braid.store.reading import blocks_in, lines_in
 from braid.topics.files import (
     check_name,
     is_name,
-    lines_of,
     members,
-    open_regular,
     parsed,
     reach,
-    refuse_link,
-    remove,
-    scratch_name,
     text,
     why,
-    write_atomic,
 )
 
 _BLOCK = 8 << 20  # bytes taken at once
 _HEAD = re.compile(rb'\{"crc":"([0-9a-f]{8})"\}\n')
 _LENGTH = len('{"crc":"00000000"}\n')
 _BATCH = re.compile(r"(?P<run>.+)~(?P<batch>[0-9]{20})(~[0-9]+)?\.jsonl")
+
+_BATCH_OF = re.compile(r"~([0-9]{20})~")  # in the name of what was staged
 
 DROPS = {
     "reason": pl.String,
@@ -82,99 +75,97 @@ def format_drops(drops: pl.DataFrame) -> pl.Series:
     ).to_series()
 
 
-def stage_drops(root: str, query: str, batch: int, task: int, drops: pl.DataFrame, *, run: str = "run") -> str | None:
+def stage_drops(
+    root: ObjectStore, query: str, batch: int, task: int, drops: pl.DataFrame, *, run: str = "run"
+) -> str | None:
     """A task's drops of a batch; the name of what was staged, None where there are none."""
     if not drops.height:
         return None
     name = f"{_shown(run, batch)}~{task:06d}~{uuid4().hex[:8]}.jsonl"  # of this attempt only
     data: bytes = format_drops(drops).str.join("\n").cast(pl.Binary).item() + b"\n"
-    _place(root, query).stage(name, data)
+    _stage(root, query, name, data)
     return name
 
 
-def write_drops(root: str, query: str, batch: int, task: int, drops: pl.DataFrame, *, run: str) -> None:
+def write_drops(root: ObjectStore, query: str, batch: int, task: int, drops: pl.DataFrame, *, run: str) -> None:
     """A task's drops, shown at once: for results whose commit is not ours."""
     name = stage_drops(root, query, batch, task, drops, run=run)
     if name is not None:
-        _place(root, query).show(f"{_shown(run, batch)}~{task:06d}.jsonl", [name])  # the same for each attempt
+        _show(root, query, f"{_shown(run, batch)}~{task:06d}.jsonl", [name])  # the same for each attempt
 
 
-def publish_drops(root: str, query: str, batch: int, staged: Sequence[str], *, run: str = "run") -> None:
+def publish_drops(root: ObjectStore, query: str, batch: int, staged: Sequence[str], *, run: str = "run") -> None:
     """Shows the drops of a committed batch. `run` is one life of the query's checkpoint; later runs sort later."""
     if staged:
-        _place(root, query).show(f"{_shown(run, batch)}.jsonl", sorted(staged))
+        _show(root, query, f"{_shown(run, batch)}.jsonl", sorted(staged))
 
 
-def clean_drops(root: str, query: str) -> None:
-    """Removes what was staged and never shown. Call it when the query starts."""
-    _place(root, query).clean()
+def clean_drops(root: ObjectStore, query: str, published: int) -> None:
+    """Removes what was staged for batches up to the last that is `published`, and never shown. Call it when the query
+    starts. What is staged for a later one may be that of a driver which has taken over meanwhile."""
+    staged = ((_BATCH_OF.search(name), lies) for name, lies in _listed(root, query, staged=True).items())
+    root.delete(*(lies for m, lies in staged if m is None or int(m[1]) <= published))
 
 
-def forget_drops(root: str, query: str) -> None:
+def forget_drops(root: ObjectStore, query: str) -> None:
     """All that a query has dropped goes."""
-    _place(root, query).forget()
+    root.at(_folder(query)).clear()
 
 
-def copied(root: str, to: str, query: str) -> None:
+def copied(root: ObjectStore, to: ObjectStore, query: str) -> None:
     """All that a query has dropped, in another store."""
-    target = _place(to, query)
-    for called, path in _place(root, query).files():
-        name = _name_of(called)
-        data = b"".join(line + b"\n" for line in _lines(called, path))
-        target.stage(f"copy-{name}", data)
-        target.show(name, [f"copy-{name}"])
+    for name, lies in sorted(_listed(root, query).items()):
+        data = b"".join(line + b"\n" for line in _lines(root, lies))
+        _stage(to, query, f"copy-{name}", data)
+        _show(to, query, name, [f"copy-{name}"])
 
 
-def batches(root: str, query: str, run: str) -> set[int]:
+def batches(root: ObjectStore, query: str, run: str) -> set[int]:
     """The batches of a life of a query that have dropped something."""
-    found = (_BATCH.fullmatch(name) for name in _place(root, query).names())
+    found = (_BATCH.fullmatch(name) for name in _listed(root, query))
     return {int(m["batch"]) for m in found if m is not None and m["run"] == run}
 
 
-def check(root: str, query: str) -> None:
+def check(root: ObjectStore, query: str) -> None:
     """All that a query has dropped is as it was written, and can be read."""
     for _ in each_drop(root, query):
         pass
 
 
-def with_drops(root: str) -> list[str]:
+def with_drops(root: ObjectStore) -> list[str]:
     """The queries that have dropped something."""
-    if is_url(root):
-        return sorted(filter(is_name, {file.split("/")[1] for file, _ in room_of(root).list("drops")}))
-    with contextlib.suppress(FileNotFoundError), os.scandir(os.path.join(root, "drops")) as entries:
-        return sorted(e.name for e in entries if e.is_dir(follow_symlinks=False) and is_name(e.name))
-    return []
+    return sorted(filter(is_name, {name.split("/")[0] for name in root.names("drops")}))
 
 
 def _shown(run: str, batch: int) -> str:
     return f"{check_name(run, 'run')}~{batch:020d}"
 
 
-def drop_lines(root: str, query: str) -> Iterator[tuple[str, int, bytes]]:
+def drop_lines(root: ObjectStore, query: str) -> Iterator[tuple[str, int, bytes]]:
     """The lines of all drops of a query, batch by batch: file, number, line."""
-    for called, path in _place(root, query).files():
-        for number, line in enumerate(_lines(called, path), 1):
-            yield called, number, line
+    for _, name in sorted(_listed(root, query).items()):
+        for number, line in enumerate(_lines(root, name), 1):
+            yield root.called(name), number, line
 
 
-def _lines(called: str, path: str) -> Iterator[bytes]:
+def _lines(root: ObjectStore, name: str) -> Iterator[bytes]:
     """The lines of a file of drops, when all are what was written."""
-    with os.fdopen(open_regular(path), "rb") as f:
-        head = _HEAD.fullmatch(f.read(_LENGTH))
-        size = os.fstat(f.fileno()).st_size
-        if (head is None and not size) or (head is not None and int(head[1], 16) != _sum(_name_of(called), f.read)):
-            raise BraidError(f"{called} is damaged: it is not what its checksum says", _AWAY)
-    found = lines_of(path)
+    blocks = blocks_in(root, name)
+    first = next(blocks, b"")
+    head = _HEAD.fullmatch(first[:_LENGTH])
+    if head is not None:
+        crc = zlib.crc32(first[_LENGTH:], zlib.crc32(os.path.basename(name).replace("=", "~").encode()))
+        for data in blocks:
+            crc = zlib.crc32(data, crc)
+    if not first or (head is not None and int(head[1], 16) != crc):
+        raise BraidError(f"{root.called(name)} is damaged: it is not what its checksum says", _AWAY)
+    found = lines_in(root, name)
     if head is not None:
         next(found)
     return found
 
 
 _AWAY = "put it back from a copy, or take it away"
-
-
-def _name_of(called: str) -> str:
-    return os.path.basename(called).replace("=", "~")
 
 
 def _sum(name: str, read: Callable[[int], bytes]) -> int:
@@ -193,7 +184,7 @@ def _headed(out: IO[bytes], name: str) -> None:
     out.flush()
 
 
-def each_drop(root: str, query: str) -> Iterator[dict[str, Any]]:
+def each_drop(root: ObjectStore, query: str) -> Iterator[dict[str, Any]]:
     """The drops of a query, one by one."""
     for path, number, line in drop_lines(root, query):
         try:
@@ -204,106 +195,42 @@ def each_drop(root: str, query: str) -> Iterator[dict[str, Any]]:
         yield x
 
 
-def read_drops(root: str, query: str) -> list[dict[str, Any]]:
+def read_drops(root: ObjectStore, query: str) -> list[dict[str, Any]]:
     return list(each_drop(root, query))
 
 
 # --------------------------------------------------------------- where they lie
 
-
-def _place(root: str, query: str) -> _InFolder | _InRoom:
-    check_name(query, "query")
-    return _InRoom(root, query) if is_url(root) else _InFolder(root, query)
+_STAGING = (".staging", "staged")  # the second: of older versions, in a bucket
 
 
-class _InFolder:
-    def __init__(self, root: str, query: str) -> None:
-        parent = os.path.join(root, "drops")
-        self._folder = os.path.join(parent, query)
-        refuse_link(parent)
-        refuse_link(self._folder)
-        self._staging = os.path.join(self._folder, ".staging")
+def _folder(query: str) -> str:
+    return f"drops/{check_name(query, 'query')}"
 
-    def stage(self, name: str, data: bytes) -> None:
-        os.makedirs(self._staging, exist_ok=True)
-        write_atomic(os.path.join(self._staging, name), data, self._staging)
 
-    def show(self, name: str, staged: Sequence[str]) -> None:
-        sources = [os.path.join(self._staging, os.path.basename(file)) for file in staged]
-        temporary = scratch_name(os.path.join(self._staging, name))
-        with open(temporary, "x+b") as out:
-            out.seek(_LENGTH)
-            for source in sources:
-                with open(source, "rb") as f:
-                    shutil.copyfileobj(f, out, _BLOCK)
-            _headed(out, name)
-        reach("drops joined")
-        os.replace(temporary, os.path.join(self._folder, name))
-        reach("drops published")
+def _stage(root: ObjectStore, query: str, name: str, data: bytes) -> None:
+    root.write(f"{_folder(query)}/{_STAGING[0]}/{name}", data)
+
+
+def _show(root: ObjectStore, query: str, name: str, staged: Sequence[str]) -> None:
+    folder = _folder(query)
+    sources = [f"{folder}/{_STAGING[0]}/{os.path.basename(file)}" for file in staged]
+    written = root.scratch(f"{folder}/{name}")
+    with open(written, "x+b") as out:
+        out.seek(_LENGTH)
         for source in sources:
-            remove(source)
-
-    def clean(self) -> None:
-        if os.path.isdir(self._staging):
-            for name in os.listdir(self._staging):
-                remove(os.path.join(self._staging, name))
-
-    def forget(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-    def names(self) -> list[str]:
-        there = os.listdir(self._folder) if os.path.isdir(self._folder) else []
-        return sorted(name for name in there if name.endswith(".jsonl"))
-
-    def files(self) -> Iterator[tuple[str, str]]:
-        for path in (os.path.join(self._folder, name) for name in self.names()):
-            yield path, path
+            for data in blocks_in(root, source):
+                out.write(data)
+        _headed(out, name)
+    reach("drops joined")
+    root.take(f"{folder}/{name}", written)
+    reach("drops published")
+    root.delete(*sources)
 
 
-class _InRoom:
-    """Names are those of a folder, with `=` for `~`."""
-
-    def __init__(self, root: str, query: str) -> None:
-        self._room, self._folder = room_of(root), f"drops/{query}"
-
-    def stage(self, name: str, data: bytes) -> None:
-        self._room.create(self._name("staged", name), data)
-
-    def show(self, name: str, staged: Sequence[str]) -> None:
-        sources = [self._name("staged", file) for file in staged]
-        with tempfile.NamedTemporaryFile(prefix="braid-drops-") as out:
-            out.seek(_LENGTH)
-            for source in sources:
-                self._fetch(source, out)
-            _headed(out, name)
-            self._room.put(self._name("shown", name), out.name)
-        reach("drops published")
-        self._room.delete(*sources)
-
-    def clean(self) -> None:
-        self._room.delete(*(name for name, _ in self._room.list(f"{self._folder}/staged")))
-
-    def forget(self) -> None:
-        self._room.delete(*(name for name, _ in self._room.list(self._folder)))
-
-    def names(self) -> list[str]:
-        return [_name_of(name) for name in self._shown()]
-
-    def _shown(self) -> list[str]:
-        return sorted(name for name, _ in self._room.list(f"{self._folder}/shown"))
-
-    def files(self) -> Iterator[tuple[str, str]]:
-        for name in self._shown():
-            with tempfile.NamedTemporaryFile(prefix="braid-drops-") as copy:
-                self._fetch(name, copy)
-                copy.flush()
-                yield f"{self._room.url}/{name}", copy.name
-
-    def _name(self, where: str, name: str) -> str:
-        return f"{self._folder}/{where}/{name.replace('~', '=')}"
-
-    def _fetch(self, name: str, to: IO[bytes]) -> None:
-        at = 0
-        while data := self._room.range(name, at, _BLOCK):
-            to.write(data)
-            at += len(data)
+def _listed(root: ObjectStore, query: str, staged: bool = False) -> dict[str, str]:
+    """What is shown of a query, or `staged`: by its name where it lies. In a bucket older versions wrote `=` for `~`,
+    and what is shown into a folder of its own."""
+    found = [name for name, _ in root.list(_folder(query))]
+    mine = [name for name in found if (name.split("/")[2] in _STAGING) is staged]
+    return {os.path.basename(name).replace("=", "~"): name for name in sorted(mine, reverse=True)}

@@ -10,22 +10,20 @@ does not fit raises `ValueError` with the reason, which the caller gives the fil
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import json
 import os
 import re
 import signal
-import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any, NoReturn
-from uuid import uuid4
 
 from braid.errors import BraidError
-from braid.store import is_url, opened
+from braid.store.files import open_regular
+from braid.store.interface import LARGEST
+from braid.store.reading import LONGEST, too_long
 
 MAX_NAME = 200  # a staged file's name is a name and about 45 characters; file systems stop at 255
 
@@ -84,80 +82,6 @@ def reach(point: str) -> None:
         crash_hook(point)
 
 
-def scratch_name(path: str) -> str:
-    """A temporary name beside `path`; `clean_staging` finds it by its beginning."""
-    return f"{path}~{uuid4().hex[:8]}"
-
-
-def write_atomic(path: str, data: bytes, scratch: str, fsync: bool = False) -> None:
-    """`path` holds `data`, all or nothing. `scratch` is a directory on the same file system."""
-    temporary = scratch_name(os.path.join(scratch, os.path.basename(path)))
-    with open(temporary, "wb") as f:
-        f.write(data)
-        if fsync:
-            f.flush()
-            with naming(path):
-                os.fsync(f.fileno())
-    os.replace(temporary, path)
-    if fsync:
-        force(os.path.dirname(path))
-
-
-def force(path: str) -> None:
-    """What is in a file survives a loss of power; of a directory, which names it has."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        with naming(path):
-            os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-@contextlib.contextmanager
-def naming(path: str) -> Iterator[None]:
-    """What the system refuses of a descriptor is told with the file's name."""
-    try:
-        yield
-    except OSError as e:
-        raise OSError(e.errno, e.strerror, path) from None
-
-
-def refuse_link(path: str) -> None:
-    """A symbolic link may lead out of the store. What does not exist is no link."""
-    try:
-        mode = os.lstat(path).st_mode
-    except FileNotFoundError:
-        return
-    if stat.S_ISLNK(mode):
-        raise BraidError(
-            f"{path} is a symbolic link", "a store holds only directories and files of its own; move the data in"
-        )
-
-
-def open_regular(path: str) -> int:
-    """A descriptor to read a plain file; never a link, a directory, a pipe or a device."""
-    refuse_other(path)
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise _no_file(path)
-    return fd
-
-
-def refuse_other(path: str) -> None:
-    """Refuses what is there and is no plain file, before it is opened: that alone may wait for ever."""
-    with contextlib.suppress(FileNotFoundError):
-        mode = os.lstat(path).st_mode
-        if stat.S_ISLNK(mode):
-            refuse_link(path)
-        if not stat.S_ISREG(mode):
-            raise _no_file(path)
-
-
-def _no_file(path: str) -> BraidError:
-    return BraidError(f"{path} is not a plain file", "a store holds only directories and files; take it away")
-
-
 def open_for_writing(path: str) -> bool:
     """Some process has the file open to write. Where the system cannot tell (only Linux can), False."""
     if sys.platform != "linux":
@@ -176,64 +100,9 @@ def open_for_writing(path: str) -> bool:
         os.close(fd)
 
 
-def private_folder(root: str) -> None:
-    """The folder of a store, or of a checkpoint, is there. Who makes it has it for himself; one that is there keeps the
-    mode that its user gave it."""
-    os.makedirs(root, mode=0o700, exist_ok=True)
-
-
-def open_lock(path: str) -> int:
-    """A descriptor of a lock file, which is its user's alone: whoever may read it may lock it, and hold up a run."""
-    refuse_other(path)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    found = os.fstat(fd)
-    if found.st_mode & 0o077 and found.st_uid == os.geteuid():  # of an older version
-        os.fchmod(fd, 0o600)
-    return fd
-
-
-@contextlib.contextmanager
-def locked(path: str) -> Iterator[None]:
-    """Hold the lock file `path` alone, over processes and threads. The kernel frees it when its holder dies."""
-    while True:
-        fd = open_lock(path)
-        try:
-            with naming(path):
-                fcntl.flock(fd, fcntl.LOCK_EX)
-            if _still_there(fd, path):  # else its directory was removed while we waited
-                yield
-                return
-        finally:
-            with contextlib.suppress(OSError):
-                fcntl.flock(fd, fcntl.LOCK_UN)
-            os.close(fd)
-
-
-def _still_there(fd: int, path: str) -> bool:
-    try:
-        there = os.stat(path)
-    except FileNotFoundError:
-        return False
-    return os.path.samestat(os.fstat(fd), there)
-
-
-def remove(path: str) -> None:
-    """`path` is gone, whoever removed it."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-
-
-def store_root(path: str | Path) -> str:
-    """The real directory of a store, or its URL. Only links above and at the store itself are followed."""
-    place = os.fspath(path)
-    return opened(place).url if is_url(place) else os.path.realpath(place)
-
-
 # ------------------------------------------------------------------- documents
 
 
-LARGEST = 64 << 20  # bytes of a document; those of ours have a few thousand, or some MB for years of commits
-LONGEST = 16 << 20  # bytes of a line of records
 DEEPEST = 100  # objects and arrays in each other
 _MOST = 1 << 62  # of a count, an offset, a size
 
@@ -307,7 +176,3 @@ def lines_of(path: str) -> Iterator[bytes]:
             if len(line) > LONGEST:
                 raise too_long(path)
             yield line.removesuffix(b"\n")
-
-
-def too_long(path: str) -> BraidError:
-    return BraidError(f"{path} has a line of more than {LONGEST >> 20} MiB", "a record is a line, no longer than that")

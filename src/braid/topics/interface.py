@@ -16,20 +16,23 @@ import polars as pl
 from braid.errors import BraidError
 from braid.records.registry import Registry
 from braid.records.wire import Wire, Wires
-from braid.store import is_url, opened
-from braid.topics.broker import Broker
-from braid.topics.documents import room_of
-from braid.topics.files import store_root
+from braid.store import ObjectStore
+from braid.topics.place import Store
 from braid.topics.store import TopicStore
 
 COPYING = "copying"  # in an object store: a copy of a store is being made there, and is none yet
 
 
 class Topics(Protocol):
-    """`root`: the folder, or the URL, of drops and the catalogue; `fsync`: what is written there is forced to disk."""
+    """`root`: where drops and the catalogue are; `fsync`: what is written there is forced to disk."""
 
-    root: str
+    root: ObjectStore
     fsync: bool
+
+    @property
+    def store(self) -> Store:
+        """The value that they are opened by."""
+        ...
 
     @property
     def dense(self) -> bool:
@@ -134,14 +137,13 @@ class Topics(Protocol):
         ...
 
 
-def open_topics(
-    root: str, broker: Broker | None = None, known: Mapping[str, str] | None = None, durable: bool = False
-) -> Topics:
-    """The topics of a broker, or else those of the store. `known`: identities of topics on the broker; `durable`: what
-    is written into the store is forced to disk."""
+def open_topics(store: Store, known: Mapping[str, str] | None = None, durable: bool = False) -> Topics:
+    """The topics of a store. `known`: identities of those on its broker; `durable`: what is written into the store is
+    forced to disk."""
+    root, broker = store.objects, store.broker
     if broker is None:
         made = store_at(root, durable)
-        if is_url(made.root) and room_of(made.root).size(COPYING) is not None:
+        if root.path is None and root.has(COPYING):
             what = f"a copy to {made.root} was begun, and did not come to its end"
             raise BraidError(what, "braid copy FROM TO again")
         return made
@@ -151,16 +153,15 @@ def open_topics(
 
 
 @lru_cache(maxsize=64)
-def store_of(root: str, fsync: bool = False) -> TopicStore:
+def store_of(root: ObjectStore, fsync: bool = False) -> TopicStore:
     """A store as this process sees it, with its view of the commits."""
     return store_at(root, fsync)
 
 
-def store_at(root: str, durable: bool = False) -> TopicStore:
+def store_at(root: ObjectStore, durable: bool = False) -> TopicStore:
     """A store, be it one that is being made."""
-    root = store_root(root)
-    if not is_url(root):
+    if root.path is not None:
         return TopicStore(root, durable)
     from braid.topics.room_store import RoomStore
 
-    return RoomStore(opened(root), durable)
+    return RoomStore(root, durable)

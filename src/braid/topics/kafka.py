@@ -18,7 +18,6 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -37,6 +36,7 @@ from braid.records.wire import (
     with_windows,
     without_windows,
 )
+from braid.store import ObjectStore
 from braid.topics.broker import (
     ENDLESS,
     IDLE,
@@ -54,7 +54,8 @@ from braid.topics.broker import (
     refused,
 )
 from braid.topics.envelope import RAW
-from braid.topics.files import check_name, store_root
+from braid.topics.files import check_name
+from braid.topics.place import Store
 from braid.topics.registries import opened
 from braid.topics.store import frame_of
 from braid.topics.traces import once, remove
@@ -80,21 +81,25 @@ FOR_EVER = {
 
 
 class KafkaTopics:
-    """`path`: the folder beside the broker, of checkpoints, drops and the catalogue; `fsync`: what is written there
+    """`root`: the store beside the broker, of checkpoints, drops and the catalogue; `fsync`: what is written there
     is forced to disk. `known`: the identities of topics that a query reads. Consumers of these are kept; another
     topic may be made anew under its name at any time."""
 
     dense = False
 
     def __init__(
-        self, path: str | Path, broker: Broker, known: Mapping[str, str] | None = None, fsync: bool = False
+        self, root: ObjectStore, broker: Broker, known: Mapping[str, str] | None = None, fsync: bool = False
     ) -> None:
-        self.root, self.broker, self.known, self.fsync = store_root(path), broker, dict(known or {}), fsync
+        self.root, self.broker, self.known, self.fsync = root, broker, dict(known or {}), fsync
         self._ends: dict[str, list[int]] = {}
         self._counts: dict[str, tuple[float, int, int]] = {}
 
-    def __reduce__(self) -> tuple[type[KafkaTopics], tuple[str, Broker, dict[str, str], bool]]:
+    def __reduce__(self) -> tuple[type[KafkaTopics], tuple[ObjectStore, Broker, dict[str, str], bool]]:
         return KafkaTopics, (self.root, self.broker, self.known, self.fsync)
+
+    @property
+    def store(self) -> Store:
+        return Store(self.root, self.broker)
 
     @property
     def registry(self) -> Registry | None:

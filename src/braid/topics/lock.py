@@ -1,6 +1,6 @@
 """One `braid run` per store.
 
-In: the path of a store. Out: the lock, held until released or until this process dies.
+In: a store. Out: the lock, held until released or until this process dies.
 Rule: nobody opens a store's queries while a process of an earlier run still lives. The kernel frees the lock of a dead
 driver, but a JVM can outlive it: its number and start time stand in the lock file, and the next run waits for its end.
 Of a store that lies elsewhere only the runs of this machine are told apart so.
@@ -22,19 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from braid.errors import BraidError
-from braid.topics.cache import local_folder
-from braid.topics.files import (
-    items,
-    members,
-    naming,
-    open_lock,
-    parsed,
-    private_folder,
-    refuse_other,
-    store_root,
-    text,
-    whole,
-)
+from braid.store import ObjectStore
+from braid.store.cache import local_folder
+from braid.store.files import naming, open_lock, private_folder, refuse_other
+from braid.topics.files import items, members, parsed, text, whole
 
 RUN = ".run.lock"
 SESSION = "a session of Python"  # what holds the lock for as long as a notebook's queries are up
@@ -83,7 +74,7 @@ class InUse(BraidError):
 
 
 class StoreLock:
-    """`with StoreLock(path) as lock:`, then `lock.add_pid` for each process that writes for this run.
+    """`with StoreLock(root) as lock:`, then `lock.add_pid` for each process that writes for this run.
 
     `wait`: seconds given to processes of a dead run to end. `note` is called once when there is something to wait for.
     `name`: of the lock, where it is another one than that of runs; `what`: who holds it.
@@ -91,13 +82,13 @@ class StoreLock:
 
     def __init__(
         self,
-        path: str | Path,
+        root: ObjectStore,
         wait: float = 30.0,
         note: Callable[[str], None] | None = None,
         name: str = RUN,
         what: str = "braid",
     ) -> None:
-        self._root = store_root(path)
+        self._root = root
         self._file = os.path.join(local_folder(self._root), name)
         self._wait, self._note, self._what = wait, note, what
         self._fd: int | None = None
@@ -190,14 +181,13 @@ def _process(x: dict[str, Any]) -> Process:
     return Process(whole(x["pid"], "pid", 1, 1 << 31), text(x["what"], "what")[:40], text(x["started"], "started"))
 
 
-_shared: dict[str, tuple[StoreLock, int]] = {}  # of this process, by store: the lock, and how many hold it
+_shared: dict[ObjectStore, tuple[StoreLock, int]] = {}  # of this process, by store: the lock, and how many hold it
 _sharing = threading.Lock()
 
 
 @contextlib.contextmanager
-def shared_lock(path: str | Path) -> Iterator[None]:
+def shared_lock(root: ObjectStore) -> Iterator[None]:
     """The store's lock, which several users in this process may hold together."""
-    root = store_root(path)
     with _sharing:
         lock, holders = _shared.get(root, (None, 0))
         if lock is None:
@@ -215,9 +205,9 @@ def shared_lock(path: str | Path) -> Iterator[None]:
                 lock.release()
 
 
-def holder(path: str | Path) -> int | None:
+def holder(root: ObjectStore) -> int | None:
     """The process that runs queries on the store now."""
-    file = os.path.join(local_folder(store_root(path)), RUN)
+    file = os.path.join(local_folder(root), RUN)
     refuse_other(file)
     try:
         fd = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)

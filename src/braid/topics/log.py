@@ -29,20 +29,9 @@ from typing import Any, ClassVar, TypeVar
 from uuid import uuid4
 
 from braid.errors import BraidError
-from braid.topics.files import (
-    items,
-    locked,
-    members,
-    parsed,
-    reach,
-    read_small,
-    refuse_link,
-    remove,
-    text,
-    whole,
-    why,
-    write_atomic,
-)
+from braid.store import ObjectStore
+from braid.store.files import locked, refuse_link, remove, write_atomic
+from braid.topics.files import items, members, parsed, reach, read_small, text, whole, why
 from braid.topics.rolling import clear, rolled, settle
 from braid.topics.sealed import sealed, unsealed
 from braid.topics.segments import COMPACTED, ROLLED, Segment, Staged, segment_name, torn
@@ -70,9 +59,9 @@ class Topic:
 
     in_folder: ClassVar[bool] = True
 
-    def __init__(self, root: str, name: str, fsync: bool = False) -> None:
+    def __init__(self, root: ObjectStore, name: str, fsync: bool = False) -> None:
         self.root, self.name, self.fsync = root, name, fsync
-        self.path = os.path.join(root, "topics", name)
+        self.path = os.path.join(root.url, "topics", name)
         self.identity = ""  # as of the last look
         self.sums = False  # all its commits have checksums
         self.commits = os.path.join(self.path, ".commits")

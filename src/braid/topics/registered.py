@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -23,22 +22,10 @@ from functools import lru_cache
 from typing import Any
 
 from braid.errors import BraidError
-from braid.store import is_url
+from braid.store import ObjectStore
+from braid.store.files import open_regular, refuse_link, write_atomic
 from braid.topics.documents import called, changed, document
-from braid.topics.files import (
-    check_name,
-    is_name,
-    items,
-    members,
-    open_regular,
-    parsed,
-    reach,
-    refuse_link,
-    text,
-    whole,
-    why,
-    write_atomic,
-)
+from braid.topics.files import check_name, is_name, items, members, parsed, reach, text, whole, why
 
 PREFIX = "registered."  # begins the names by which queries know DataFrames, as they know topics
 FOLDER = "frames"
@@ -115,20 +102,16 @@ def name_of(topic: str) -> str:
     return topic.removeprefix(PREFIX)
 
 
-def names(root: str) -> list[str]:
+def names(root: ObjectStore) -> list[str]:
     """All that are registered in a store, hidden ones too, and those of older versions, which have no document."""
-    folder = os.path.join(root, FOLDER)
-    if is_url(root) or not os.path.isdir(folder):
-        return []
-    refuse_link(folder)
-    with os.scandir(folder) as found:
-        there = [e.name if e.is_dir(follow_symlinks=False) else e.name.removesuffix(".json") for e in found]
-    return sorted({name for name in there if is_name(name) and not name.startswith(".")})
+    there = () if root.path is None else root.names(FOLDER)
+    names = {name.removesuffix(".json") for name in there}
+    return sorted(name for name in names if is_name(name) and not name.startswith("."))
 
 
-def read(root: str, name: str) -> Registered | None:
+def read(root: ObjectStore, name: str) -> Registered | None:
     """What is registered by this name."""
-    if is_url(root):
+    if root.path is None:  # Spark reads their rows from files
         return None
     path = f"{FOLDER}/{check_name(name)}"
     try:
@@ -138,7 +121,7 @@ def read(root: str, name: str) -> Registered | None:
         raise BraidError(f"{called(root, path)} cannot be read: {why(e)}", "put it back from a copy") from None
 
 
-def needed(root: str, topic: str) -> Registered:
+def needed(root: ObjectStore, topic: str) -> Registered:
     """What a query reads by this topic; refused where it is gone."""
     found = read(root, name_of(topic))
     if found is None:
@@ -146,7 +129,7 @@ def needed(root: str, topic: str) -> Registered:
     return found
 
 
-def change(root: str, name: str, to: Callable[[Registered | None], Registered]) -> Registered:
+def change(root: ObjectStore, name: str, to: Callable[[Registered | None], Registered]) -> Registered:
     """What is registered by a name is changed, under a lock; gives what stands afterwards."""
     made: list[Registered] = []
 
@@ -159,27 +142,24 @@ def change(root: str, name: str, to: Callable[[Registered | None], Registered]) 
     return made[0]
 
 
-def hide(root: str, name: str) -> None:
+def hide(root: ObjectStore, name: str) -> None:
     """Nobody asks for it by its name from here on."""
     if read(root, name) is not None:
         change(root, name, lambda before: replace(before, hidden=True) if before else Registered(name, Shape("stream")))
 
 
-def remove(root: str, name: str) -> None:
+def remove(root: ObjectStore, name: str) -> None:
     """The name and its rows are gone; the name first, so that what is left is nobody's."""
-    folder = os.path.join(root, FOLDER)
-    for file in (f"{check_name(name)}.json", f".{name}.json.lock"):
-        if os.path.exists(os.path.join(folder, file)):
-            os.unlink(os.path.join(folder, file))
+    root.delete(f"{FOLDER}/{check_name(name)}.json", f"{FOLDER}/.{name}.lock")
     reach("frame forgotten")
-    shutil.rmtree(folder_of(root, name), ignore_errors=True)
+    root.at(f"{FOLDER}/{name}").clear()
 
 
-def folder_of(root: str, name: str) -> str:
-    return os.path.join(root, FOLDER, check_name(name))
+def folder_of(root: ObjectStore, name: str) -> str:
+    return root.at(f"{FOLDER}/{check_name(name)}").url
 
 
-def keep(root: str, name: str, file: str, data: bytes) -> str:
+def keep(root: ObjectStore, name: str, file: str, data: bytes) -> str:
     """The file of a piece is there afterwards; gives its path."""
     folder = folder_of(root, name)
     os.makedirs(folder, exist_ok=True)
@@ -192,7 +172,7 @@ def keep(root: str, name: str, file: str, data: bytes) -> str:
     return path
 
 
-def discard(root: str, found: Registered, pieces: Sequence[Piece]) -> None:
+def discard(root: ObjectStore, found: Registered, pieces: Sequence[Piece]) -> None:
     """Files of pieces that it does not name any more are gone."""
     named = {piece.file for piece in found.pieces}
     for piece in pieces:
@@ -201,7 +181,7 @@ def discard(root: str, found: Registered, pieces: Sequence[Piece]) -> None:
                 os.unlink(os.path.join(folder_of(root, found.name), piece.file))
 
 
-def path_of(root: str, name: str, piece: Piece) -> str:
+def path_of(root: ObjectStore, name: str, piece: Piece) -> str:
     """The file of a piece, which is what was written."""
     path = os.path.join(folder_of(root, name), piece.file)
     try:

@@ -21,9 +21,10 @@ from urllib.parse import quote, urlsplit
 
 from braid.errors import BraidError
 from braid.records.registry import Incompatible, Registry, RegistryAway, Schema, UnknownSchema
-from braid.store import is_url
+from braid.store import ObjectStore
+from braid.store.files import locked, private_folder, refuse_link, write_atomic
 from braid.topics.documents import called, changed, document
-from braid.topics.files import locked, members, parsed, private_folder, read_small, refuse_link, write_atomic
+from braid.topics.files import members, parsed, read_small
 from braid.topics.sealed import sealed, unsealed
 from braid.topics.settings import read_settings
 
@@ -192,7 +193,7 @@ class FolderRegistry:
 class RoomRegistry:
     """Schemas in an object store: one document, which is a registry in memory."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: ObjectStore) -> None:
         self._root = root
         self._last = FolderRegistry()  # as of the last look
 
@@ -251,7 +252,7 @@ class RoomRegistry:
             raise BraidError(what, "put it back as it was") from None
 
 
-def copied(root: str, to: str) -> None:
+def copied(root: ObjectStore, to: ObjectStore) -> None:
     """The schemas of a store, in another."""
     there, here = of_store(to), of_store(root)
     assert isinstance(there, FolderRegistry | RoomRegistry) and isinstance(here, FolderRegistry | RoomRegistry)
@@ -263,7 +264,7 @@ def _listed(folder: str) -> list[str]:
     return [n for n in os.listdir(folder) if n.endswith(".json")] if os.path.isdir(folder) else []
 
 
-def check(root: str) -> None:
+def check(root: ObjectStore) -> None:
     """Whether the registry of a store is whole."""
     found = of_store(root)
     assert isinstance(found, FolderRegistry | RoomRegistry)
@@ -426,9 +427,14 @@ def address_of(url: str | None, config: str | None) -> Address | None:
     return address
 
 
-def of_store(root: str) -> Registry:
-    """The registry of a store."""
-    return opened(Address(os.path.join(root, "registry")))
+def of_store(root: ObjectStore) -> Registry:
+    """The registry of a store; one a process."""
+    return _of_store(root, os.getpid())
+
+
+@functools.lru_cache(maxsize=16)
+def _of_store(root: ObjectStore, _: int) -> FolderRegistry | RoomRegistry:
+    return RoomRegistry(root) if root.path is None else FolderRegistry(os.path.join(root.path, "registry"))
 
 
 def opened(address: Address) -> Registry:
@@ -438,8 +444,6 @@ def opened(address: Address) -> Registry:
 
 @functools.lru_cache(maxsize=16)
 def _opened(address: Address, _: int) -> Registry:
-    if is_url(address.where) and not address.where.startswith("http"):
-        return RoomRegistry(os.path.dirname(address.where))
     if "://" in address.where:
         return HttpRegistry(address.where, tuple(address.settings().items()))
     return FolderRegistry(address.where)

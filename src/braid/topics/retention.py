@@ -12,6 +12,7 @@ import json
 from dataclasses import dataclass
 
 from braid.errors import BraidError
+from braid.store import ObjectStore
 from braid.topics.documents import called, changed, document
 from braid.topics.files import members, parsed, whole, why
 
@@ -37,12 +38,12 @@ class Retention:
         return self.limited or self.compact
 
 
-def all_of(root: str) -> dict[str, Retention]:
+def all_of(root: ObjectStore) -> dict[str, Retention]:
     """What is wanted of the topics of a store."""
     return _read(root, document(root, NAME))
 
 
-def want(root: str, topic: str, retention: Retention) -> None:
+def want(root: ObjectStore, topic: str, retention: Retention) -> None:
     """From now on the topic keeps that; all, where nothing is said."""
 
     def put(before: bytes | None) -> bytes | None:
@@ -60,7 +61,7 @@ def _json(x: Retention) -> dict[str, int | bool]:
     return {**limits, **({"compact": True, "tombstones": x.tombstones} if x.compact else {})}
 
 
-def _read(root: str, data: bytes | None) -> dict[str, Retention]:
+def _read(root: ObjectStore, data: bytes | None) -> dict[str, Retention]:
     if data is None:
         return {}
     try:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from braid.errors import BraidError
+from braid.store.files import force, remove, scratch_name
 from braid.topics import retention
-from braid.topics.files import force, reach, remove, scratch_name
+from braid.topics.files import reach
 from braid.topics.retention import Retention
 from braid.topics.segments import CHUNK, ROLLED, Extent, Segment, measure, read_bytes
 

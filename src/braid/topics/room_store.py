@@ -1,6 +1,6 @@
-"""A store of topics in a room of `store/`: which there are, made and deleted. One of them is `rooms.RoomTopic`.
+"""A store of topics in a bucket: which there are, made and deleted. One of them is `rooms.RoomTopic`.
 
-In: a room. Out: its topics.
+In: an object store. Out: its topics.
 Rule: a topic is there while `names/TOPIC` is, which is *created*; it goes by a commit that says so (`RoomTopic.end`).
 """
 
@@ -12,8 +12,8 @@ from typing import Any
 
 from braid.errors import BraidError
 from braid.records.registry import Registry
-from braid.store import Room
-from braid.topics.cache import Cache
+from braid.store import ObjectStore
+from braid.store.cache import Cache
 from braid.topics.files import check_name, is_name
 from braid.topics.log import MAX_PARTITIONS, description
 from braid.topics.registries import of_store
@@ -24,21 +24,21 @@ _AT_ONCE = 16  # topics
 
 
 class RoomStore(TopicStore):
-    """`room`: where the topics lie."""
+    """A store of topics in a bucket; what is left out of it is as in a folder."""
 
-    def __init__(self, room: Room, fsync: bool = False) -> None:
-        super().__init__(room.url, fsync)
-        self.room, self._cache = room, Cache(room.url)
+    def __init__(self, root: ObjectStore, fsync: bool = False) -> None:
+        super().__init__(root, fsync)
+        self._cache = Cache(root)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RoomStore, (self.room, self.fsync)
+        return RoomStore, (self.root, self.fsync)
 
     @property
     def registry(self) -> Registry:
         return of_store(self.root)
 
     def names(self) -> list[str]:
-        found = (name.removeprefix("names/") for name, _ in self.room.list("names"))
+        found = (name.removeprefix("names/") for name, _ in self.root.list("names"))
         return sorted(filter(is_name, found))
 
     def sizes(self) -> dict[str, int]:
@@ -47,13 +47,13 @@ class RoomStore(TopicStore):
             return dict(zip(names, pool.map(lambda name: self.made(name).described()[1], names), strict=True))
 
     def exists(self, name: str) -> bool:
-        return self.room.size(described_by(name)) is not None
+        return self.root.size(described_by(name)) is not None
 
     def create(self, name: str, partitions: int = 1, compacted: bool = False) -> None:
         check_name(name)
         if not 1 <= partitions <= MAX_PARTITIONS:
             raise BraidError(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}")
-        if not self.exists(name) and self.room.create(described_by(name), description(name, partitions)):
+        if not self.exists(name) and self.root.create(described_by(name), description(name, partitions)):
             return
         self.check_partitions(name, partitions)
 
@@ -65,16 +65,16 @@ class RoomStore(TopicStore):
             self._topics.pop(name, None)
 
     def made(self, name: str) -> RoomTopic:
-        return RoomTopic(self.room, self._cache, name)
+        return RoomTopic(self.root, self._cache, name)
 
 
-def lost(room: Room, names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Topics whose records lie in a room that has these `names`, which are not described, and were not deleted: by name
-    and id."""
+def lost(root: ObjectStore, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Topics whose records lie in a bucket that has these `names`, which are not described, and were not deleted: by
+    name and id."""
     there = {
         (parts[1], parts[2]) for parts in (name.split("/") for name in names) if parts[0] == "topics" and parts[3:]
     }
-    store = RoomStore(room)
+    store = RoomStore(root)
     for name, found in sorted(there):
         try:
             known = store.made(name).described()[0]

@@ -30,12 +30,13 @@ from typing import Any, ClassVar, TypeVar
 from uuid import uuid4
 
 from braid.errors import Away, BraidError
-from braid.store import Room
+from braid.store import ObjectStore
+from braid.store.cache import Cache
+from braid.store.files import remove
 from braid.store.objects import AGAIN, tried_again
 from braid.timing import tally
 from braid.topics import log
-from braid.topics.cache import Cache
-from braid.topics.files import check_name, items, reach, read_small, remove, text, why
+from braid.topics.files import check_name, items, reach, read_small, text, why
 from braid.topics.log import Topic, commit_document, damaged, rollup_document
 from braid.topics.rolling import rolled
 from braid.topics.segments import ROLLED, ROLLS, Segment, Staged, TornError, torn
@@ -70,8 +71,8 @@ class RoomTopic(Topic):
 
     in_folder: ClassVar[bool] = False
 
-    def __init__(self, room: Room, cache: Cache, name: str) -> None:
-        super().__init__(room.url, name)
+    def __init__(self, room: ObjectStore, cache: Cache, name: str) -> None:
+        super().__init__(room, name)
         self.room, self._cache = room, cache
         self._looked, self._every = 0.0, EVERY
         self._folded = 0  # as many commits are known to have their rollups

@@ -20,9 +20,11 @@ import numpy.typing as npt
 import polars as pl
 
 from braid.errors import BraidError
+from braid.store.files import open_regular
 from braid.store.interface import named
+from braid.store.reading import LONGEST, too_long
 from braid.topics.envelope import parse_envelope
-from braid.topics.files import LONGEST, items, members, open_regular, text, too_long, whole
+from braid.topics.files import items, members, text, whole
 
 CHUNK = 8192  # lines between two entries of a segment's index
 BLOCK = 64 << 20  # bytes read at once where a whole file must be seen

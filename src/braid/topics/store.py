@@ -12,7 +12,6 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -21,10 +20,13 @@ import polars as pl
 from braid.errors import BraidError
 from braid.records.key import key_partition
 from braid.records.registry import Registry
+from braid.store import ObjectStore
+from braid.store.files import locked, private_folder, refuse_link
 from braid.topics import commit, prefix, reading
 from braid.topics.envelope import ENVELOPE, RAW, format_envelope, parse_envelope
-from braid.topics.files import check_name, check_new_name, locked, private_folder, reach, refuse_link, store_root
+from braid.topics.files import check_name, check_new_name, reach
 from braid.topics.log import MAX_PARTITIONS, Topic, folders, write_description
+from braid.topics.place import Store
 from braid.topics.registries import of_store
 from braid.topics.segments import CHUNK
 from braid.topics.view import Written
@@ -32,17 +34,21 @@ from braid.types import is_time
 
 
 class TopicStore:
-    """`path` is the store's directory; made when the first topic is. `fsync`: commits also survive a loss of power."""
+    """`root`: a folder, made when the first topic is. `fsync`: commits also survive a loss of power."""
 
     dense = True
 
-    def __init__(self, path: str | Path, fsync: bool = False) -> None:
-        self.root, self.fsync = store_root(path), fsync
+    def __init__(self, root: ObjectStore, fsync: bool = False) -> None:
+        self.root, self.fsync = root, fsync
         self._topics: dict[str, Topic] = {}
         self._guard = threading.Lock()
 
-    def __reduce__(self) -> tuple[type[TopicStore], tuple[str, bool]]:
+    def __reduce__(self) -> tuple[type[TopicStore], tuple[ObjectStore, bool]]:
         return TopicStore, (self.root, self.fsync)
+
+    @property
+    def store(self) -> Store:
+        return Store(self.root)
 
     @property
     def registry(self) -> Registry:
@@ -50,7 +56,12 @@ class TopicStore:
 
     @property
     def _folder(self) -> str:
-        return os.path.join(self.root, "topics")
+        return os.path.join(self._path, "topics")
+
+    @property
+    def _path(self) -> str:
+        """The folder of this disk: topics of a bucket are others (`room_store.py`)."""
+        return self.root.url
 
     # -- topics ---------------------------------------------------------------------------------------------------
 
@@ -72,7 +83,7 @@ class TopicStore:
 
     def sizes(self) -> dict[str, int]:
         """The topics, and how many partitions they have."""
-        return {name: self.partitions(name) for name in self.names()} if os.path.isdir(self.root) else {}
+        return {name: self.partitions(name) for name in self.names()} if os.path.isdir(self._path) else {}
 
     def exists(self, name: str) -> bool:
         return check_name(name) in self.names()
@@ -84,9 +95,9 @@ class TopicStore:
         if not 1 <= partitions <= MAX_PARTITIONS:
             raise BraidError(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}")
         refuse_link(self._folder)
-        private_folder(self.root)
+        private_folder(self._path)
         os.makedirs(self._folder, exist_ok=True)
-        with locked(os.path.join(self.root, ".topics.lock")):
+        with locked(os.path.join(self._path, ".topics.lock")):
             existing = self.names()
             if name not in existing:
                 refuse_link(os.path.join(self._folder, name))
@@ -111,7 +122,7 @@ class TopicStore:
             )
 
     def _create(self, name: str, partitions: int) -> None:
-        scratch = os.path.join(self.root, ".scratch", uuid4().hex)
+        scratch = os.path.join(self._path, ".scratch", uuid4().hex)
         for folder in (".staging", ".commits", *map(str, range(partitions))):
             os.makedirs(os.path.join(scratch, folder))
         write_description(scratch, name, partitions, scratch, self.fsync)
@@ -121,7 +132,7 @@ class TopicStore:
     def delete(self, name: str) -> None:
         """The topic is gone at once; its files a little later."""
         topic = self.topic(name)
-        scratch = os.path.join(self.root, ".scratch")
+        scratch = os.path.join(self._path, ".scratch")
         os.makedirs(scratch, exist_ok=True)
         with topic.locked():
             os.rename(topic.path, os.path.join(scratch, uuid4().hex))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from braid.errors import BraidError
-from braid.topics.files import open_regular
+from braid.store.files import open_regular
 from braid.topics.log import Topic
 from braid.topics.reading import positions_of
 from braid.topics.segments import Extent, TornError, check_size, check_sum

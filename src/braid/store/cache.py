@@ -18,11 +18,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from uuid import uuid4
 
 from braid.errors import BraidError
-from braid.store import is_url
-from braid.topics.files import private_folder, remove
+from braid.store.interface import ObjectStore
 
 BYTES = 10 << 30  # that are kept, where nobody says
 _SCRATCH = "~scratch"
@@ -31,10 +31,10 @@ _NOW_AND_THEN = 64  # a sweep for so many parts of all bytes that came
 
 
 class Cache:
-    """`url`: of the store. Several processes may share it."""
+    """Of one store. Several processes may share it."""
 
-    def __init__(self, url: str) -> None:
-        self.folder = _folder(url)
+    def __init__(self, store: ObjectStore) -> None:
+        self.folder = local_folder(store)
         self._most = most()
         self._came = random.randrange(
             self._most // _NOW_AND_THEN + 1
@@ -45,7 +45,7 @@ class Cache:
     def scratch(self) -> str:
         """A folder for files that are on their way."""
         made = os.path.join(self.folder, _SCRATCH)
-        private_folder(made)
+        os.makedirs(made, mode=0o700, exist_ok=True)
         return made
 
     def held(self, name: str, fetch: Callable[[str], None]) -> str:
@@ -61,11 +61,11 @@ class Cache:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             os.replace(temporary, path)
         finally:
-            remove(temporary)
+            _remove(temporary)
         return path
 
     def drop(self, name: str) -> None:
-        remove(self.path(name))
+        _remove(self.path(name))
 
     def forget(self, folder: str) -> None:
         """No copy below a folder is left."""
@@ -84,13 +84,15 @@ class Cache:
         sweep(self.folder, self._most)
 
 
-def local_folder(store: str) -> str:
+@lru_cache(maxsize=64)
+def cache_of(store: ObjectStore) -> Cache:
+    """One a process."""
+    return Cache(store)
+
+
+def local_folder(store: ObjectStore) -> str:
     """What this machine has of a store: its folder, or that of the copies."""
-    return _folder(store) if is_url(store) else store
-
-
-def _folder(url: str) -> str:
-    return os.path.join(root(), hashlib.sha256(url.encode()).hexdigest()[:24])
+    return store.path or os.path.join(root(), hashlib.sha256(store.url.encode()).hexdigest()[:24])
 
 
 def root() -> str:
@@ -99,12 +101,12 @@ def root() -> str:
     above = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     path = os.path.realpath(said or os.path.join(above, "braid"))
     try:
-        private_folder(path)
+        os.makedirs(path, mode=0o700, exist_ok=True)
     except OSError:  # a user without a home, such as a service's
         if said:
             raise
         path = os.path.join(tempfile.gettempdir(), f"braid-cache-{os.geteuid()}")
-        private_folder(path)
+        os.makedirs(path, mode=0o700, exist_ok=True)
     found = os.lstat(path)
     if found.st_uid != os.geteuid() or not stat.S_ISDIR(found.st_mode):
         raise BraidError(f"{path} is not a folder of this user's", "name one that is: BRAID_CACHE")
@@ -129,10 +131,15 @@ def sweep(folder: str, size: int) -> None:
                 if os.path.basename(parent) != _SCRATCH:
                     found.append((s.st_mtime, s.st_size, path))
                 elif time.time() - s.st_mtime > _ABANDONED:
-                    remove(path)
+                    _remove(path)
     held = sum(size for _, size, _ in found)
     for _, bytes_, path in sorted(found):
         if held <= size:
             break
-        remove(path)
+        _remove(path)
         held -= bytes_
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from braid.errors import BraidError
-from braid.stage.cuts import NAME, Cuts, read
+from braid.stage.offset_log import NAME, OffsetLog, read
+from braid.store import opened
 
 PLACES = st.dictionaries(st.sampled_from(["0/0", "0/1", "1/0"]), st.integers(0, 9), min_size=1)
 MORE = st.fixed_dictionaries(
@@ -33,32 +34,32 @@ def test_what_was_written_is_read(
 ) -> None:
     """Also where processes died: inside a line, or behind one whose batch was done again."""
     folder, made = tmp_path_factory.mktemp("cuts"), documents(moves)
-    cuts, n = Cuts(str(folder)), 0
+    log, n = OffsetLog(opened(str(folder))), 0
     while n < len(made):
-        cuts.add({**made[n], "plan": "p", "seen": {"t/0": [n, 1]}})
+        log.add({**made[n], "plan": "p", "seen": {"t/0": [n, 1]}})
         n += 1
         match data.draw(st.sampled_from(["on", "on", "again", "torn"])):
             case "again":
-                cuts, n = Cuts(str(folder)), n - 1 if data.draw(st.booleans()) else n
+                log, n = OffsetLog(opened(str(folder))), n - 1 if data.draw(st.booleans()) else n
             case "torn":
                 text = (folder / NAME).read_bytes()
                 (folder / NAME).write_bytes(text[: data.draw(st.integers(text[:-1].rfind(b"\n") + 1, len(text) - 1))])
-                cuts, n = Cuts(str(folder)), n - 1
-    assert list(read(str(folder), len(made) - 1)) == made
+                log, n = OffsetLog(opened(str(folder))), n - 1
+    assert list(read(opened(str(folder)), len(made) - 1)) == made
 
 
 def test_what_is_missing_is_told(tmp_path: Path) -> None:
     with pytest.raises(BraidError, match="does not say where batch 0 ended"):
-        read(str(tmp_path), 0)
-    Cuts(str(tmp_path)).add({"batch": 3, "next": {}})
+        read(opened(str(tmp_path)), 0)
+    OffsetLog(opened(str(tmp_path))).add({"batch": 3, "next": {}})
     with pytest.raises(BraidError, match="does not say where batch 0 ended"):
-        read(str(tmp_path), 3)
+        read(opened(str(tmp_path)), 3)
 
 
 def test_a_batch_costs_what_it_moved(tmp_path: Path) -> None:
-    cuts, at = Cuts(str(tmp_path)), {f"0/{p}": 0 for p in range(1000)}
+    log, at = OffsetLog(opened(str(tmp_path))), {f"0/{p}": 0 for p in range(1000)}
     for batch in range(100):
         at["0/7"] += 1
-        cuts.add({"batch": batch, "next": dict(at), "ended": [], "idle": [], "plan": "p"})
+        log.add({"batch": batch, "next": dict(at), "ended": [], "idle": [], "plan": "p"})
     first, *rest = (tmp_path / NAME).read_bytes().splitlines()
     assert len(first) > 9000 and max(map(len, rest)) < 60

@@ -1,33 +1,32 @@
-"""Where the batches of a query ended: all of them, one line each, as long as the checkpoint is there.
+"""The offset log: where the batches of a query ended: all of them, one line each, as long as the checkpoint is there.
 
 In: the offset document of each batch. Out: the documents of all batches again, in order.
 Rule: a line is written before its batch is published, and says what has changed since the line before; the first that
 a process writes says all, and that those behind it stand under checksums (`topics/sealed.py`). Lines are only added.
 The last of a process may be torn, or be there twice: of a batch that is done again the offsets are the same. A line
-that is whole and not what was written is refused, and so is what does not end where the state says. By its cuts a query
-can be worked out anew, batch by batch, with every row at the position that it had: order within a batch follows from
+that is whole and not what was written is refused, and so is what does not end where the state says. By its offset log a
+query can be recomputed, batch by batch, with every row at the position that it had: order within a batch follows from
 where the batch began and ended.
 
   cuts.jsonl     {"whole": true, "sums": true, "batch": n, …}, or
                  {"batch": n, "next": {only what moved}, …; null: gone}
 
-In a room, where nothing can be added to, the last lines stand in the state of the last batch; as many as `MANY` go into
+In a bucket, where nothing can be added to, the last lines are in the state of the last batch; as many as `MANY` go into
 an object of their own, `cuts/N.jsonl`, called by the first batch that it tells.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from braid.errors import BraidError
-from braid.stage import batches, docs, state_file
-from braid.store import is_url
-from braid.topics.files import force, lines_of, members, parsed, whole
+from braid.stage import batches, state_file
+from braid.store import ObjectStore
+from braid.store.reading import lines_in
+from braid.topics.files import members, parsed, whole
 from braid.topics.sealed import has_seal, sealed, unsealed
 
 NAME, FOLDER = "cuts.jsonl", "cuts"
@@ -37,24 +36,23 @@ _NOT = ("plan", "seen")  # of a document; they follow from the query, and from t
 Document = dict[str, Any]
 
 
-class Cuts:
+class OffsetLog:
     """Writes the lines of one process."""
 
-    def __init__(self, folder: str, fsync: bool = False) -> None:
-        self._folder, self._path, self._fsync = folder, os.path.join(folder, NAME), fsync
+    def __init__(self, checkpoint: ObjectStore, fsync: bool = False) -> None:
+        self._checkpoint, self._fsync = checkpoint, fsync
         self._last: Document | None = None
-        self._lines = list(_kept(folder)) if is_url(folder) else []
+        self._lines = [*_kept(checkpoint)]
 
     def add(self, document: Mapping[str, Any]) -> Sequence[str]:
         """The lines that have to be saved with the batch. One that reads only Spark's own sources has none."""
         if "batch" not in document:
             return self._lines
         first, line = self._last is None, self._line(document)
-        if is_url(self._folder):
+        torn = b"\n" if first and _torn(self._checkpoint) else b""
+        if not self._checkpoint.append(NAME, b"%s%s\n" % (torn, line.encode()), self._fsync):
             self._lines.append(line)
-            return self._lines
-        self._append(line, first)
-        return ()
+        return self._lines
 
     def _line(self, document: Mapping[str, Any]) -> str:
         now = {name: x for name, x in document.items() if name not in _NOT}
@@ -67,42 +65,27 @@ class Cuts:
         if len(self._lines) >= MANY:
             first = parsed(self._lines[0])["batch"]
             data = "".join(f"{line}\n" for line in self._lines).encode()
-            docs.write(self._folder, f"{FOLDER}/{first:020d}.jsonl", data)
+            self._checkpoint.write(f"{FOLDER}/{first:020d}.jsonl", data)
             self._lines, self._last = [], None
 
-    def _append(self, line: str, first: bool) -> None:
-        with open(self._path, "ab") as f:
-            if first and f.tell() and not _ends(self._path):
-                f.write(b"\n")  # behind what was torn
-            f.write(line.encode() + b"\n")
-            f.flush()
-            if self._fsync:
-                os.fsync(f.fileno())
-        if self._fsync and first:
-            force(self._folder)
+
+def _kept(checkpoint: ObjectStore) -> Sequence[str]:
+    """Those that are in the state of the last batch."""
+    last, _ = state_file.latest(checkpoint)
+    return () if last < 0 else state_file.cuts(checkpoint, last)
 
 
-def _kept(room: str) -> Sequence[str]:
-    """Those that stand in the state of the last batch, of a room."""
-    last, _ = state_file.latest(room)
-    return () if last < 0 else state_file.cuts(room, last)
-
-
-def _all(folder: str) -> Iterator[bytes]:
+def _all(checkpoint: ObjectStore) -> Iterator[bytes]:
     """All lines there are, in order."""
-    if not is_url(folder):
-        with contextlib.suppress(FileNotFoundError):
-            yield from lines_of(os.path.join(folder, NAME))
-        return
-    for name in sorted(docs.names(folder, FOLDER)):
-        yield from docs.read(folder, f"{FOLDER}/{name}").splitlines()
-    yield from (line.encode() for line in _kept(folder))
+    for name in (NAME, *(f"{FOLDER}/{x}" for x in sorted(checkpoint.names(FOLDER)))):
+        yield from lines_in(checkpoint, name)
+    yield from (line.encode() for line in _kept(checkpoint))
 
 
-def _ends(path: str) -> bool:
-    with open(path, "rb") as f:
-        f.seek(-1, os.SEEK_END)
-        return f.read() == b"\n"
+def _torn(checkpoint: ObjectStore) -> bool:
+    """Whether what a process before this one has written does not end a line."""
+    size = checkpoint.size(NAME)
+    return size is not None and size > 0 and checkpoint.range(NAME, size - 1, 1) != b"\n"
 
 
 def _changes(before: Document, now: Document) -> Document:
@@ -112,7 +95,7 @@ def _changes(before: Document, now: Document) -> Document:
     return found | dict.fromkeys(before.keys() - now.keys())
 
 
-def read(folder: str, upto: int) -> Iterator[Document]:
+def read(folder: ObjectStore, upto: int) -> Iterator[Document]:
     """The documents of the batches 0 to `upto`; an error where one is missing."""
     made = _told(folder)
     missing = next((n for n in range(upto + 1) if n not in made), None)
@@ -121,7 +104,7 @@ def read(folder: str, upto: int) -> Iterator[Document]:
     return (made[n] for n in range(upto + 1))
 
 
-def check(folder: str, last: int) -> bool:
+def check(folder: ObjectStore, last: int) -> bool:
     """Refuses what was changed since, what lacks a batch behind the first that is there, and what does not end where
     the state behind the `last` batch says. False where the first batches are not told."""
     made, document = _told(folder), batches.document_of(folder, last)
@@ -138,7 +121,7 @@ def check(folder: str, last: int) -> bool:
     return first == 0
 
 
-def _told(folder: str) -> dict[int, Document]:
+def _told(folder: ObjectStore) -> dict[int, Document]:
     """What all lines come to, by batch."""
     made, known, sums = dict[int, Document](), None, False
     for number, line in enumerate(_all(folder), 1):
@@ -166,15 +149,15 @@ def _told(folder: str) -> dict[int, Document]:
 _HINT = "put it back from a copy, or give the changed query another name; a run of the same query does not need it"
 
 
-def _called(folder: str) -> str:
-    return os.path.join(folder, FOLDER if is_url(folder) else NAME)
+def _called(folder: ObjectStore) -> str:
+    return folder.called(NAME if folder.has(NAME) else FOLDER)
 
 
-def _damaged(folder: str, line: int) -> BraidError:
+def _damaged(folder: ObjectStore, line: int) -> BraidError:
     return BraidError(f"{_called(folder)} is damaged: line {line} is not what its checksum says", _HINT)
 
 
-def _missing(folder: str, batch: int) -> BraidError:
+def _missing(folder: ObjectStore, batch: int) -> BraidError:
     what = f"{_called(folder)} does not say where batch {batch} ended"
     return BraidError(
         what, "versions before 0.2 kept no offset log; else lines of it are gone: put it back from a copy"
@@ -193,7 +176,7 @@ class Replay:
     read; `leaves`: by the number of each leaf which one of the other's reads the same; `sources`: as
     the other's checkpoint has them; `began`: where it began, in the words of its settings."""
 
-    folder: str
+    folder: ObjectStore
     upto: int
     leaves: Mapping[int, int]
     sources: Sequence[tuple[str, int]] = ()
