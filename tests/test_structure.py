@@ -101,3 +101,8 @@ def test_the_page_about_sinks_names_all_that_a_sink_is_and_does() -> None:
     cells = re.findall(r"^\| (`[^|]+) \|", page, re.MULTILINE)
     told = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
     assert {"target", "partitions", *told} == {name for name in vars(Sink) if not name.startswith("_")}
+
+
+def test_one_function_asks_what_was_meant() -> None:
+    texts = {str(p.relative_to(SOURCE)): p.read_text(encoding="utf-8") for p in SOURCE.rglob("*.py")}
+    assert [name for name, text in texts.items() if "did you mean" in text] == ["guess.py"]

@@ -23,16 +23,15 @@ def guesses(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     return [k for score, _, k in sorted(scored, reverse=True) if score >= ALIKE][:most]
 
 
-def guess(name: str, known: Iterable[str]) -> str | None:
-    """The likeliest of `guesses`."""
-    return next(iter(guesses(name, known, 1)), None)
-
-
 def meant(name: str, known: Iterable[str], otherwise: str, most: int = 1, ways: Callable[[str], str] = str) -> str:
     """The hint for a name that is not known: what may be meant, or else something else to say. `ways`: how a name that
     is known must be written."""
-    found = map(ways, guesses(name, known, most))
-    hint = " or ".join(dict.fromkeys(found))
+    return suggested(map(ways, guesses(name, known, most)), otherwise)
+
+
+def suggested(found: Iterable[str | None], otherwise: str = "") -> str:
+    """The question in which a hint names what may be meant, if there is anything; or else something else."""
+    hint = " or ".join(dict.fromkeys(x for x in found if x is not None))
     return f"did you mean {hint}?" if hint else otherwise
 
 
