@@ -17,6 +17,7 @@ from braid.bind.lenses.facets import Facet, format_of, type_name
 from braid.bind.lenses.joins import bind_join
 from braid.bind.lenses.projections import REKEYED, bind_projections
 from braid.bind.lenses.scope import AGGREGATES, Given, Relation, Sources, default_name, is_nullable, rules
+from braid.bind.select.grouping import Groups
 from braid.bind.select.items import Item, Result
 from braid.bind.select.scope import Column
 from braid.bind.sources import KIND
@@ -25,7 +26,6 @@ from braid.expr import typing, user
 from braid.expr.aggregates import common
 from braid.expr.nodes import Col, Expr, columns
 from braid.guess import meant
-from braid.plan.groups import Aggregate
 from braid.plan.logical import Begin, Filter, Kind, Lateral, Materialize, Node, Project, Source, SourceColumn, Timestamp
 from braid.plan.names import level
 from braid.sql import ast
@@ -53,11 +53,11 @@ def bind_query(q: ast.Select, env: Env, stored: Stored = (None, None)) -> Facete
         predicate = bind_predicate(q.where, rules("WHERE", given.sources.barring(None)))
         given = replace(given, node=Filter(given.node, predicate))
     groups = bind_grouping(q.group_by, given) if q.group_by else None
-    given = given if groups is None else groups.given(given)
+    given = given if groups is None else groups.given
     key, body = bind_projections(q.items, given, stored)
     node = given.node
     if groups is not None:
-        node = groups.node
+        node = groups.grouped(node)
         notices += groups.notices
     elif key.expr != given.key:
         notices.append(REKEYED)
@@ -225,40 +225,31 @@ def _missing(made: Faceted, name: str) -> frozenset[str]:
 BARRED = "in a query with GROUP BY"
 
 
-@dataclass(slots=True)
-class Grouping:
-    """`keys`: name, column and grouping expression. Aggregations are collected as projections are bound."""
+@dataclass(slots=True, kw_only=True)
+class Grouping(Groups):
+    """`names`: of the keys, in a structure of several; `latest`: fields that mean their latest value."""
 
-    sources: Sources
-    input: Node
-    bare: str
-    aggregations: Aggregations
-    keys: list[tuple[str, Col, Expr]] = field(default_factory=list)
-    latest: list[str] = field(default_factory=list)  # fields that mean their latest value
+    over: Given
+    names: list[str] = field(default_factory=list)
+    latest: list[str] = field(default_factory=list)
 
-    def given(self, below: Given) -> Given:
+    @property
+    def given(self) -> Given:
         """What projections stand over."""
-        own = rules("SELECT", self.sources, self._aggregate, self._known, self._column)
-        key_format = format_of(self.key.type, below.first.key_family)
-        return replace(below, kind="table", sources=self.sources, rules=own, key=self.key, key_format=key_format,
-                       missing=lambda: self.missing, lifted=self.lifted)  # fmt: skip
+        sources = self.over.sources.barring(BARRED)
+        own = rules("SELECT", sources, self._aggregate, self.known, self.column)
+        key = self.keys[0][0] if len(self.keys) == 1 else typing.struct(self._named())
+        key_format = format_of(key.type, self.over.first.key_family)
+        return replace(self.over, kind="table", sources=sources, rules=own, key=key, key_format=key_format,
+                       missing=self._missing, lifted=self.lifted)  # fmt: skip
 
-    @property
-    def node(self) -> Aggregate:
-        return Aggregate(self.input, tuple((c, e) for _, c, e in self.keys), tuple(self.aggregations.made))
+    def _named(self) -> list[tuple[str, Expr]]:
+        return [(name, c) for name, (c, _) in zip(self.names, self.keys, strict=True)]
 
-    @property
-    def key(self) -> Expr:
-        """The key of the result: the value that is grouped by, or a structure of several."""
-        if len(self.keys) == 1:
-            return self.keys[0][1]
-        return typing.struct([(name, c) for name, c, _ in self.keys])
-
-    @property
-    def missing(self) -> frozenset[str]:
+    def _missing(self) -> frozenset[str]:
         """The columns of the result that may be null."""
-        below = self.sources.nullable
-        keys = {c.name for _, c, e in self.keys if is_nullable(e, below)}
+        below = self.over.sources.nullable
+        keys = {c.name for c, e in self.keys if is_nullable(e, below)}
         made = {a.output.name for a in self.aggregations.made
                 if a.function != "COUNT" and a.arg is not None and is_nullable(a.arg, below)}  # fmt: skip
         return frozenset(keys | made)
@@ -271,52 +262,37 @@ class Grouping:
             told.append(f"neither grouped nor aggregated, so the latest value is taken: {named}")
         return told
 
-    def lifted(self, e: Expr, name: str) -> Expr:
-        """What an expression of FROM is above the groups: a key, or its latest value."""
-        for _, c, key in self.keys:
-            if key == e:
-                return c
-        if self.bare == "reject":
-            hint = f"add it to GROUP BY, or write LAST({name})"
-            raise SqlError(f"{name} is neither grouped nor aggregated", hint=hint)
+    def instead(self, name: str) -> str:
+        return f"add it to GROUP BY, or write LAST({name})"
+
+    def bare(self, e: Expr, name: str) -> Expr:
+        if self.over.env.settings.lenses.bare == "reject":
+            return Groups.bare(self, e, name)
         self.latest.append(name)
         return self.aggregations.column("LATEST", e, e.type)
 
-    def _column(self, n: ast.Name) -> Expr:
-        return self.lifted(self.sources.expr(n), str(n))
-
-    def _known(self, e: ast.Expr) -> Expr | None:
-        """The key that `e` is, if it is a grouping expression."""
-        try:
-            bound = bind_expr(e, rules("SELECT", self.sources))
-        except SqlError:
-            return None  # the same error comes again, with its place, when `e` is bound part by part
-        return next((c for _, c, key in self.keys if key == bound), None)
-
     def _aggregate(self, call: ast.Call) -> Expr:
-        star = len(call.args) == 1 and isinstance(call.args[0], ast.Star)
-        inner = rules(f"the aggregate {call.name}", self.sources)
-        args = [] if star else [bind_expr(x, inner) for x in call.args]
+        args = self.arguments(call)
         name = AGGREGATES.get(call.name, call.name)
         if name == "LATEST":
-            if len(args) != 1:
+            if args is None or len(args) != 1:
                 raise SqlError("LAST takes one value", hint="write LAST(field)")
             return self.aggregations.column(name, args[0], args[0].type)
-        shape = common(name, args, star, call.distinct, self.input.mode != "append")
+        shape = common(name, args or [], args is None, call.distinct, self.over.node.mode != "append")
         return self.aggregations.column(name, shape.arg, shape.type, code=shape.code)
 
 
 def bind_grouping(group_by: tuple[ast.Expr, ...], given: Given) -> Grouping:
-    env, sources = given.env, given.sources.barring(None)
-    bare, prefix = env.settings.lenses.bare, env.prefix
-    g = Grouping(sources.barring(BARRED), given.node, bare, Aggregations(f"{prefix}.AGG"))
-    said = rules("GROUP BY", sources)
-    for e in group_by:
-        bound = bind_expr(e, said)
-        if any(x == bound for _, _, x in g.keys):
-            raise SqlError("GROUP BY has this expression twice", e.span, "keep one of them")
+    env, sources = given.env, given.sources
+
+    def below(e: ast.Expr, clause: str) -> Expr:
+        return bind_expr(e, rules(clause, sources.barring(None if clause == "GROUP BY" else BARRED)))
+
+    g = Grouping(below, Aggregations(f"{env.prefix}.AGG"), over=given)
+    for n, e in enumerate(group_by, 1):
+        g.group_by(e, f"{env.prefix}.GROUP{n}")
         name = default_name(e, env.text)
-        while any(n == name for n, _, _ in g.keys):
+        while name in g.names:
             name += "_2"
-        g.keys.append((name, Col(f"{prefix}.GROUP{len(g.keys) + 1}", bound.type), bound))
+        g.names.append(name)
     return g
