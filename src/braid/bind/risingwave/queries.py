@@ -16,10 +16,11 @@ from braid.bind.bound import Bounded, Declared, Index, View
 from braid.bind.names import free_name
 from braid.bind.risingwave import grouping
 from braid.bind.risingwave.expressions import bound, condition, either, usual_name
-from braid.bind.risingwave.placing import Joined, Kind, Leaf, Tree, place
+from braid.bind.risingwave.placing import Relation, place
 from braid.bind.risingwave.scope import QUOTE, Context, check_not_sink, default_name
 from braid.bind.select.items import Item, Result, listed
-from braid.bind.select.scope import Column, Scope, Table, both, merged, of_table, renamed
+from braid.bind.select.scope import Column, Scope, Table, of_table, renamed
+from braid.bind.select.tree import Policy, bind_from
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Call, Col, Expr, substituted
 from braid.expr.postgres import typing
@@ -104,7 +105,7 @@ def _different(s: ast.Select, context: Context, alias: str) -> Result:
 
 def _rows(source: ast.Relation, where: ast.Expr | None, context: Context) -> tuple[Node, Scope]:
     """The rows of FROM that pass WHERE, and what names mean over them."""
-    tree = bind_from(source, context)
+    tree = bind_from(source, policy(context))
     scope = tree.scope
     pool = list(conjuncts(condition(where, "WHERE", scope.expr))) if where is not None else []
     node, left_over = place(tree, pool, context)
@@ -179,49 +180,44 @@ def _of_outer(node: Node, column: Col, fits: Callable[[Clean, tuple[Expr, ...], 
 # ----------------------------------------------------------------------- FROM
 
 
-def bind_from(relation: ast.Relation, context: Context) -> Tree:
+def policy(context: Context) -> Policy[Relation]:
+    return Policy(
+        lambda relation, _: _leaf(relation, context),
+        lambda on, scope: conjuncts(condition(on, "ON", scope.expr)),
+        lambda a, b: typing.compare("=", a, b),
+        either,
+        context.merged_order,
+        _check_asof,
+    )
+
+
+def _check_asof(j: ast.Join) -> None:
+    if not j.asof:
+        return
+    if isinstance(j.right, ast.Table) and j.right.as_of is not None:
+        hint = "write ASOF JOIN, or JOIN … FOR SYSTEM_TIME AS OF PROCTIME()"
+        raise SqlError("an ASOF JOIN reads no FOR SYSTEM_TIME", j.right.as_of.span, hint)
+    if j.using or j.natural:
+        hint, word = "write ON a.x = b.x AND a.t >= b.t", "NATURAL" if j.natural else "USING"
+        raise SqlError(f"an ASOF JOIN takes no {word}", j.how_span, hint)
+
+
+def _leaf(relation: ast.Relation, context: Context) -> Relation:
     match relation:
         case ast.Table():
             return _table(relation, context)
+        case ast.TableFunction():
+            return _window(relation, context)
         case ast.Derived():
             if relation.lateral:
                 raise SqlError("LATERAL in a view is not supported yet", relation.span, "join on an equality")
             assert isinstance(relation.query, ast.Query)
             alias = relation.alias or context.alias("subquery")
             return _query(relation.query, alias, relation.columns, relation.span, context)
-        case ast.TableFunction():
-            return _window(relation, context)
-        case ast.Join():
-            return _join(relation, context)
+    raise AssertionError(relation)
 
 
-def _join(join: ast.Join, context: Context) -> Joined:
-    left, right = bind_from(join.left, context), bind_from(join.right, context)
-    kind: Kind = "asof" if join.asof else "regular"
-    if isinstance(right, Leaf) and right.as_of is not None:
-        kind = "temporal"
-        if join.asof:
-            hint = "write ASOF JOIN, or JOIN … FOR SYSTEM_TIME AS OF PROCTIME()"
-            raise SqlError("an ASOF JOIN reads no FOR SYSTEM_TIME", right.as_of.span, hint)
-    if join.using or join.natural:
-        if join.asof:
-            hint = "write ON a.x = b.x AND a.t >= b.t"
-            word = "NATURAL" if join.natural else "USING"
-            raise SqlError(f"an ASOF JOIN takes no {word}", join.how_span, hint)
-        made = merged(join, left.scope, right.scope, either, context.merged_order)
-        equal = tuple(typing.compare("=", a, b) for a, b in made.equal)
-        return Joined(left, right, join.how, kind, equal, made.scope, join)
-    scope = both(left.scope, right.scope, join.right.span)
-    if join.on is None:
-        return Joined(left, right, join.how, kind, (), scope, join)
-    on = condition(join.on, "ON", scope.expr)
-    return Joined(left, right, join.how, kind, tuple(conjuncts(on)), scope, join)
-
-
-# --------------------------------------------------------------------- leaves
-
-
-def _table(t: ast.Table, context: Context) -> Leaf:
+def _table(t: ast.Table, context: Context) -> Relation:
     name = t.name.parts[-1]
     alias = t.alias or name
     if t.as_of is not None and t.as_of.kind != "proctime":
@@ -258,12 +254,12 @@ def _no_as_of(t: ast.Table, what: str) -> None:
         raise SqlError(f"a temporal join cannot look into {what}", t.as_of.span, hint)
 
 
-def _renamed(leaf: Leaf, alias: str, t: ast.Table) -> Leaf:
+def _renamed(leaf: Relation, alias: str, t: ast.Table) -> Relation:
     columns = renamed(leaf.scope.columns, t.columns, t.span)
     return replace(leaf, scope=of_table(Table(alias, columns), QUOTE))
 
 
-def _read(declared: Declared, alias: str, t: ast.Table, context: Context) -> Leaf:
+def _read(declared: Declared, alias: str, t: ast.Table, context: Context) -> Relation:
     """The changes of a table, or the rows of an append-only one."""
     relation = declared.relation
     if relation is None:
@@ -285,7 +281,7 @@ def _read(declared: Declared, alias: str, t: ast.Table, context: Context) -> Lea
     seen = tuple(Column(c.name, Col(f"{name}.{c.name}", c.type), types[c.name]) for c in declared.visible)
     node: Node = _on_time(source, relation.watermark) if declared.kind == "stream" else Changes(source)
     node = clocked(node, name, relation.inherited)
-    return Leaf(node, of_table(Table(alias, seen), QUOTE), t.span, declared, None, t.as_of)
+    return Relation(node, of_table(Table(alias, seen), QUOTE), t.span, declared, as_of=t.as_of)
 
 
 def _on_time(source: Source, watermark: Bounded | None) -> Node:
@@ -297,17 +293,17 @@ def _on_time(source: Source, watermark: Bounded | None) -> Node:
     return OnTime(source, column, Bound(source.alias, column, column), judged)
 
 
-def _query(query: ast.Query, alias: str, names: tuple[str, ...], span: Span, context: Context) -> Leaf:
+def _query(query: ast.Query, alias: str, names: tuple[str, ...], span: Span, context: Context) -> Relation:
     result = bind_inner(query, context, context.level(alias))
     seen = tuple(Column(i.name, i.col, i.type) for i in result.items)
     columns = renamed(seen, names, span)
-    return Leaf(result.node, of_table(Table(alias, columns), QUOTE), span)
+    return Relation(result.node, of_table(Table(alias, columns), QUOTE), span)
 
 
 # -------------------------------------------------------------------- windows
 
 
-def _window(f: ast.TableFunction, context: Context) -> Leaf:
+def _window(f: ast.TableFunction, context: Context) -> Relation:
     """A table in windows: its name, a time, lengths, and perhaps an offset."""
     call, what = f.call, f.call.name
     if what not in CALLS:

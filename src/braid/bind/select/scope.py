@@ -90,6 +90,10 @@ class Scope:
         """What `*` or `alias.*` stands for."""
         return self.columns if qualifier is None else self.table(qualifier, span).columns
 
+    def beside(self, other: Scope) -> Scope:
+        """Both, where no column is merged."""
+        return replace(self, tables=(*self.tables, *other.tables), columns=(*self.columns, *other.columns))
+
     def names(self) -> list[str]:
         """Those of its columns, each once."""
         return list(dict.fromkeys(c.name for c in self.columns))
@@ -146,7 +150,7 @@ def both(left: Scope, right: Scope, span: Span) -> Scope:
     twice = next((t.alias for t in right.tables if any(x.alias == t.alias for x in left.tables)), None)
     if twice is not None:
         raise SqlError(f"{twice} names two sources", span, f"give one of them another name: {twice} AS {twice}2")
-    return Scope((*left.tables, *right.tables), (*left.columns, *right.columns), quote=left.quote)
+    return left.beside(right)
 
 
 @dataclass(frozen=True, slots=True)
