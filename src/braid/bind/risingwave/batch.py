@@ -3,37 +3,35 @@
 In: a query or a statement as read, the names around it. Out: `BatchQuery`; `RowsChanged`, one epoch.
 Rule: every name is bound here, and the text is made anew from what is bound: DuckDB sees names that `duck_text.token`
 makes, functions and types of our lists, and constants that it quotes; nothing else. Each column of a result gets a name
-that no other has, so `*`, ORDER BY and sub-queries never mean another one. ON sees the two sides of its join and no
-more; USING and NATURAL become equalities, so that merged columns are those of the dialect. RW-30: an ASOF join is a
-look-up that breaks ties by the smallest key, as views do. What a statement writes is decided from the snapshot before
-it; which rows are late is decided where they enter the table.
+that no other has, so `*`, ORDER BY and sub-queries never mean another one. What a statement writes is decided from the
+snapshot before it; which rows are late is decided where they enter the table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import assert_never
 
 from braid.batch_sql.duck_text import name, token
 from braid.bind.bound import BatchQuery, Bound, Declared, Read, Returning, RowsChanged
-from braid.bind.expressions import conjuncts, names, told_at
+from braid.bind.expressions import told_at
 from braid.bind.names import repeated
-from braid.bind.risingwave.batch_values import Batch, BatchColumn, Rows, Values, column_token, ordered
-from braid.bind.risingwave.expressions import ROW_SETS, constant, either
+from braid.bind.risingwave.batch_values import NOTHING, Batch, BatchColumn, Rows, Values, column_token, ordered
+from braid.bind.risingwave.duck import called, policy, printed
+from braid.bind.risingwave.expressions import constant
 from braid.bind.risingwave.scope import QUOTE, Context, default_name
 from braid.bind.select.items import Item, listed
-from braid.bind.select.scope import Column, Scope, Table, both, merged, of_table, renamed
+from braid.bind.select.scope import Column, Scope, Table, of_table
+from braid.bind.select.tree import bind_from
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.postgres import typing
 from braid.sql import ast
-from braid.sql.windows import CALLS
 from braid.types import Decimal, Scalar, Type
 
 _MANY = 100  # rows of constants that DuckDB gets column by column: it reads them in a fifth of the time
-NOTHING: Scope = Scope((), ())
 
 
 def batch_query(query: ast.Query, context: Context) -> BatchQuery:
@@ -56,7 +54,7 @@ def rows_of(q: ast.Query, batch: Batch) -> Rows:
         inner = rows_of(cte.query, batch)
         token = batch.token("q", cte.name)
         written.append(f"{token} AS ({inner.sql})")
-        columns = _called(inner.columns, cte.columns, cte.span)
+        columns = called(inner.columns, cte.columns, cte.span)
         batch = replace(batch, ctes={**batch.ctes, cte.name: (token, columns)})
     body, order_by = _body(q.body, q.order_by, batch)
     sql = body.sql
@@ -111,16 +109,6 @@ def _converted(rows: Rows, types: Sequence[Type], span: Span, batch: Batch) -> s
     pairs = zip(rows.columns, types, strict=True)
     made = [f"{batch.text(typing.coerced(Col(n, t), wide), span)} AS {n}" for (_, n, t), wide in pairs]
     return f"SELECT {', '.join(made)} FROM ({rows.sql}) AS {batch.token('t', 'side')}"
-
-
-def _called(columns: tuple[BatchColumn, ...], names: tuple[str, ...], span: Span) -> tuple[BatchColumn, ...]:
-    """Columns under the names of a list."""
-    seen = tuple(Column(n, Col(t, u), "") for n, t, u in columns)
-    made = []
-    for c in renamed(seen, names, span):
-        assert isinstance(c.expr, Col)
-        made.append((c.name, c.expr.name, c.expr.type))
-    return tuple(made)
 
 
 def _of_columns(item: ast.OrderItem, columns: tuple[BatchColumn, ...]) -> str:
@@ -202,14 +190,14 @@ def outputs(items: tuple[ast.SelectItem, ...], values: Values) -> list[tuple[str
 
 
 def _select(s: ast.Select, order_by: tuple[ast.OrderItem, ...], batch: Batch) -> tuple[Rows, list[str]]:
-    source = from_of(s.source, batch) if s.source is not None else From("", NOTHING)
-    scope = source.scope
+    source = bind_from(s.source, policy(batch)) if s.source is not None else None
+    scope = NOTHING if source is None else source.scope
     windows: dict[str, ast.Over] = {}
-    for called, over in s.windows:
+    for window, over in s.windows:
         assert isinstance(over, ast.Over)
-        if called in windows:
-            raise SqlError(f"window {called} is written twice", over.span, "give one of them another name")
-        windows[called] = over
+        if window in windows:
+            raise SqlError(f"window {window} is written twice", over.span, "give one of them another name")
+        windows[window] = over
     plain = Values(batch, scope, "SELECT", windows)
     grouped = _groups(s, plain)
     select = replace(plain, groups=grouped)
@@ -221,8 +209,8 @@ def _select(s: ast.Select, order_by: tuple[ast.OrderItem, ...], batch: Batch) ->
         on = [written.get(_output(e, columns) or "") or select.sql(e) for e in s.distinct]
         distinct = f"DISTINCT ON ({', '.join(on)}) " if on else "DISTINCT "
     sql = f"SELECT {distinct}{', '.join(f'{e} AS {t}' for t, e in written.items())}"
-    if source.sql:
-        sql += f" FROM {source.sql}"
+    if source is not None:
+        sql += f" FROM {printed(source, batch)}"
     if s.where is not None:
         sql += f" WHERE {Values(batch, scope, 'WHERE').condition(s.where)}"
     if s.group_by:
@@ -275,134 +263,6 @@ def _grouped(e: ast.Expr, columns: tuple[BatchColumn, ...], values: Values) -> s
             _output(e, columns)
             return str(place)
     return values.sql(e)
-
-
-# ------------------------------------------------------------------------- FROM
-
-
-_KINDS = {"inner": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "FULL JOIN", "cross": "CROSS JOIN"}
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
-
-@dataclass(frozen=True, slots=True)
-class From:
-    sql: str
-    scope: Scope
-
-
-def from_of(relation: ast.Relation, batch: Batch) -> From:
-    return _relation(relation, batch, None)
-
-
-def _relation(relation: ast.Relation, batch: Batch, before: Scope | None) -> From:
-    """`before`: what stands to the left, for LATERAL and table functions."""
-    match relation:
-        case ast.Table():
-            return _table(relation, batch)
-        case ast.Derived():
-            return _derived(relation, batch, before)
-        case ast.TableFunction():
-            return _function(relation, batch, before)
-        case ast.Join():
-            return _join(relation, batch, before)
-    assert_never(relation)
-
-
-def _named(sql: str, alias: str, columns: tuple[BatchColumn, ...], names: tuple[str, ...], r: ast.Relation,
-           batch: Batch) -> From:  # fmt: skip
-    """A relation under a name of its own."""
-    token = batch.token("t", alias)
-    seen = tuple(Column(n, Col(f"{token}.{t}", u), "") for n, t, u in columns)
-    seen = renamed(seen, names, r.span)
-    return From(f"{sql} AS {token}", of_table(Table(alias, seen), QUOTE))
-
-
-def _table(t: ast.Table, batch: Batch) -> From:
-    name = t.name.parts[-1]
-    if t.name.parts in {(n,) for n in batch.ctes}:
-        if t.as_of is not None:
-            raise SqlError("time travel reads tables and materialized views", t.as_of.span, "leave the clause out")
-        sql, columns = batch.ctes[name]
-    else:
-        sql, columns = batch.relation(t)
-    return _named(sql, t.alias or name, columns, t.columns, t, batch)
-
-
-def _derived(d: ast.Derived, batch: Batch, before: Scope | None) -> From:
-    assert isinstance(d.query, ast.Query)
-    inner = rows_of(d.query, batch.under(before) if d.lateral and before is not None else batch)
-    alias = d.alias or f"subquery {len(batch.made)}"
-    return _named(f"{'LATERAL ' if d.lateral else ''}({inner.sql})", alias, inner.columns, d.columns, d, batch)
-
-
-def _function(f: ast.TableFunction, batch: Batch, before: Scope | None) -> From:
-    """Functions that give rows; a function over columns is asked for each row before it."""
-    name = f.call.name
-    if name in CALLS:
-        hint = f"write it in a view: CREATE MATERIALIZED VIEW w AS SELECT * FROM {name}(…), and read that"
-        raise SqlError(f"{name} in a batch query is not supported yet", f.call.span, hint)
-    if name not in ROW_SETS:
-        known = ", ".join((*map(str.lower, ROW_SETS), *CALLS))
-        raise SqlError(f"there is no table function {name.lower()}", f.call.span, f"there are {known}")
-    values = Values(batch, before or NOTHING, "FROM")
-    found = values.set_of(f.call)
-    alias = f.alias or name.lower()
-    column = batch.token("c", alias)
-    sql = f"{'LATERAL ' if any(names(f.call)) else ''}({found.relation(column, batch)})"
-    return _named(sql, alias, ((alias, column, found.type),), f.columns, f, batch)
-
-
-# ---------------------------------------------------------------------- joins
-
-
-def _join(join: ast.Join, batch: Batch, before: Scope | None) -> From:
-    left = _relation(join.left, batch, before)
-    seen = left.scope if before is None else Scope(
-        (*before.tables, *left.scope.tables), (*before.columns, *left.scope.columns)
-    )  # fmt: skip
-    right = _relation(join.right, batch, seen)
-    if join.asof:
-        return _nearest(join, left, right, batch)
-    how = "inner" if join.natural and join.how == "cross" else join.how
-    other = f"({right.sql})" if isinstance(join.right, ast.Join) else right.sql
-    if join.using or join.natural:
-        made = merged(join, left.scope, right.scope, either, batch.context.merged_order)
-        on = " AND ".join(batch.text(typing.compare("=", a, b), join.span) for a, b in made.equal) or "TRUE"
-        return From(f"{left.sql} {_KINDS[how]} {other} ON {on}", made.scope)
-    scope = both(left.scope, right.scope, join.right.span)
-    if join.on is None:
-        return From(f"{left.sql} CROSS JOIN {other}", scope)
-    on = Values(batch, scope, "ON").condition(join.on)
-    return From(f"{left.sql} {_KINDS[how]} {other} ON {on}", scope)
-
-
-def _nearest(join: ast.Join, left: From, right: From, batch: Batch) -> From:
-    """An ASOF join: for each left row the nearest right one, by LATERAL."""
-    if batch.context.settings.risingwave.strict:
-        hint = "write CREATE MATERIALIZED VIEW v AS SELECT …, or SET strict = false"
-        raise SqlError("an ASOF JOIN needs a view", join.how_span, hint)
-    if join.using or join.natural or join.on is None:
-        hint = "write ON a.x = b.x AND a.t >= b.t"
-        raise SqlError("an ASOF JOIN takes ON, with an equality and one inequality", join.how_span, hint)
-    table = join.right
-    if not isinstance(table, ast.Table):
-        raise SqlError("the right side of a batch ASOF JOIN is a table", table.span, "make it a view first")
-    inequalities = [t for t in conjuncts(join.on) if isinstance(t, ast.Binary) and t.op in _TURNED]
-    if len(inequalities) != 1:
-        hint = "write ON a.x = b.x AND a.t >= b.t"
-        raise SqlError("an ASOF JOIN takes exactly one inequality", join.on.span, hint)
-    (compare,) = inequalities
-    scope = both(left.scope, right.scope, join.right.span)
-    values = Values(batch, scope, "ON")
-    on_left = all(right.scope.knows(n) and not left.scope.knows(n) for n in names(compare.left))
-    nearest, op = (compare.left, _TURNED[compare.op]) if on_left else (compare.right, compare.op)
-    order = [f"{values.sql(nearest)} {'ASC' if op in ('<', '<=') else 'DESC'}"]
-    alias = right.sql.rpartition(" AS ")[2]
-    found = batch.context.found(table.name.parts[-1]) if table.name.parts not in {(n,) for n in batch.ctes} else None
-    if isinstance(found, Declared) and found.relation is not None:
-        order += [f"{alias}.{column_token(k)}" for k in found.relation.key]
-    inner = f"SELECT * FROM {right.sql} WHERE {values.condition(join.on)} ORDER BY {', '.join(order)} LIMIT 1"
-    return From(f"{left.sql} {_KINDS[join.how]} LATERAL ({inner}) AS {alias} ON TRUE", scope)
 
 
 # ------------------------------------------------------------ over the rows of one table

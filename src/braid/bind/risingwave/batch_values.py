@@ -30,6 +30,7 @@ from braid.types import Array, Column, Scalar, Struct, Type
 S = Scalar
 _STEP = "step size cannot equal zero"
 LONGEST = 1_000_000  # values of a list that a function makes as a whole
+NOTHING: Scope = Scope((), ())
 BatchColumn = tuple[str, str, Type]  # its name, its name in the text, its type
 
 
@@ -237,9 +238,11 @@ class Values:
     def text(self, e: Expr, span: Span) -> str:
         return self.batch.text(e, span)
 
+    def predicate(self, e: ast.Expr) -> Expr:
+        return changed(bind_condition(e, self._names()), self.groups.get)
+
     def condition(self, e: ast.Expr) -> str:
-        made = changed(bind_condition(e, self._names()), self.groups.get)
-        return self.batch.condition(made, e.span)
+        return self.batch.condition(self.predicate(e), e.span)
 
     def _names(self) -> Names:
         return Names(self.clause, self._name, None, self._special, batch=True)
