@@ -17,6 +17,7 @@ from braid.bind.env import Env
 from braid.bind.expressions import bind_expr, bind_predicate, conjuncts, told_at
 from braid.bind.lenses.facets import CONVERTS, PRIMITIVES, format_of, type_name
 from braid.bind.lenses.scope import Given, Relation, Sources, aliases_read, default_name, rules
+from braid.bind.select.pushing import keeps, on_enters
 from braid.bind.settings import LensesSettings
 from braid.errors import SqlError
 from braid.expr import typing
@@ -141,8 +142,8 @@ def _node(
 ) -> Join:
     l_keys, r_keys = tuple(e.left for e in on.equalities), tuple(e.right for e in on.equalities)
     l_if, r_if = typing.all_of(on.left_only), typing.all_of(on.right_only)
-    l, left_if = _filtered(left.node, l_if, how in ("left", "full"))
-    r, right_if = _filtered(right.node, r_if, how in ("right", "full"))
+    l, left_if = _filtered(left.node, l_if, on_enters(how, "left"))
+    r, right_if = _filtered(right.node, r_if, on_enters(how, "right"))
     if left.kind == right.kind == "table":
         return TableTableJoin(l, r, how, l_keys, r_keys, keys, by_key=False, left_if=left_if, right_if=right_if)
     if left.kind == right.kind:
@@ -158,11 +159,9 @@ def _node(
     return StreamTableJoin(l, r, kept, l_keys, r_keys, keys, "pad", by_key=False, retention=retention, left_if=left_if)
 
 
-def _filtered(node: Node, term: Expr | None, preserved: bool) -> tuple[Node, Expr | None]:
-    """The side and its own condition: below the join, or (a kept side) part of the match."""
-    if term is None or preserved:
-        return node, term
-    return Filter(node, term), None
+def _filtered(node: Node, term: Expr | None, enters: bool) -> tuple[Node, Expr | None]:
+    """The side and its own condition: below the join, or part of the match."""
+    return (Filter(node, term), None) if term is not None and enters else (node, term)
 
 
 def _key(keys: tuple[Col, ...], equalities: tuple[Equality, ...], text: str) -> Expr | None:
@@ -184,9 +183,9 @@ def _key(keys: tuple[Col, ...], equalities: tuple[Equality, ...], text: str) -> 
 def _nullable(left: Relation, right: Relation, how: How, keys: tuple[Col, ...]) -> frozenset[str]:
     """The plan columns of the result that may be missing."""
     found = left.nullable | right.nullable
-    if how in ("right", "full"):
+    if keeps(how, "right"):
         found |= {c.name for c in left.node.schema}
-    if how in ("left", "full"):
+    if keeps(how, "left"):
         found |= {c.name for c in right.node.schema}
     return found | (frozenset(k.name for k in keys) if how == "full" else frozenset())
 
@@ -267,7 +266,7 @@ def _term(e: ast.Expr, sources: Sources) -> Equality | tuple[int, Expr]:
     """An equality of both sources, or (0 left, 1 right, condition) over one of them."""
     said = rules("ON", sources)
     bound = bind_predicate(e, said)
-    read = list(aliases_read(bound, sources))
+    read = aliases_read(bound, sources)
     if len(read) < 2:
         return (0 if read in ([], [sources.relations[0].alias]) else 1), bound
     both = f"{read[0]} and {read[1]}"
@@ -279,10 +278,10 @@ def _term(e: ast.Expr, sources: Sources) -> Equality | tuple[int, Expr]:
         raise SqlError(f"this condition of ON reads both {both}, and is no equality", e.span, hint)
     left, right = bind_expr(e.left, said), bind_expr(e.right, said)
     for side, x in ((left, e.left), (right, e.right)):
-        if len(list(aliases_read(side, sources))) != 1:
+        if len(aliases_read(side, sources)) != 1:
             hint = f"one source on each side of =, such as ON {read[0]}.a = {read[1]}.b"
             raise SqlError(f"one side of = in ON reads both {both}", x.span, hint)
-    if next(aliases_read(left, sources)) == sources.relations[0].alias:
+    if aliases_read(left, sources) == [sources.relations[0].alias]:
         return _equality(left, right, e.left, e)
     return _equality(right, left, e.right, e)
 

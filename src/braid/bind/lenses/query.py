@@ -16,17 +16,17 @@ from braid.bind.expressions import Aggregations, bind_expr, bind_predicate, told
 from braid.bind.lenses.facets import Facet, format_of, type_name
 from braid.bind.lenses.joins import bind_join
 from braid.bind.lenses.projections import REKEYED, bind_projections
-from braid.bind.lenses.scope import AGGREGATES, Given, Relation, Sources, default_name, is_nullable, rules
+from braid.bind.lenses.scope import AGGREGATES, Given, Relation, Sources, default_name, fields_of, is_nullable, rules
 from braid.bind.select.grouping import Groups
 from braid.bind.select.items import Item, Result
 from braid.bind.select.scope import Column
 from braid.bind.sources import KIND
-from braid.errors import SqlError
+from braid.errors import Span, SqlError
 from braid.expr import typing, user
 from braid.expr.aggregates import common
 from braid.expr.nodes import Col, Expr, columns
 from braid.guess import meant
-from braid.plan.logical import Begin, Filter, Kind, Lateral, Materialize, Node, Project, Source, SourceColumn, Timestamp
+from braid.plan.logical import Filter, Kind, Lateral, Materialize, Node, Project, Source, SourceColumn, Timestamp
 from braid.plan.names import level
 from braid.sql import ast
 from braid.types import Array, Scalar, Type
@@ -155,17 +155,17 @@ def _relation(ref: ast.Relation | None, kind: Kind, env: Env, notices: list[str]
     alias = ref.alias or name
     named = env.catalog.named.get(name)
     if named is not None:
-        return _of_named(named, alias, env, notices)
+        return _of_named(named, alias, ref.span, env, notices)
     declared = env.catalog.get(name)
     if declared is None:
         known = [*env.catalog.named, *env.catalog.sources]
         listed = f"known are {', '.join(known)}" if known else "CREATE TABLE declares a topic"
         raise SqlError(f"unknown topic {name}", ref.span, meant(name, known, listed))
-    return topic_relation(declared, alias, kind, env.prefix, env.settings.lenses.begin)
+    return _of_topic(declared, alias, kind, ref.span, env)
 
 
-def topic_relation(d: Declared, alias: str, kind: Kind, prefix: str, begin: Begin) -> Relation:
-    name = f"{prefix}{level(alias)}"
+def _of_topic(d: Declared, alias: str, kind: Kind, span: Span, env: Env) -> Relation:
+    name, begin = f"{env.prefix}{level(alias)}", env.settings.lenses.begin
     read = tuple(SourceColumn(f"{name}.{c.name}", c.name, TypedColumn(c.name, c.type), c.place) for c in d.columns)
     source = Source(name, d.name, d.topic, kind, read, d.encoding, d.timestamp, None, d.partitions, end="lift",
                     begin=begin)  # fmt: skip
@@ -173,12 +173,12 @@ def topic_relation(d: Declared, alias: str, kind: Kind, prefix: str, begin: Begi
     values = {s.field: s.col for s in read if s.place == "value"}
     formats = d.formats or ("JSON" if key is None else format_of(key.type, "JSON"), "JSON")  # a registered DataFrame
     missing = frozenset(s.name for c, s in zip(d.columns, read, strict=True) if c.nullable)
-    fields = tuple((n, c) for n, c in values.items() if n != "_value")
-    return Relation(alias, source, kind, key, formats[0], fields, values.get("_value"), formats[1], missing,
-                    d.partitions)  # fmt: skip
+    whole = values.pop("_value", None)
+    return Relation(source, fields_of(alias, values.items(), whole), span, kind, key, formats[0], whole, formats[1],
+                    missing, d.partitions, is_query=False)  # fmt: skip
 
 
-def _of_named(named: Named, alias: str, env: Env, notices: list[str]) -> Relation:
+def _of_named(named: Named, alias: str, span: Span, env: Env, notices: list[str]) -> Relation:
     """The query of a WITH name, bound under plan names of its own."""
     settings = replace(env.settings, lenses=named.settings)
     inner = Env(env.catalog, settings, named.text, f"{env.prefix}{level(alias)}/")
@@ -187,10 +187,10 @@ def _of_named(named: Named, alias: str, env: Env, notices: list[str]) -> Relatio
     except SqlError as error:  # a topic that it reads was dropped
         raise error.with_text(named.text) from None
     notices += [n for n in made.notices if n not in notices]
-    return _renamed(made, alias, env.prefix)
+    return _renamed(made, alias, span, env.prefix)
 
 
-def _renamed(made: Faceted, alias: str, prefix: str) -> Relation:
+def _renamed(made: Faceted, alias: str, span: Span, prefix: str) -> Relation:
     """A result as a source. Where something is computed a `Project` gives it a plan name, and passes on all columns as
     they are."""
     key, fields, whole = made.key.expr, made.value.fields, made.value.whole
@@ -210,8 +210,8 @@ def _renamed(made: Faceted, alias: str, prefix: str) -> Relation:
         whole = None if whole is None else named(f"{name}/._value", whole)
         missing |= _missing(made, name)
         node = Project(node, tuple(outputs))
-    return Relation(alias, node, made.kind, key, made.key.format, fields, whole, made.value.format, missing,
-                    made.partitions, is_query=True)  # fmt: skip
+    return Relation(node, fields_of(alias, fields, whole), span, made.kind, key, made.key.format, whole,
+                    made.value.format, missing, made.partitions, is_query=True)  # fmt: skip
 
 
 def _missing(made: Faceted, name: str) -> frozenset[str]:

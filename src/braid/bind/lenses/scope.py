@@ -8,14 +8,15 @@ as in every dialect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from braid.bind import expressions
 from braid.bind.env import Env
 from braid.bind.expressions import Rules, bind_expr, unknown_function
 from braid.bind.lenses.facets import type_name
-from braid.bind.select.scope import Column, Scope, Table, of_tables
+from braid.bind.select.scope import Column, Scope, Table, of_table, of_tables
+from braid.bind.select.tree import Leaf
 from braid.errors import Span, SqlError
 from braid.expr import typing, user
 from braid.expr.functions import by_name
@@ -30,21 +31,23 @@ STRUCTURED = named_in("lenses")  # formats of structures
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
-    """A source as a query sees it. `key` None: its records have none. `fields`: of a structured value; else `whole` is
-    the value. `nullable`: the plan columns that may be missing; `partitions` None: nobody declared a count."""
+class Relation(Leaf):
+    """A source as a query sees it; its columns are the fields of a structured value. `key` None: its records have none.
+    `whole`: the value that is no structure. `nullable`: the plan columns that may be missing; `partitions` None: nobody
+    declared a count; `is_query`: a WITH name, not a topic."""
 
-    alias: str
-    node: Node
     kind: Kind
     key: Expr | None
     key_format: str
-    fields: tuple[tuple[str, Expr], ...]
     whole: Expr | None
     value_format: str
-    nullable: frozenset[str] = frozenset()
-    partitions: int | None = None
-    is_query: bool = False  # a WITH name, not a topic
+    nullable: frozenset[str]
+    partitions: int | None
+    is_query: bool
+
+    @property
+    def fields(self) -> tuple[tuple[str, Expr], ...]:
+        return tuple((c.name, c.expr) for c in self.scope.columns)
 
     @property
     def value(self) -> Expr:
@@ -72,12 +75,6 @@ class Relation:
     def field(self, name: str) -> Expr | None:
         return next((e for n, e in self.fields if n == name), None)
 
-    @property
-    def table(self) -> Table:
-        """Its fields by name."""
-        instead = "" if self.whole is None else f"the value of {self.alias} is {self.whole.type}: write _value"
-        return Table(self.alias, tuple(Column(n, e) for n, e in self.fields), instead=instead)
-
 
 @dataclass(frozen=True, slots=True)
 class Sources:
@@ -95,7 +92,7 @@ class Sources:
     @property
     def scope(self) -> Scope:
         """What the first names of paths mean."""
-        return of_tables(tuple(r.table for r in self.relations), pseudo=self.elements, what="field")
+        return of_tables(tuple(t for r in self.relations for t in r.scope.tables), pseudo=self.elements, what="field")
 
     @property
     def nullable(self) -> frozenset[str]:
@@ -169,19 +166,15 @@ def is_nullable(e: Expr, nullable: frozenset[str]) -> bool:
     return any(name in nullable for name in columns(e))
 
 
-def aliases_read(e: Expr, sources: Sources) -> Iterator[str]:
+def fields_of(alias: str, fields: Iterable[tuple[str, Expr]], whole: Expr | None) -> Scope:
+    """What names mean over one source."""
+    instead = "" if whole is None else f"the value of {alias} is {whole.type}: write _value"
+    return of_table(Table(alias, tuple(Column(n, e) for n, e in fields), instead=instead))
+
+
+def aliases_read(e: Expr, sources: Sources) -> list[str]:
     """The aliases of the sources whose columns `e` reads, each once."""
-    seen: set[str] = set()
-    for name in columns(e):
-        for r in sources.relations:
-            if r.alias not in seen and name in _columns_of(r):
-                seen.add(r.alias)
-                yield r.alias
-
-
-def _columns_of(r: Relation) -> set[str]:
-    exprs = [e for _, e in r.fields] + [x for x in (r.key, r.whole) if x is not None]
-    return {name for e in exprs for name in columns(e)}
+    return list(dict.fromkeys(r.alias for name in columns(e) for r in sources.relations if name in r.names))
 
 
 @dataclass(frozen=True, slots=True)
