@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from braid.guess import guess
+from braid.guess import guesses, meant
 
 KNOWN = ["floor", "cot", "price", "customer", "quantity", "timestamp", "count", "order_id", "LEVENSHTEIN"]
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"),
+    ("name", "found"),
     [
         ("flor", "floor"),
         ("pirce", "price"),
@@ -30,6 +30,14 @@ KNOWN = ["floor", "cot", "price", "customer", "quantity", "timestamp", "count", 
         ("prize_won", None),
     ],
 )
-def test_close_in_spelling(name: str, meant: str | None) -> None:
-    assert guess(name, KNOWN) == meant
-    assert guess(name.upper(), KNOWN) == meant
+def test_close_in_spelling(name: str, found: str | None) -> None:
+    for written in (name, name.upper()):
+        assert guesses(written, KNOWN, 1) == ([] if found is None else [found])
+
+
+def test_a_hint_says_how_a_name_is_written() -> None:
+    assert meant("pirce", KNOWN, "nothing") == "did you mean price?"
+    assert meant("pirce", KNOWN, "nothing", ways="o.{}".format) == "did you mean o.price?"
+    assert meant("coun", KNOWN, "nothing", 2, ways=str.upper) == "did you mean COUNT?"
+    assert meant("coun", [*KNOWN, "Count"], "nothing", 2, ways=str.upper) == "did you mean COUNT?"
+    assert meant("foo", KNOWN, "nothing") == "nothing"

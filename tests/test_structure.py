@@ -147,3 +147,23 @@ def test_a_checkpoint_has_one_body_wherever_it_lies() -> None:
     topics = ["topics/interface.py", "topics/interface.py", "topics/registries.py"]  # these have two forms
     frames = ["topics/registered.py", "topics/registered.py"]  # Spark reads their rows from files
     assert asks == ["stage/checkpoint_runs.py", "stage/state_file.py", *topics[:2], *frames, *topics[2:]]
+
+
+def test_one_function_asks_what_was_meant() -> None:
+    texts = {str(p.relative_to(SOURCE)): p.read_text(encoding="utf-8") for p in SOURCE.rglob("*.py")}
+    assert [name for name, text in texts.items() if "did you mean" in text] == ["guess.py"]
+
+
+def test_a_select_is_bound_by_one_class_of_each_kind() -> None:
+    """Dialects add to them; none has its own."""
+    places: dict[str, list[str]] = {}
+    for p in (SOURCE / "bind").rglob("*.py"):
+        for node in ast.walk(ast.parse(p.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(p.relative_to(SOURCE / "bind").as_posix())
+    shared = {"scope.py": ("Column", "Table", "Scope"), "items.py": ("Item", "Result"), "grouping.py": ("Groups",),
+              "tree.py": ("Leaf", "Joined", "Policy"), "pushing.py": ("Shares",)}  # fmt: skip
+    homes = {name: [f"select/{file}"] for file, names in shared.items() for name in names}
+    assert {name: places[name] for name in homes} == homes
+    assert places["Env"] == ["env.py"]
+    assert len(places["From"]) == 1

@@ -8,7 +8,7 @@ or in two of a short name's, is another word (foo, floor). No guess is better th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
 
 LONGEST = 100  # letters: what is longer is no misspelled name
@@ -23,15 +23,16 @@ def guesses(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     return [k for score, _, k in sorted(scored, reverse=True) if score >= ALIKE][:most]
 
 
-def guess(name: str, known: Iterable[str]) -> str | None:
-    """The likeliest of `guesses`."""
-    return next(iter(guesses(name, known, 1)), None)
+def meant(name: str, known: Iterable[str], otherwise: str, most: int = 1, ways: Callable[[str], str] = str) -> str:
+    """The hint for a name that is not known: what may be meant, or else something else to say. `ways`: how a name that
+    is known must be written."""
+    return suggested(map(ways, guesses(name, known, most)), otherwise)
 
 
-def meant(name: str, known: Iterable[str], otherwise: str, most: int = 1) -> str:
-    """The hint for a name that is not known: what may be meant, or else something else to say."""
-    found = guesses(name, known, most)
-    return f"did you mean {' or '.join(found)}?" if found else otherwise
+def suggested(found: Iterable[str | None], otherwise: str = "") -> str:
+    """The question in which a hint names what may be meant, if there is anything; or else something else."""
+    hint = " or ".join(dict.fromkeys(x for x in found if x is not None))
+    return f"did you mean {hint}?" if hint else otherwise
 
 
 def _likeness(a: str, b: str) -> float:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import Any
 
 from braid.bind import schemas
@@ -35,6 +34,7 @@ from braid.bind.settings import Settings, changed, shown
 from braid.errors import SqlError, UnknownColumn
 from braid.expr import user
 from braid.expr.listing import check_names
+from braid.guess import meant
 from braid.plan.logical import Query
 from braid.plan.names import alike
 from braid.plan.rewrite import rewrite
@@ -70,8 +70,7 @@ def no_query(written: ast.Name, env: Env) -> SqlError:
     name, span, queries = str(written), written.span, env.catalog.queries
     if name in env.catalog.sources:
         return SqlError(f"no query writes {name}", span, f"DESCRIBE {name} shows its columns")
-    near = get_close_matches(name, queries, n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]}?" if near else f"queries: {', '.join(queries) or 'none'}; or EXPLAIN SELECT …"
+    hint = meant(name, queries, f"queries: {', '.join(queries) or 'none'}; or EXPLAIN SELECT …")
     return SqlError(f"unknown query {name}", span, hint)
 
 

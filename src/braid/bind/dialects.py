@@ -6,12 +6,12 @@ Rule: nothing of a dialect is loaded before somebody asks for it. The module tha
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from braid.errors import BraidError
+from braid.guess import meant
 
 if TYPE_CHECKING:
     from braid.bind.commands import Dialect
@@ -28,8 +28,7 @@ def dialect_named(name: str) -> Dialect:
     """The dialect, or a `BraidError` that lists the known ones."""
     key = name.strip().lower()
     if key not in DIALECTS:
-        near = difflib.get_close_matches(key[:30], DIALECTS, n=1)
-        known = f"known dialects: {', '.join(DIALECTS)}"
-        raise BraidError(f"unknown dialect {name!r}", f"did you mean {near[0]}? {known}" if near else known)
+        hint = f"{meant(key, DIALECTS, '')} known dialects: {', '.join(DIALECTS)}"
+        raise BraidError(f"unknown dialect {name!r}", hint.lstrip())
     found: Dialect = import_module(DIALECTS[key]).DIALECT
     return found

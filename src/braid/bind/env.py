@@ -27,8 +27,11 @@ class Env:
     text: str
     prefix: str = ""
 
+    def written_at(self, span: Span) -> str:
+        return self.text[span.start : span.end]
+
     def quote(self, e: ast.Expr) -> str:
-        return " ".join(self.text[e.span.start : e.span.end].split())
+        return " ".join(self.written_at(e.span).split())
 
 
 def check_cycle(node: Node, sink: Sink, catalog: Catalog, span: Span) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from braid.bind.bound import DeclaredColumn, Windowing
 from braid.bind.expressions import told_at
 from braid.bind.settings import Settings
 from braid.errors import Span, SqlError
 from braid.expr import dates
+from braid.guess import meant
 from braid.plan.logical import Timestamp
 from braid.plan.windows import KINDS
 from braid.records.encoding import Encoding
@@ -97,9 +97,8 @@ def read(properties: Sequence[ast.Property], allowed: tuple[str, ...], at: Span)
             hint = "the SELECT gives the key: project the key column, or write PARTITION BY"
             raise SqlError("KEY cannot be set on a query's result", p.span, hint)
         if p.name not in allowed:
-            near = get_close_matches(p.name, allowed, n=1, cutoff=0.5)
             known = ", ".join(n.lower() for n in allowed if not n.startswith("WINDOW"))
-            hint = f"did you mean {near[0].lower()}?" if near else f"known are {known}"
+            hint = meant(p.name, allowed, f"known are {known}", ways=str.lower)
             raise SqlError(f"unknown property {p.name.lower()}", p.span, hint)
         items[p.name] = p
     return Properties(items, at)
@@ -138,8 +137,7 @@ def column_named(p: Properties, name: str, columns: Sequence[DeclaredColumn]) ->
     if len(found) == 1:
         return found[0]
     listed = ", ".join(c.name for c in columns)
-    near = get_close_matches(text.upper(), [c.name for c in columns], n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]}?" if near else f"columns are {listed}"
+    hint = meant(text, [c.name for c in columns], f"columns are {listed}")
     raise SqlError(f"{name} names no column: {text}", p.span(name), hint)
 
 
@@ -225,8 +223,7 @@ def _format(p: Properties, name: str) -> str | None:
     word = text.strip().upper()
     known = named_in("ksqldb")
     if word not in known:
-        near = get_close_matches(word, known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]}?" if near else f"formats are {', '.join(known)}"
+        hint = meant(word, known, f"formats are {', '.join(known)}")
         raise SqlError(f"unknown format {text}", p.span(name), hint)
     return word
 

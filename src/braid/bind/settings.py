@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 
 from braid.errors import SqlError
 from braid.expr.aggregates import MOST
+from braid.guess import meant
 from braid.records.formats.named import FORMATS, named_in
 
 NullKey = Literal["drop", "pad"]
@@ -239,11 +240,10 @@ SETTINGS: dict[str, dict[str, Setting]] = {
 @dataclass(frozen=True, slots=True)
 class Manner:
     """How a dialect names settings, and what it makes of names that are not in the table. `row`: a name as the table
-    has it. `near`: how alike a name of ours is that is guessed; `sure`: another system's name that is so alike is a
-    mistake (None: every unknown one is). `others`: whose the rest may be; `accepted`: taken without a word."""
+    has it. `sure`: another system's name that is so alike is a mistake (None: every unknown one is). `others`: whose
+    the rest may be; `accepted`: taken without a word."""
 
     row: Callable[[str], str]
-    near: float
     sure: float | None = None
     others: str = ""
     accepted: frozenset[str] = frozenset()
@@ -284,10 +284,10 @@ def _of_risingwave(name: str) -> str:
 
 
 MANNERS: dict[str, Manner] = {
-    "ksqldb": Manner(lambda name: name.removeprefix("ksql.streams."), 0.5, 0.85, "another system", quote="'"),
-    "sqlstream": Manner(str.lower, 0.5, quote="'"),
-    "lenses": Manner(str.lower, 0.6, 0.9, "Lenses or Kafka", takes="it takes: "),
-    "risingwave": Manner(_of_risingwave, 0.6, known="Braid's settings are ", accepted=_RISINGWAVE),
+    "ksqldb": Manner(lambda name: name.removeprefix("ksql.streams."), 0.85, "another system", quote="'"),
+    "sqlstream": Manner(str.lower, quote="'"),
+    "lenses": Manner(str.lower, 0.9, "Lenses or Kafka", takes="it takes: "),
+    "risingwave": Manner(_of_risingwave, known="Braid's settings are ", accepted=_RISINGWAVE),
 }  # fmt: skip
 
 
@@ -296,7 +296,7 @@ MANNERS: dict[str, Manner] = {
 
 def changed(settings: Settings, dialect: str, name: str, value: str | None) -> tuple[Settings, str | None]:
     """The settings after SET name = value (None: UNSET, the default again), with a notice if it changes nothing."""
-    rows, manner = SETTINGS.get(dialect, {}), MANNERS.get(dialect, Manner(str, 0.5))
+    rows, manner = SETTINGS.get(dialect, {}), MANNERS.get(dialect, Manner(str))
     topic = re.fullmatch(r"topic\.(.+)\.partitions", name) if dialect == "lenses" else None
     if topic is not None and value is not None:
         others = tuple(x for x in settings.lenses.of_topics if x[0] != topic[1])
@@ -336,8 +336,7 @@ def _check_known(name: str, rows: Mapping[str, Setting], manner: Manner) -> None
     like = manner.row(name) if manner.sure is None else name.lower()
     if like in manner.accepted:
         return
-    near = get_close_matches(like, (*rows, *manner.accepted), n=1, cutoff=manner.near)
     ours = manner.sure is None or like.startswith("braid")
     if ours or get_close_matches(like, rows, n=1, cutoff=manner.sure or 1):
-        hint = f"did you mean {manner.quoted(near[0])}?" if near else manner.known + ", ".join(rows)
+        hint = meant(like, (*rows, *manner.accepted), manner.known + ", ".join(rows), ways=manner.quoted)
         raise SqlError(f"unknown setting {manner.quoted(name)}", hint=hint)

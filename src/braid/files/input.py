@@ -35,6 +35,7 @@ from braid.files.listing import Found, is_awaited, is_plain, kind_of, look, stat
 from braid.files.log import LEFT, MORE, FileLog, Piece
 from braid.files.text import PUT_BACK, Options, Rows, Text, csv_rows, digest_of, header, json_rows, shown
 from braid.files.values import Typed, fits, from_column, typed
+from braid.guess import meant
 from braid.operators.changes import DIFF, HEADERS, NEVER, TIME
 from braid.plan.logical import Source, SourceColumn, Timestamp
 from braid.records import codec
@@ -504,9 +505,7 @@ def matched(source: Source, columns: Sequence[SourceColumn], names: Sequence[str
             found.append(None)
             continue
         if not same:
-            close = get_close_matches(field.lower(), [n.lower() for n in names], n=3, cutoff=0.6)
-            shown = [n for n in names if n.lower() in close] or list(names[:20])
-            hint = f"did you mean {' or '.join(shown)}?" if close else f"it has {', '.join(shown)}"
+            hint = meant(field, names, f"it has {', '.join(names[:20])}", 3)
             raise BraidError(f"{path} has no column {field}", hint)
         found.append(same[0])
     return found

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from braid.errors import Span, SqlError
+from braid.guess import suggested
 from braid.sql.tokens import SourceText, Token, TokenKind
 from braid.types import Type
 
@@ -265,11 +266,11 @@ class Cursor:
         if self._alias_index == self.index - 1 >= 0:
             meant = closest(before.value, words)
             if meant:
-                return self.error(f"unexpected {before.text}", before, f"did you mean {meant}?")
+                return self.error(f"unexpected {before.text}", before, suggested([meant]))
         if token.kind is TokenKind.WORD:
             meant = closest(token.value, words) if token.value not in words else None
             if meant:
-                return self.error(f"expected {expected}, found {token.text}", token, f"did you mean {meant}?")
+                return self.error(f"expected {expected}, found {token.text}", token, suggested([meant]))
             if advice := self.foreign():
                 return self.error(f"unexpected {token.text}", token, advice)
         if token.kind is TokenKind.SYMBOL and token.text == "=>":

@@ -12,6 +12,7 @@ from itertools import takewhile
 from typing import Literal as OneOf
 
 from braid.errors import Span, SqlError
+from braid.guess import suggested
 from braid.sql import ast
 from braid.sql.cursor import Cursor, closest
 from braid.sql.dialects.base import Condition
@@ -194,7 +195,7 @@ def table(c: Cursor) -> ast.Table:
     if alias and bare.kind is TokenKind.WORD and (c.at("JOIN") or c.at("OUTER", "JOIN")):
         meant = closest(bare.value, ("LEFT", "RIGHT", "FULL", "INNER", "OUTER", "CROSS"), 0.8)
         if meant and bare.value != "AS":  # `a LEFTT JOIN b` would be an inner join
-            hint = f"did you mean {meant} {c.word()}? An alias of this name needs AS"
+            hint = f"{suggested([f'{meant} {c.word()}'])} An alias of this name needs AS"
             raise c.error(f"unexpected {bare.text}", bare, hint)
     return ast.Table(name, alias, c.span(start))
 
@@ -264,8 +265,7 @@ def duration(c: Cursor) -> ast.Duration:
     hint = f"units are {', '.join(known)}, with or without S"
     if not unit or unit in c.dialect.never_alias:
         raise c.unexpected(f"a unit after {number}", *units, hint=hint)
-    meant = closest(unit, units)
-    raise c.error(f"unknown unit {c.now.text}", c.now, f"did you mean {meant}? {hint}" if meant else hint)
+    raise c.error(f"unknown unit {c.now.text}", c.now, f"{suggested([closest(unit, units)])} {hint}".lstrip())
 
 
 def amount(c: Cursor, start: int, number: str, unit: str) -> ast.Duration:

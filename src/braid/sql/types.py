@@ -6,6 +6,7 @@ Rule: a name that CREATE TYPE gave stands for its type, and for all of it: what 
 
 from __future__ import annotations
 
+from braid.guess import suggested
 from braid.sql.constants import MAX_PRECISION
 from braid.sql.cursor import Cursor, closest
 from braid.sql.dialects.base import Words
@@ -62,8 +63,8 @@ def _sql_type(c: Cursor, start: int) -> Type:
     if not word:
         raise c.unexpected("a type")
     known = [*scalars, *OF_TYPES, *c.types]
-    meant = c.dialect.type_advice.get(word) or closest(word, known)
-    hint = f"did you mean {meant}?" if meant else f"types are {', '.join(known)}"
+    found = c.dialect.type_advice.get(word) or closest(word, known)
+    hint = suggested([found], f"types are {', '.join(known)}")
     if word in c.dialect.reserved:
         raise c.unexpected("a type", hint=hint)
     raise c.error(f"unknown type {c.now.text}", c.now, hint)

@@ -26,7 +26,7 @@ from typing import Any
 from braid.bind.dialects import DIALECTS
 from braid.errors import BraidError, SqlError
 from braid.expr.loading import of_text
-from braid.guess import guess
+from braid.guess import meant
 from braid.testing.driver import Driver, Record
 from braid.testing.sql_tests import failure, is_sql_test, sql_tests
 
@@ -89,9 +89,8 @@ def misfits(page: Sequence[Block]) -> Iterator[tuple[int, str]]:
     for block in page:
         line, problem = block.line - 1, None
         if block.kind not in (*KINDS, *SHOWN):
-            near = guess(block.kind, KINDS)
             blocks = f"the blocks of a case are {', '.join(KINDS)}; text is only to be read"
-            problem = BraidError(f"no block is called {block.kind}", f"did you mean {near}?" if near else blocks)
+            problem = BraidError(f"no block is called {block.kind}", meant(block.kind, KINDS, blocks))
         elif not block.closed:
             problem = BraidError("the fence is not closed", f"write {'`' * 3} on a line of its own")
         elif block.kind in NAMED and not block.argument:
@@ -101,9 +100,8 @@ def misfits(page: Sequence[Block]) -> Iterator[tuple[int, str]]:
             if dialect is not None and block.argument != dialect:
                 problem = BraidError(f"the page is in {dialect}", f"write a page of its own for {block.argument}")
             elif block.argument not in DIALECTS:
-                near = guess(block.argument, DIALECTS)
                 known = f"dialects are {', '.join(DIALECTS)}"
-                problem = BraidError(f"unknown dialect {block.argument}", f"did you mean {near}?" if near else known)
+                problem = BraidError(f"unknown dialect {block.argument}", meant(block.argument, DIALECTS, known))
             dialect = dialect or block.argument
         elif block.kind == "schema" and SCHEMA.match(block.argument) is None:
             written = "schema TOPIC key|value FORMAT [id=N] [uses=NAME@SUBJECT:VERSION …]"
@@ -218,9 +216,8 @@ def _head(words: list[str], known: Sequence[str], line: int) -> list[str]:
     """The columns that a head line names."""
     for word in words:
         if word not in known:
-            near = guess(word, known)
             listed = f"columns are {', '.join(known)}"
-            raise BraidError(f"line {line}: no column {word}", f"did you mean {near}?" if near else listed)
+            raise BraidError(f"line {line}: no column {word}", meant(word, known, listed))
     return words
 
 

@@ -7,19 +7,20 @@ Rule: `*` gives every column, with its source's name before it in a join; what h
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from braid.bind.expressions import Aggregations, Rules, Whole, aggregates, bind_expr, told_at
+from braid.bind.expressions import Aggregations, Rules, Whole, bind_expr, told_at
 from braid.bind.ksqldb.scope import Namer, Sources
 from braid.bind.ksqldb.windows import Windowed
 from braid.bind.names import repeated
+from braid.bind.select.grouping import Groups
 from braid.bind.select.items import Item
 from braid.bind.settings import Settings
 from braid.bind.sources import check_key_type
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.aggregates import is_flat, is_of_times, shaped
-from braid.expr.nodes import Col, Expr
+from braid.expr.nodes import Expr
 from braid.sql import ast
 from braid.types import Array, Map, Struct
 
@@ -29,33 +30,25 @@ def is_copy(e: ast.Expr | None) -> bool:
     return isinstance(e, ast.Call) and e.name == "AS_VALUE"
 
 
-@dataclass(slots=True)
-class Grouping:
-    """GROUP BY: its keys, and the aggregations that SELECT and HAVING ask for, collected as they are bound. `limits`:
-    how many values some of them keep at most."""
+@dataclass(slots=True, kw_only=True)
+class Grouping(Groups):
+    """`limits`: how many values some aggregates keep at most."""
 
     scope: Sources
     over_table: bool
-    keys: tuple[tuple[Col, Expr], ...]
     limits: Mapping[str, int]
-    window: Windowed | None = None
-    aggregations: Aggregations = field(default_factory=lambda: Aggregations(".AGG"))
+    window: Windowed | None
 
     def rules(self, clause: str) -> Rules:
-        return Rules(clause, self._column, self._aggregate, self._whole)
+        return Rules(clause, self._column, self._aggregate, self.known)
 
-    def grouped(self, column: Col, name: str) -> Expr:
-        """A source column in a grouped query: it must be a key."""
-        for key, e in self.keys:
-            if e == column:
-                return key
-        hint = f"add {name} to GROUP BY" + ("" if self.over_table else f", or write LATEST_BY_OFFSET({name})")
-        raise SqlError(f"{name} is neither grouped nor aggregated", hint=hint)
+    def instead(self, name: str) -> str:
+        return f"add {name} to GROUP BY" + ("" if self.over_table else f", or write LATEST_BY_OFFSET({name})")
 
     def _column(self, n: ast.Name) -> Expr:
         if self.window is not None and n.parts[-1] in self.window.names and self._is_bound(n):
             return self.window.names[n.parts[-1]]
-        return self.grouped(self.scope.column(n), str(n))
+        return self.column(n)
 
     def _is_bound(self, n: ast.Name) -> bool:
         """Is it the bound of the groups? The name of a source may stand before it, where that has none itself."""
@@ -64,23 +57,12 @@ class Grouping:
         found = [e for e in self.scope.entries if e.alias == n.parts[0]]
         return len(n.parts) == 2 and len(found) == 1 and found[0].declared.windowed is None
 
-    def _whole(self, e: ast.Expr) -> Expr | None:
-        """The key that `e` is, if it is a grouping expression."""
-        if isinstance(e, ast.Name | ast.Star) or next(aggregates(e), None) is not None:
-            return None
-        try:
-            bound = bind_expr(e, Rules("SELECT", self.scope.column))
-        except SqlError:
-            return None  # the same error comes again, with its place, when `e` is bound part by part
-        return next((key for key, x in self.keys if x == bound), None)
-
     def _aggregate(self, call: ast.Call) -> Expr:
-        star = len(call.args) == 1 and isinstance(call.args[0], ast.Star)
-        inner = Rules(f"the aggregate {call.name}", self.scope.column)
-        args = [] if star else [bind_expr(x, inner) for x in call.args]
-        if (star or not args) and is_of_times(call.name):
+        args = self.arguments(call)
+        star = args is None
+        if not args and is_of_times(call.name):
             star, args = False, [self.scope.entries[0].time]
-        shape = shaped(call.name, args, star, call.distinct, self.over_table)
+        shape = shaped(call.name, args or [], star, call.distinct, self.over_table)
         self._check_format(call.name, shape.arg)
         limit = self.limits.get(call.name)
         options = shape.options if limit is None else (*shape.options, limit)
@@ -109,17 +91,16 @@ def bind_grouping(
     settings: Settings,
     window: Windowed | None = None,
 ) -> Grouping:
-    keys: list[tuple[Col, Expr]] = []
-    rules = Rules("GROUP BY", scope.column)
-    for e in group_by:
-        bound = bind_expr(e, rules)
-        with told_at(e.span):
-            check_key_type("of GROUP BY", bound.type)
-        if any(x == bound for _, x in keys):
-            raise SqlError("GROUP BY has this expression twice", e.span, "keep one of them")
-        keys.append((Col(f".KEY{steps + len(keys) + 1}", bound.type), bound))
     limits = {"COLLECT_LIST": settings.collect_list, "COLLECT_SET": settings.collect_set}
-    return Grouping(scope, over_table, tuple(keys), limits, window)
+
+    def below(e: ast.Expr, clause: str) -> Expr:
+        return bind_expr(e, Rules(clause, scope.column))
+
+    made = Grouping(below, Aggregations(".AGG"), scope=scope, over_table=over_table, limits=limits, window=window)
+    for n, e in enumerate(group_by, steps + 1):
+        with told_at(e.span):
+            check_key_type("of GROUP BY", made.group_by(e, f".KEY{n}").type)
+    return made
 
 
 def bind_items(
@@ -158,7 +139,7 @@ def _star(
     found: list[Item] = []
     if qualifier is None and scope.synthetic is not None:
         name, key = scope.synthetic
-        found.append(Item(name, key if grouping is None else grouping.grouped(key, name), span, None))
+        found.append(Item(name, key if grouping is None else grouping.lifted(key, name), span, None))
     if qualifier is not None:
         scope.check_alias(qualifier)
     columns = list(scope.visible(qualifier, bounds and grouping is None))
@@ -168,7 +149,7 @@ def _star(
     for entry, c in columns:
         name = f"{entry.alias}_{c.name}" if scope.is_join else c.name
         col = entry.col(c)
-        found.append(Item(name, col if grouping is None else grouping.grouped(col, c.name), span, None))
+        found.append(Item(name, col if grouping is None else grouping.lifted(col, c.name), span, None))
     return found
 
 

@@ -26,7 +26,6 @@ from braid.bind.sources import KIND, check_key_type, check_topic_name, existing,
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr
 from braid.guess import meant
-from braid.plan.groups import Aggregate
 from braid.plan.joins import StreamStreamJoin
 from braid.plan.logical import BOUNDS, Filter, Kind, Node, Output, Query, Sink, sources
 from braid.plan.names import level_of
@@ -295,8 +294,9 @@ def _grouped(q: ast.Select, node: Node, grouping: Grouping) -> Node:
     if not grouping.aggregations.made:
         hint = "add one, such as COUNT(*)"
         raise SqlError("GROUP BY needs an aggregate in SELECT or HAVING", clause(q, "GROUP BY"), hint)
-    window, made = grouping.window, tuple(grouping.aggregations.made)
-    groups = Aggregate(node, grouping.keys, made) if window is None else window.groups(node, grouping.keys, made)
+    window, groups = grouping.window, grouping.grouped(node)
+    if window is not None:
+        groups = window.groups(groups)
     passing = groups if having is None else Filter(groups, having)
     return passing if window is None else window.told(groups, passing)
 

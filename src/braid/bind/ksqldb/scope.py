@@ -12,7 +12,7 @@ from functools import partial
 
 from braid.bind.bound import Declared, DeclaredColumn
 from braid.bind.names import free_name
-from braid.bind.select.scope import Column, Scope, Table
+from braid.bind.select.scope import Column, Scope, Table, of_tables
 from braid.errors import SqlError
 from braid.expr.nodes import Col, Expr
 from braid.plan.logical import BOUNDS, PSEUDO, Source
@@ -59,7 +59,7 @@ class Sources:
     def of(entries: tuple[Entry, ...], synthetic: tuple[str, Col] | None = None) -> Sources:
         tables = tuple(e.table for e in entries)
         pseudo = () if synthetic is None else (Column(*synthetic),)
-        return Sources(entries, Scope(tables, tuple(c for t in tables for c in t.columns), pseudo, QUOTE), synthetic)
+        return Sources(entries, of_tables(tables, QUOTE, pseudo), synthetic)
 
     @property
     def is_join(self) -> bool:

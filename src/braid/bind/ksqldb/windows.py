@@ -16,15 +16,13 @@ from braid.bind.bound import Windowing
 from braid.bind.ksqldb.from_ import DAY
 from braid.errors import Span, SqlError
 from braid.expr import user
-from braid.expr.nodes import Col, Expr
+from braid.expr.nodes import Col
 from braid.plan.groups import Aggregate, Aggregation, Final, Sessions, TimeWindows
 from braid.plan.logical import BOUNDS, Node
 from braid.plan.windows import KINDS, Fixed, FixedKind, Made
 from braid.sql import ast
 from braid.sql.windows import CLAUSES
 from braid.types import Scalar
-
-Keys = tuple[tuple[Col, Expr], ...]
 
 MANY = 1_000  # windows of one row, from which on it is said how many
 OF_ROWS = (Col(".START", Scalar.BIGINT), Col(".END", Scalar.BIGINT))
@@ -52,13 +50,13 @@ class Windowed:
     def windowing(self) -> Windowing:
         return Windowing(self.kind, self.windows.span if self.windows.sized else None)
 
-    def groups(self, node: Node, keys: Keys, aggregations: tuple[Aggregation, ...]) -> Aggregate:
-        """The rows of a stream as groups, each in its windows."""
+    def groups(self, of: Aggregate) -> Aggregate:
+        """Groups of a stream, each in its windows."""
         if not isinstance(self.windows, FixedKind):
-            self._check_merging(aggregations)
-            return Sessions(node, keys, aggregations, self.windows, self.grace, *OF_GROUPS)
-        rows = TimeWindows(node, self.windows, self.grace, *OF_ROWS)
-        return Aggregate(rows, (*keys, *zip(OF_GROUPS, OF_ROWS, strict=True)), aggregations)
+            self._check_merging(of.aggregations)
+            return Sessions(of.input, of.keys, of.aggregations, self.windows, self.grace, *OF_GROUPS)
+        rows = TimeWindows(of.input, self.windows, self.grace, *OF_ROWS)
+        return Aggregate(rows, (*of.keys, *zip(OF_GROUPS, OF_ROWS, strict=True)), of.aggregations)
 
     def _check_merging(self, aggregations: tuple[Aggregation, ...]) -> None:
         apart = next((a.function for a in aggregations if a.code is not None and not user.merges(a.code)), None)

@@ -20,8 +20,8 @@ from braid.bind.bound import (
 from braid.bind.commands import Dialect, sinks_first
 from braid.bind.env import PUSH, Env, check_cycle
 from braid.bind.insert import widens
-from braid.bind.lenses.facets import Facet, encoding_of, type_name
-from braid.bind.lenses.query import Result, bind_query
+from braid.bind.lenses.facets import encoding_of, type_name
+from braid.bind.lenses.query import Faceted, bind_query
 from braid.bind.lenses.topics import bind_create, bind_values, check_topic, described
 from braid.errors import SqlError
 from braid.expr import typing
@@ -94,7 +94,7 @@ def _insert(s: ast.InsertSelect, env: Env, sql: str) -> QueryBound:
 
 
 def _query(
-    env: Env, name: str, made: Result, sink: Sink, sql: str, declared: Declared | None = None, transient: bool = False
+    env: Env, name: str, made: Faceted, sink: Sink, sql: str, declared: Declared | None = None, transient: bool = False
 ) -> QueryBound:
     notices = tuple(dict.fromkeys(made.notices))
     query = Query(name, LENSES.name, sql, made.node, sink, notices)
@@ -103,23 +103,20 @@ def _query(
     return QueryBound(query, declared, transient)
 
 
-def _outputs(facet: Facet, name: str) -> tuple[Output, ...]:
-    """The columns that a facet is written as."""
-    if facet.whole is not None:
-        return (Output(name, facet.whole),)
-    return tuple(Output(n, e) for n, e in facet.fields)
+def _outputs(made: Faceted) -> tuple[Output, ...]:
+    return tuple(Output(i.name, i.expr) for i in made.items)
 
 
-def _sink(topic: str, made: Result, partitions: int | None) -> Sink:
+def _sink(topic: str, made: Faceted, partitions: int | None) -> Sink:
     key = made.key.expr
     keys = () if key is None else (Output("_key", key),)
-    values = _outputs(made.value, "_value")
+    values = _outputs(made)
     encoding = encoding_of(topic, (made.key.format, made.value.format), wrapped=made.value.whole is None)
     names = tuple(o.name for o in (*keys, *values))
     return Sink(topic, topic, made.kind, keys, values, encoding, (), partitions, None, None, names)
 
 
-def _declares(topic: str, made: Result, partitions: int | None, query: str, sql: str) -> Declared:
+def _declares(topic: str, made: Faceted, partitions: int | None, query: str, sql: str) -> Declared:
     """The topic that an INSERT makes, as later statements read it."""
     columns: list[DeclaredColumn] = []
     key = made.key.expr
@@ -134,7 +131,7 @@ def _declares(topic: str, made: Result, partitions: int | None, query: str, sql:
                     formats=(made.key.format, made.value.format))  # fmt: skip
 
 
-def _fitted(target: Declared, made: Result, s: ast.InsertSelect) -> Sink:
+def _fitted(target: Declared, made: Faceted, s: ast.InsertSelect) -> Sink:
     """The result as an existing target has it: each of its fields by name, numbers widened."""
     assert target.formats is not None
     for stored, format, what in (
@@ -144,7 +141,7 @@ def _fitted(target: Declared, made: Result, s: ast.InsertSelect) -> Sink:
         _check_stored(stored, format, what, target.name)
     want_key = next((c for c in target.columns if c.place == "key"), None)
     want = {c.name: c for c in target.columns if c.place == "value"}
-    key, values = made.key.expr, _outputs(made.value, "_value")
+    key, values = made.key.expr, _outputs(made)
     fits = key is None or (want_key is not None and widens(key.type, want_key.type))
     fits = fits and all(o.name in want and widens(o.expr.type, want[o.name].type) for o in values)
     if not fits:
@@ -172,9 +169,9 @@ def _schema(d: Declared) -> str:
     return ", ".join(f"{c.name} {type_name(c.type)}" for c in d.columns)
 
 
-def _given(made: Result) -> str:
+def _given(made: Faceted) -> str:
     key = () if made.key.expr is None else (Output("_key", made.key.expr),)
-    return ", ".join(f"{o.name} {type_name(o.expr.type)}" for o in (*key, *_outputs(made.value, "_value")))
+    return ", ".join(f"{o.name} {type_name(o.expr.type)}" for o in (*key, *_outputs(made)))
 
 
 # ------------------------------------------------------------------- commands

@@ -44,6 +44,11 @@ class Facet:
         return not self.fields and self.whole is None
 
     @property
+    def columns(self) -> tuple[tuple[str, Expr], ...]:
+        """What a value is written as."""
+        return self.fields if self.whole is None else (("_value", self.whole),)
+
+    @property
     def expr(self) -> Expr | None:
         """The facet as one value."""
         return typing.struct(self.fields) if self.fields else self.whole

@@ -1,6 +1,7 @@
 """Joins: which combinations of streams and tables exist, what ON says, and the node of each.
 
-In: a join as written, its two sources. Out: the node below WHERE, the key of its rows, which columns may be missing.
+In: a join as written, its two sources. Out: what it gives: the node below WHERE, the key of its rows, which columns may
+be missing.
 Rule: `ALLOWED` says what exists; a hint names only what would be accepted. A filter of ON stands below the join where
 its side is not kept, else it only decides whether a row matches. `on := term {AND term}`; a term compares one source
 with the other by `=`, or is a condition over one source. What SQL's precedence makes of `a AND b OR c` counts; only
@@ -12,9 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from braid.bind.env import Env
 from braid.bind.expressions import bind_expr, bind_predicate, conjuncts, told_at
 from braid.bind.lenses.facets import CONVERTS, PRIMITIVES, format_of, type_name
-from braid.bind.lenses.scope import Relation, Scope, aliases_read, rules
+from braid.bind.lenses.scope import Given, Relation, Sources, aliases_read, default_name, rules
+from braid.bind.select.pushing import keeps, on_enters
 from braid.bind.settings import LensesSettings
 from braid.errors import SqlError
 from braid.expr import typing
@@ -39,45 +42,33 @@ NO_KEY = "ON compares nothing of both sources: all rows meet, in one bucket, and
 SHARED = "several rows share a key: ON is not on the primary key; a topic shows the last of them"
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """`key`: the value of the result's key, None where it has none. `equated`: pairs of the sides' expressions that are
-    equal, and the column that holds their value."""
-
-    node: Node
-    kind: Kind
-    key: Expr | None
-    key_format: str
-    equated: tuple[tuple[Expr, Expr, Expr], ...]
-    nullable: frozenset[str]
-    partitions: int | None
-    notices: tuple[str, ...]
-
-
-def bind_join(j: ast.Join, scope: Scope, settings: LensesSettings, text: str, prefix: str) -> Joined:
-    left, right = scope.relations
-    how, notices = _how(j, left, right, settings)
+def bind_join(j: ast.Join, sources: Sources, env: Env, notices: list[str]) -> Given:
+    """`notices`: grows by what is said of the join."""
+    left, right = sources.relations
+    settings = env.settings.lenses
+    how, swapped = _how(j, left, right, settings)
     _check_within(j, how, left, right)
     _check_formats(j, left, right)
-    on = bind_on(j.on, scope, text) if j.on is not None else On((_on_keys(j, left, right),), (), ())
-    notices += on.notices
+    on = bind_on(j.on, sources, env.text) if j.on is not None else On((_on_keys(j, left, right),), (), ())
+    notices += [*swapped, *on.notices]
     if not on.equalities:
         notices.append(NO_KEY)
-    keys = tuple(Col(f"{prefix}.KEY{i + 1}", e.left.type) for i, e in enumerate(on.equalities))
+    keys = tuple(Col(f"{env.prefix}.KEY{i + 1}", e.left.type) for i, e in enumerate(on.equalities))
     node = _node(j, left, right, how, on, keys, settings)
     kind: Kind = "table" if left.kind == right.kind == "table" else "stream"
     if isinstance(node, StreamTableJoin) and node.remembers and node.retention is None:
         notices.append(FOR_EVER)
     if isinstance(node, TableTableJoin) and not _on_primary_keys(on, left, right):
         notices.append(SHARED)
-    key = _key(keys, on.equalities, text)
+    key = _key(keys, on.equalities, env.text)
     key_format = (
         left.key_format if j.on is None else left.key_family if key is None else format_of(key.type, left.key_family)
     )
-    equated = tuple((e.left, e.right, k) for e, k in zip(on.equalities, keys, strict=True))
     counts = [r.partitions for r in (left, right) if r.partitions is not None]
-    return Joined(node, kind, key, key_format, equated, _nullable(left, right, how, keys), max(counts, default=None),
-                  tuple(notices))  # fmt: skip
+    missing, barred = _nullable(left, right, how, keys), sources.barring("in a join")
+    equated = tuple((e.left, e.right, k) for e, k in zip(on.equalities, keys, strict=True))
+    return Given(env, node, kind, barred, rules("SELECT", barred), key, key_format, max(counts, default=None),
+                 lambda: missing, equated)  # fmt: skip
 
 
 # --------------------------------------------------------------------- checks
@@ -151,8 +142,8 @@ def _node(
 ) -> Join:
     l_keys, r_keys = tuple(e.left for e in on.equalities), tuple(e.right for e in on.equalities)
     l_if, r_if = typing.all_of(on.left_only), typing.all_of(on.right_only)
-    l, left_if = _filtered(left.node, l_if, how in ("left", "full"))
-    r, right_if = _filtered(right.node, r_if, how in ("right", "full"))
+    l, left_if = _filtered(left.node, l_if, on_enters(how, "left"))
+    r, right_if = _filtered(right.node, r_if, on_enters(how, "right"))
     if left.kind == right.kind == "table":
         return TableTableJoin(l, r, how, l_keys, r_keys, keys, by_key=False, left_if=left_if, right_if=right_if)
     if left.kind == right.kind:
@@ -168,11 +159,9 @@ def _node(
     return StreamTableJoin(l, r, kept, l_keys, r_keys, keys, "pad", by_key=False, retention=retention, left_if=left_if)
 
 
-def _filtered(node: Node, term: Expr | None, preserved: bool) -> tuple[Node, Expr | None]:
-    """The side and its own condition: below the join, or (a kept side) part of the match."""
-    if term is None or preserved:
-        return node, term
-    return Filter(node, term), None
+def _filtered(node: Node, term: Expr | None, enters: bool) -> tuple[Node, Expr | None]:
+    """The side and its own condition: below the join, or part of the match."""
+    return (Filter(node, term), None) if term is not None and enters else (node, term)
 
 
 def _key(keys: tuple[Col, ...], equalities: tuple[Equality, ...], text: str) -> Expr | None:
@@ -191,33 +180,12 @@ def _key(keys: tuple[Col, ...], equalities: tuple[Equality, ...], text: str) -> 
     return typing.struct(list(taken.items()))
 
 
-def default_name(e: ast.Expr, text: str) -> str:
-    """The last part of a path; of anything else its text, with single blanks outside quotes."""
-    return e.parts[-1] if isinstance(e, ast.Name) else tidy(text[e.span.start : e.span.end])
-
-
-def tidy(written: str) -> str:
-    """White space outside quotes made one blank."""
-    out, quote = "", ""
-    for c in written.strip():
-        if quote:
-            quote = "" if c == quote else quote
-        elif c in "'\"`":
-            quote = c
-        elif c.isspace():
-            if not out.endswith(" "):
-                out += " "
-            continue
-        out += c
-    return out
-
-
 def _nullable(left: Relation, right: Relation, how: How, keys: tuple[Col, ...]) -> frozenset[str]:
     """The plan columns of the result that may be missing."""
     found = left.nullable | right.nullable
-    if how in ("right", "full"):
+    if keeps(how, "right"):
         found |= {c.name for c in left.node.schema}
-    if how in ("left", "full"):
+    if keeps(how, "left"):
         found |= {c.name for c in right.node.schema}
     return found | (frozenset(k.name for k in keys) if how == "full" else frozenset())
 
@@ -266,27 +234,27 @@ class On:
     notices: tuple[str, ...] = ()
 
 
-def bind_on(on: ast.Expr, scope: Scope, text: str) -> On:
+def bind_on(on: ast.Expr, sources: Sources, text: str) -> On:
     """The terms of ON, each put to its side."""
     try:
-        return _terms(conjuncts(on), scope)
+        return _terms(conjuncts(on), sources)
     except SqlError as refused:
         regrouped = _regrouped(on, text)
         if regrouped is None:
             raise
         try:
-            found = _terms(regrouped, scope)
+            found = _terms(regrouped, sources)
         except SqlError:
             raise refused from None
         notice = "ON mixes AND and OR: it is read as terms joined by AND, OR inside them; write the parentheses"
         return On(found.equalities, found.left_only, found.right_only, (notice,))
 
 
-def _terms(parts: list[ast.Expr], scope: Scope) -> On:
+def _terms(parts: list[ast.Expr], sources: Sources) -> On:
     equalities: list[Equality] = []
     sides: tuple[list[Expr], list[Expr]] = ([], [])
     for part in parts:
-        found = _term(part, scope)
+        found = _term(part, sources)
         if isinstance(found, Equality):
             equalities.append(found)
         else:
@@ -294,13 +262,13 @@ def _terms(parts: list[ast.Expr], scope: Scope) -> On:
     return On(tuple(equalities), tuple(sides[0]), tuple(sides[1]))
 
 
-def _term(e: ast.Expr, scope: Scope) -> Equality | tuple[int, Expr]:
+def _term(e: ast.Expr, sources: Sources) -> Equality | tuple[int, Expr]:
     """An equality of both sources, or (0 left, 1 right, condition) over one of them."""
-    said = rules("ON", scope)
+    said = rules("ON", sources)
     bound = bind_predicate(e, said)
-    read = list(aliases_read(bound, scope))
+    read = aliases_read(bound, sources)
     if len(read) < 2:
-        return (0 if read in ([], [scope.relations[0].alias]) else 1), bound
+        return (0 if read in ([], [sources.relations[0].alias]) else 1), bound
     both = f"{read[0]} and {read[1]}"
     if isinstance(e, ast.Binary) and e.op == "OR":
         hint = "join on terms separated by AND; an OR may hold conditions of one source only"
@@ -310,10 +278,10 @@ def _term(e: ast.Expr, scope: Scope) -> Equality | tuple[int, Expr]:
         raise SqlError(f"this condition of ON reads both {both}, and is no equality", e.span, hint)
     left, right = bind_expr(e.left, said), bind_expr(e.right, said)
     for side, x in ((left, e.left), (right, e.right)):
-        if len(list(aliases_read(side, scope))) != 1:
+        if len(aliases_read(side, sources)) != 1:
             hint = f"one source on each side of =, such as ON {read[0]}.a = {read[1]}.b"
             raise SqlError(f"one side of = in ON reads both {both}", x.span, hint)
-    if next(aliases_read(left, scope)) == scope.relations[0].alias:
+    if aliases_read(left, sources) == [sources.relations[0].alias]:
         return _equality(left, right, e.left, e)
     return _equality(right, left, e.right, e)
 

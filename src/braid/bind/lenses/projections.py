@@ -7,13 +7,13 @@ format of a facet follows from what it holds, unless STORE says another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from braid.bind.expressions import Rules, bind_expr, told_at
+from braid.bind.expressions import bind_expr, told_at
 from braid.bind.lenses.facets import Facet, Placed, Tree, check_holds, check_names, converted, format_of
-from braid.bind.lenses.joins import default_name, merged, tidy
-from braid.bind.lenses.scope import FACETS, Relation, Scope, is_nullable
+from braid.bind.lenses.joins import merged
+from braid.bind.lenses.scope import FACETS, Given, Relation, Sources, is_nullable
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr
@@ -21,31 +21,6 @@ from braid.sql import ast
 from braid.types import Struct
 
 REKEYED = "the key is projected: the result is partitioned by the new key"
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What FROM and GROUP BY give the projections. `key`: what the result's key is where nothing is projected on it.
-    `missing`: the plan columns that may be null, asked when all is bound. `equated`: as in `joins.Joined`. `lifted`: in
-    a grouped query, what a field is there (its key then stands for the group and cannot be projected)."""
-
-    scope: Scope
-    rules: Rules
-    key: Expr | None
-    key_format: str
-    names: str
-    text: str
-    missing: Callable[[], frozenset[str]]
-    equated: tuple[tuple[Expr, Expr, Expr], ...] = ()
-    lifted: Callable[[Expr, str], Expr] | None = None
-
-    @property
-    def grouped(self) -> bool:
-        return self.lifted is not None
-
-    @property
-    def first(self) -> Relation:
-        return self.scope.relations[0]
 
 
 def bind_projections(
@@ -78,9 +53,9 @@ def _key(tree: Tree, given: Given, stored: ast.StoreAs | None, items: Sequence[a
 
 def _value(tree: Tree, given: Given, stored: ast.StoreAs | None, items: Sequence[ast.SelectItem]) -> Facet:
     first = given.first
-    if tree.is_empty and (given.scope.is_join or given.grouped):
+    if tree.is_empty and (given.sources.is_join or given.grouped):
         raise SqlError("nothing is projected on the value", items[0].span, "add a field, such as a.x AS x")
-    is_copy = (tree.fields, tree.whole) == (first.fields, first.whole) and not given.scope.is_join
+    is_copy = (tree.fields, tree.whole) == (first.fields, first.whole) and not given.sources.is_join
     if tree.is_empty or is_copy:
         made = Facet(first.value_format, first.fields, first.whole)
     elif tree.whole is not None:
@@ -127,7 +102,7 @@ def _placed(item: ast.SelectItem, given: Given) -> Iterator[Placed]:
                 yield p if given.lifted is None else replace(p, expr=given.lifted(p.expr, p.path[-1]))
         return
     expr = bind_expr(item.expr, given.rules)
-    written = tidy(given.text[item.span.start : item.span.end])
+    written = given.written(item.span)
     if item.target is None:
         yield Placed("_value", (_default(item, given),), expr, written, item.span)
         return
@@ -137,45 +112,45 @@ def _placed(item: ast.SelectItem, given: Given) -> Iterator[Placed]:
 
 
 def _default(item: ast.SelectItem, given: Given) -> str:
-    if given.names == "last" and isinstance(item.expr, ast.Name):
-        return default_name(item.expr, given.text)
-    return tidy(given.text[item.span.start : item.span.end])
+    if given.env.settings.lenses.names == "last" and isinstance(item.expr, ast.Name):
+        return item.expr.parts[-1]
+    return given.written(item.span)
 
 
 def _expanded(w: ast.Star, given: Given) -> Iterator[Placed]:
     """The projections that a wildcard stands for."""
-    scope, shown = given.scope, ".".join((*w.parts, "*"))
-    relations, facets = _meant(w, scope)
-    if "_key" in w.parts and scope.barred is not None:
+    sources, shown = given.sources, ".".join((*w.parts, "*"))
+    relations, facets = _meant(w, sources)
+    if "_key" in w.parts and sources.barred is not None:
         hint = "the result has a key of its own; project the whole _key AS a name"
-        raise SqlError(f"{shown} gives fields of the key, which cannot be projected {scope.barred}", hint=hint)
-    if "_key" in facets and scope.barred is None:
+        raise SqlError(f"{shown} gives fields of the key, which cannot be projected {sources.barred}", hint=hint)
+    if "_key" in facets and sources.barred is None:
         for r in relations:
             yield from _key_fields(r, shown, w.span)
     if "_value" not in facets:
         return
     fields = [(r, name, e) for r in relations for name, e in r.fields]
     for r, name, e in merged(fields, given.equated if not w.parts else ()):
-        of = f"{r.alias}.{name}" if scope.is_join else name
+        of = f"{r.alias}.{name}" if sources.is_join else name
         yield Placed("_value", (name,), e, f"{of} in {shown}", w.span)
     for r in relations:
         if r.whole is not None:
             yield Placed("_value", (), r.whole, f"the value of {r.alias} in {shown}", w.span)
     if not w.parts:
-        for name, element in scope.elements:
-            yield Placed("_value", (name,), element, f"{name} in {shown}", w.span)
+        for c in sources.elements:
+            yield Placed("_value", (c.name,), c.expr, f"{c.name} in {shown}", w.span)
 
 
-def _meant(w: ast.Star, scope: Scope) -> tuple[tuple[Relation, ...], tuple[str, ...]]:
+def _meant(w: ast.Star, sources: Sources) -> tuple[tuple[Relation, ...], tuple[str, ...]]:
     """The sources and facets that a wildcard names."""
     parts = w.parts
-    source = scope.relation(parts[0]) if parts else None
-    relations = scope.relations
+    source = sources.relation(parts[0]) if parts else None
+    relations = sources.relations
     if source is not None:
         relations, parts = (source,), parts[1:]
-    elif scope.is_join and parts:
-        known = ", ".join(r.alias for r in scope.relations)
-        hint = f"sources are {known}: write {scope.relations[0].alias}.*"
+    elif sources.is_join and parts:
+        known = ", ".join(r.alias for r in sources.relations)
+        hint = f"sources are {known}: write {sources.relations[0].alias}.*"
         raise SqlError(f"{'.'.join(w.parts)}.* names no source", hint=hint)
     if not parts:
         return relations, FACETS

@@ -1,6 +1,6 @@
 """A query: FROM, LATERAL, WHERE, GROUP BY and the projections.
 
-In: a query as written, the topics and WITH names it may read. Out: a `Result`: plan node, kind, both facets.
+In: a query as written, the topics and WITH names it may read. Out: a `Faceted`: plan node, kind, both facets.
 Rule: a topic is read as SELECT says (STREAM or TABLE), a WITH name as what it is. A WITH name is a part of the plan of
 who reads it, bound anew each time under names of its own. A field that is neither grouped nor aggregated means its
 latest value by position, and is told; with `braid.lenses.bare = reject` it is refused.
@@ -12,81 +12,59 @@ from dataclasses import dataclass, field, replace
 
 from braid.bind.bound import Declared, Named
 from braid.bind.env import Env
-from braid.bind.expressions import Aggregations, Rules, bind_expr, bind_predicate, told_at
-from braid.bind.lenses import joins
+from braid.bind.expressions import Aggregations, bind_expr, bind_predicate, told_at
 from braid.bind.lenses.facets import Facet, format_of, type_name
-from braid.bind.lenses.joins import default_name
-from braid.bind.lenses.projections import REKEYED, Given, bind_projections
-from braid.bind.lenses.scope import AGGREGATES, Relation, Scope, is_nullable, rules
+from braid.bind.lenses.joins import bind_join
+from braid.bind.lenses.projections import REKEYED, bind_projections
+from braid.bind.lenses.scope import AGGREGATES, Given, Relation, Sources, default_name, fields_of, is_nullable, rules
+from braid.bind.select.grouping import Groups
+from braid.bind.select.items import Item, Result
+from braid.bind.select.scope import Column
 from braid.bind.sources import KIND
-from braid.errors import SqlError
+from braid.errors import Span, SqlError
 from braid.expr import typing, user
 from braid.expr.aggregates import common
 from braid.expr.nodes import Col, Expr, columns
 from braid.guess import meant
-from braid.plan.groups import Aggregate
-from braid.plan.logical import Begin, Filter, Kind, Lateral, Materialize, Node, Project, Source, SourceColumn, Timestamp
+from braid.plan.logical import Filter, Kind, Lateral, Materialize, Node, Project, Source, SourceColumn, Timestamp
 from braid.plan.names import level
 from braid.sql import ast
-from braid.types import Array, Column, Scalar, Type
+from braid.types import Array, Scalar, Type
+from braid.types import Column as TypedColumn
 
 Stored = tuple[ast.StoreAs | None, ast.StoreAs | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """`missing`: the plan columns that may be null."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faceted(Result):
+    """A result, whose items are the columns of its value. `missing`: the plan columns that may be null."""
 
-    node: Node
-    kind: Kind
     key: Facet
     value: Facet
     missing: frozenset[str]
     partitions: int | None
-    notices: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class From:
-    """What stands below WHERE."""
-
-    given: Given
-    node: Node
-    kind: Kind
-    partitions: int | None
-
-
-def bind_query(q: ast.Select, env: Env, stored: Stored = (None, None)) -> Result:
+def bind_query(q: ast.Select, env: Env, stored: Stored = (None, None)) -> Faceted:
     notices = list(q.notices)
     source = q.source
-    below = _join(q, source, env, notices) if isinstance(source, ast.Join) else _source(q, source, env, notices)
-    given, node = below.given, below.node
+    given = _join(q, source, env, notices) if isinstance(source, ast.Join) else _source(q, source, env, notices)
     if q.where is not None:
-        node = Filter(node, bind_predicate(q.where, rules("WHERE", given.scope.barring(None))))
-    if q.group_by:
-        return _grouped(q, replace(below, node=node), env, stored, notices)
+        predicate = bind_predicate(q.where, rules("WHERE", given.sources.barring(None)))
+        given = replace(given, node=Filter(given.node, predicate))
+    groups = bind_grouping(q.group_by, given) if q.group_by else None
+    given = given if groups is None else groups.given
     key, body = bind_projections(q.items, given, stored)
-    if key.expr != given.key:
+    node = given.node
+    if groups is not None:
+        node = groups.grouped(node)
+        notices += groups.notices
+    elif key.expr != given.key:
         notices.append(REKEYED)
         node = _rekeyed(node, key.expr)
-    return Result(node, below.kind, key, body, given.missing(), below.partitions, tuple(notices))
-
-
-def _grouped(q: ast.Select, below: From, env: Env, stored: Stored, notices: list[str]) -> Result:
-    scope = below.given.scope.barring(None)
-    g = bind_grouping(q.group_by, scope, below.node, env.settings.lenses.bare, env.prefix, env.text)
-    key_format = format_of(g.key.type, below.given.first.key_family)
-    given = replace(
-        below.given,
-        scope=g.scope,
-        rules=g.rules,
-        key=g.key,
-        key_format=key_format,
-        missing=lambda: g.missing,
-        lifted=g.lifted,
-    )
-    key, body = bind_projections(q.items, given, stored)
-    return Result(g.node, "table", key, body, g.missing, below.partitions, (*notices, *g.notices))
+    items = tuple(Item(n, e, q.span) for n, e in body.columns)
+    return Faceted(node, items, given.kind, notices=tuple(notices), key=key, value=body, missing=given.missing(),
+                   partitions=given.partitions)  # fmt: skip
 
 
 def _rekeyed(node: Node, key: Expr | None) -> Node:
@@ -101,32 +79,30 @@ def _rekeyed(node: Node, key: Expr | None) -> Node:
 # ----------------------------------------------------------------------- FROM
 
 
-def _source(q: ast.Select, ref: ast.Relation | None, env: Env, notices: list[str]) -> From:
+def _source(q: ast.Select, ref: ast.Relation | None, env: Env, notices: list[str]) -> Given:
     """One source with its LATERALs."""
     r = _relation(ref, _kind(q), env, notices)
     if r.is_query and r.kind != _kind(q):
         notices.append(f"{r.alias} is a {r.kind}; SELECT {q.kind} does not change that")
     if q.event_time is not None:
         r = replace(r, node=_timed(r, q.event_time))
-    scope, node = Scope((r,)), r.node
+    sources, node = Sources((r,)), r.node
     for i, lateral in enumerate(q.laterals):
-        array, element_type = _array(lateral, scope)
+        array, element_type = _array(lateral, sources)
         element = Col(f"{env.prefix}.LATERAL{i + 1}.{lateral.alias}", element_type)
         index = None
         if node.mode != "append":  # a row that changes takes its old elements back
             index = Col(f"{env.prefix}.LATERAL{i + 1}#", Scalar.INT)
             node = Materialize(node) if node.mode == "upsert" else node
         node = Lateral(node, array, element, index)
-        scope = replace(scope, elements=(*scope.elements, (lateral.alias, element)))
-    given = Given(
-        scope, rules("SELECT", scope), r.key, r.key_format, env.settings.lenses.names, env.text, lambda: r.nullable
-    )
-    return From(given, node, r.kind, r.partitions)
+        sources = replace(sources, elements=(*sources.elements, Column(lateral.alias, element)))
+    return Given(env, node, r.kind, sources, rules("SELECT", sources), r.key, r.key_format, r.partitions,
+                 lambda: r.nullable)  # fmt: skip
 
 
-def _array(lateral: ast.Lateral, scope: Scope) -> tuple[Expr, Type]:
+def _array(lateral: ast.Lateral, sources: Sources) -> tuple[Expr, Type]:
     """The array of a LATERAL, whose alias must be new, and the type of its elements."""
-    written, own = lateral.array, rules("LATERAL", scope)
+    written, own = lateral.array, rules("LATERAL", sources)
     if isinstance(written, ast.Call) and user.overloads(written.name, "table"):
         with told_at(written.span):
             array = typing.rows(written.name, [bind_expr(a, own) for a in written.args])
@@ -135,8 +111,8 @@ def _array(lateral: ast.Lateral, scope: Scope) -> tuple[Expr, Type]:
     if not isinstance(array.type, Array):
         hint = "name an array field, or write [a, b]"
         raise SqlError(f"LATERAL takes an array, not {type_name(array.type)}", lateral.array.span, hint)
-    (r,) = scope.relations
-    taken = {r.alias, *(n for n, _ in r.fields), *(n for n, _ in scope.elements)}
+    (r,) = sources.relations
+    taken = {r.alias, *(n for n, _ in r.fields), *(c.name for c in sources.elements)}
     if lateral.alias in taken:
         message = f"{lateral.alias} is the name of something else already"
         raise SqlError(message, lateral.span, "choose another name after AS")
@@ -155,20 +131,15 @@ def _timed(r: Relation, name: ast.Name) -> Node:
     return replace(r.node, timestamp=Timestamp(name.parts[-1]))
 
 
-def _join(q: ast.Select, j: ast.Join, env: Env, notices: list[str]) -> From:
+def _join(q: ast.Select, j: ast.Join, env: Env, notices: list[str]) -> Given:
     left, right = (_relation(x, _kind(q), env, notices) for x in (j.left, j.right))
     if left.alias == right.alias:
         assert isinstance(j.right, ast.Table)
         raise SqlError(f"{left.alias} names two sources", j.right.span, f"write {j.right.name} AS another name")
-    scope = Scope((left, right))
-    made = joins.bind_join(j, scope, env.settings.lenses, env.text, env.prefix)
-    notices += made.notices
-    if _kind(q) != made.kind:
-        notices.append(f"the join gives a {made.kind}: SELECT {q.kind} only says how topics are read")
-    barred = scope.barring("in a join")
-    given = Given(barred, rules("SELECT", barred), made.key, made.key_format, env.settings.lenses.names, env.text,
-                  lambda: made.nullable, made.equated)  # fmt: skip
-    return From(given, made.node, made.kind, made.partitions)
+    given = bind_join(j, Sources((left, right)), env, notices)
+    if _kind(q) != given.kind:
+        notices.append(f"the join gives a {given.kind}: SELECT {q.kind} only says how topics are read")
+    return given
 
 
 def _kind(q: ast.Select) -> Kind:
@@ -184,30 +155,30 @@ def _relation(ref: ast.Relation | None, kind: Kind, env: Env, notices: list[str]
     alias = ref.alias or name
     named = env.catalog.named.get(name)
     if named is not None:
-        return _of_named(named, alias, env, notices)
+        return _of_named(named, alias, ref.span, env, notices)
     declared = env.catalog.get(name)
     if declared is None:
         known = [*env.catalog.named, *env.catalog.sources]
         listed = f"known are {', '.join(known)}" if known else "CREATE TABLE declares a topic"
         raise SqlError(f"unknown topic {name}", ref.span, meant(name, known, listed))
-    return topic_relation(declared, alias, kind, env.prefix, env.settings.lenses.begin)
+    return _of_topic(declared, alias, kind, ref.span, env)
 
 
-def topic_relation(d: Declared, alias: str, kind: Kind, prefix: str, begin: Begin) -> Relation:
-    name = f"{prefix}{level(alias)}"
-    read = tuple(SourceColumn(f"{name}.{c.name}", c.name, Column(c.name, c.type), c.place) for c in d.columns)
+def _of_topic(d: Declared, alias: str, kind: Kind, span: Span, env: Env) -> Relation:
+    name, begin = f"{env.prefix}{level(alias)}", env.settings.lenses.begin
+    read = tuple(SourceColumn(f"{name}.{c.name}", c.name, TypedColumn(c.name, c.type), c.place) for c in d.columns)
     source = Source(name, d.name, d.topic, kind, read, d.encoding, d.timestamp, None, d.partitions, end="lift",
                     begin=begin)  # fmt: skip
     key = next((s.col for s in read if s.place == "key"), None)
     values = {s.field: s.col for s in read if s.place == "value"}
     formats = d.formats or ("JSON" if key is None else format_of(key.type, "JSON"), "JSON")  # a registered DataFrame
     missing = frozenset(s.name for c, s in zip(d.columns, read, strict=True) if c.nullable)
-    fields = tuple((n, c) for n, c in values.items() if n != "_value")
-    return Relation(alias, source, kind, key, formats[0], fields, values.get("_value"), formats[1], missing,
-                    d.partitions)  # fmt: skip
+    whole = values.pop("_value", None)
+    return Relation(source, fields_of(alias, values.items(), whole), span, kind, key, formats[0], whole, formats[1],
+                    missing, d.partitions, is_query=False)  # fmt: skip
 
 
-def _of_named(named: Named, alias: str, env: Env, notices: list[str]) -> Relation:
+def _of_named(named: Named, alias: str, span: Span, env: Env, notices: list[str]) -> Relation:
     """The query of a WITH name, bound under plan names of its own."""
     settings = replace(env.settings, lenses=named.settings)
     inner = Env(env.catalog, settings, named.text, f"{env.prefix}{level(alias)}/")
@@ -216,10 +187,10 @@ def _of_named(named: Named, alias: str, env: Env, notices: list[str]) -> Relatio
     except SqlError as error:  # a topic that it reads was dropped
         raise error.with_text(named.text) from None
     notices += [n for n in made.notices if n not in notices]
-    return _renamed(made, alias, env.prefix)
+    return _renamed(made, alias, span, env.prefix)
 
 
-def _renamed(made: Result, alias: str, prefix: str) -> Relation:
+def _renamed(made: Faceted, alias: str, span: Span, prefix: str) -> Relation:
     """A result as a source. Where something is computed a `Project` gives it a plan name, and passes on all columns as
     they are."""
     key, fields, whole = made.key.expr, made.value.fields, made.value.whole
@@ -239,11 +210,11 @@ def _renamed(made: Result, alias: str, prefix: str) -> Relation:
         whole = None if whole is None else named(f"{name}/._value", whole)
         missing |= _missing(made, name)
         node = Project(node, tuple(outputs))
-    return Relation(alias, node, made.kind, key, made.key.format, fields, whole, made.value.format, missing,
-                    made.partitions, is_query=True)  # fmt: skip
+    return Relation(node, fields_of(alias, fields, whole), span, made.kind, key, made.key.format, whole,
+                    made.value.format, missing, made.partitions, is_query=True)  # fmt: skip
 
 
-def _missing(made: Result, name: str) -> frozenset[str]:
+def _missing(made: Faceted, name: str) -> frozenset[str]:
     found = {f"{name}.{n}" if n else f"{name}/._value" for n in made.value.nullable}
     return frozenset(found | ({f"{name}/._key"} if made.key.nullable else set()))
 
@@ -254,38 +225,31 @@ def _missing(made: Result, name: str) -> frozenset[str]:
 BARRED = "in a query with GROUP BY"
 
 
-@dataclass(slots=True)
-class Grouping:
-    """`keys`: name, column and grouping expression. Aggregations are collected as projections are bound."""
+@dataclass(slots=True, kw_only=True)
+class Grouping(Groups):
+    """`names`: of the keys, in a structure of several; `latest`: fields that mean their latest value."""
 
-    scope: Scope
-    input: Node
-    bare: str
-    aggregations: Aggregations
-    keys: list[tuple[str, Col, Expr]] = field(default_factory=list)
-    latest: list[str] = field(default_factory=list)  # fields that mean their latest value
+    over: Given
+    names: list[str] = field(default_factory=list)
+    latest: list[str] = field(default_factory=list)
 
     @property
-    def rules(self) -> Rules:
-        """Where projections stand."""
-        return rules("SELECT", self.scope, self._aggregate, self._known, self._column)
+    def given(self) -> Given:
+        """What projections stand over."""
+        sources = self.over.sources.barring(BARRED)
+        own = rules("SELECT", sources, self._aggregate, self.known, self.column)
+        key = self.keys[0][0] if len(self.keys) == 1 else typing.struct(self._named())
+        key_format = format_of(key.type, self.over.first.key_family)
+        return replace(self.over, kind="table", sources=sources, rules=own, key=key, key_format=key_format,
+                       missing=self._missing, lifted=self.lifted)  # fmt: skip
 
-    @property
-    def node(self) -> Aggregate:
-        return Aggregate(self.input, tuple((c, e) for _, c, e in self.keys), tuple(self.aggregations.made))
+    def _named(self) -> list[tuple[str, Expr]]:
+        return [(name, c) for name, (c, _) in zip(self.names, self.keys, strict=True)]
 
-    @property
-    def key(self) -> Expr:
-        """The key of the result: the value that is grouped by, or a structure of several."""
-        if len(self.keys) == 1:
-            return self.keys[0][1]
-        return typing.struct([(name, c) for name, c, _ in self.keys])
-
-    @property
-    def missing(self) -> frozenset[str]:
+    def _missing(self) -> frozenset[str]:
         """The columns of the result that may be null."""
-        below = self.scope.nullable
-        keys = {c.name for _, c, e in self.keys if is_nullable(e, below)}
+        below = self.over.sources.nullable
+        keys = {c.name for c, e in self.keys if is_nullable(e, below)}
         made = {a.output.name for a in self.aggregations.made
                 if a.function != "COUNT" and a.arg is not None and is_nullable(a.arg, below)}  # fmt: skip
         return frozenset(keys | made)
@@ -298,52 +262,37 @@ class Grouping:
             told.append(f"neither grouped nor aggregated, so the latest value is taken: {named}")
         return told
 
-    def lifted(self, e: Expr, name: str) -> Expr:
-        """What an expression of FROM is above the groups: a key, or its latest value."""
-        for _, c, key in self.keys:
-            if key == e:
-                return c
-        if self.bare == "reject":
-            hint = f"add it to GROUP BY, or write LAST({name})"
-            raise SqlError(f"{name} is neither grouped nor aggregated", hint=hint)
+    def instead(self, name: str) -> str:
+        return f"add it to GROUP BY, or write LAST({name})"
+
+    def bare(self, e: Expr, name: str) -> Expr:
+        if self.over.env.settings.lenses.bare == "reject":
+            return Groups.bare(self, e, name)
         self.latest.append(name)
         return self.aggregations.column("LATEST", e, e.type)
 
-    def _column(self, n: ast.Name) -> Expr:
-        return self.lifted(self.scope.resolve(n.parts), str(n))
-
-    def _known(self, e: ast.Expr) -> Expr | None:
-        """The key that `e` is, if it is a grouping expression."""
-        try:
-            bound = bind_expr(e, rules("SELECT", self.scope))
-        except SqlError:
-            return None  # the same error comes again, with its place, when `e` is bound part by part
-        return next((c for _, c, key in self.keys if key == bound), None)
-
     def _aggregate(self, call: ast.Call) -> Expr:
-        star = len(call.args) == 1 and isinstance(call.args[0], ast.Star)
-        inner = rules(f"the aggregate {call.name}", self.scope)
-        args = [] if star else [bind_expr(x, inner) for x in call.args]
+        args = self.arguments(call)
         name = AGGREGATES.get(call.name, call.name)
         if name == "LATEST":
-            if len(args) != 1:
+            if args is None or len(args) != 1:
                 raise SqlError("LAST takes one value", hint="write LAST(field)")
             return self.aggregations.column(name, args[0], args[0].type)
-        shape = common(name, args, star, call.distinct, self.input.mode != "append")
+        shape = common(name, args or [], args is None, call.distinct, self.over.node.mode != "append")
         return self.aggregations.column(name, shape.arg, shape.type, code=shape.code)
 
 
-def bind_grouping(
-    group_by: tuple[ast.Expr, ...], scope: Scope, node: Node, bare: str, prefix: str, text: str
-) -> Grouping:
-    g = Grouping(scope.barring(BARRED), node, bare, Aggregations(f"{prefix}.AGG"))
-    said = rules("GROUP BY", scope)
-    for e in group_by:
-        bound = bind_expr(e, said)
-        if any(x == bound for _, _, x in g.keys):
-            raise SqlError("GROUP BY has this expression twice", e.span, "keep one of them")
-        name = default_name(e, text)
-        while any(n == name for n, _, _ in g.keys):
+def bind_grouping(group_by: tuple[ast.Expr, ...], given: Given) -> Grouping:
+    env, sources = given.env, given.sources
+
+    def below(e: ast.Expr, clause: str) -> Expr:
+        return bind_expr(e, rules(clause, sources.barring(None if clause == "GROUP BY" else BARRED)))
+
+    g = Grouping(below, Aggregations(f"{env.prefix}.AGG"), over=given)
+    for n, e in enumerate(group_by, 1):
+        g.group_by(e, f"{env.prefix}.GROUP{n}")
+        name = default_name(e, env.text)
+        while name in g.names:
             name += "_2"
-        g.keys.append((name, Col(f"{prefix}.GROUP{len(g.keys) + 1}", bound.type), bound))
+        g.names.append(name)
     return g

@@ -8,17 +8,19 @@ as in every dialect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from braid.bind import expressions
+from braid.bind.env import Env
 from braid.bind.expressions import Rules, bind_expr, unknown_function
 from braid.bind.lenses.facets import type_name
-from braid.errors import SqlError
+from braid.bind.select.scope import Column, Scope, Table, of_table, of_tables
+from braid.bind.select.tree import Leaf
+from braid.errors import Span, SqlError
 from braid.expr import typing, user
 from braid.expr.functions import by_name
-from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns
-from braid.guess import guesses, meant
+from braid.expr.nodes import Call, Case, Expr, Lit, columns
 from braid.plan.logical import Kind, Node
 from braid.records.formats.named import named_in
 from braid.sql import ast
@@ -29,21 +31,23 @@ STRUCTURED = named_in("lenses")  # formats of structures
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
-    """A source as a query sees it. `key` None: its records have none. `fields`: of a structured value; else `whole` is
-    the value. `nullable`: the plan columns that may be missing; `partitions` None: nobody declared a count."""
+class Relation(Leaf):
+    """A source as a query sees it; its columns are the fields of a structured value. `key` None: its records have none.
+    `whole`: the value that is no structure. `nullable`: the plan columns that may be missing; `partitions` None: nobody
+    declared a count; `is_query`: a WITH name, not a topic."""
 
-    alias: str
-    node: Node
     kind: Kind
     key: Expr | None
     key_format: str
-    fields: tuple[tuple[str, Expr], ...]
     whole: Expr | None
     value_format: str
-    nullable: frozenset[str] = frozenset()
-    partitions: int | None = None
-    is_query: bool = False  # a WITH name, not a topic
+    nullable: frozenset[str]
+    partitions: int | None
+    is_query: bool
+
+    @property
+    def fields(self) -> tuple[tuple[str, Expr], ...]:
+        return tuple((c.name, c.expr) for c in self.scope.columns)
 
     @property
     def value(self) -> Expr:
@@ -73,12 +77,12 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """The sources of a query, left to right, and the LATERAL elements so far. `key_fields`: may `_key.field` stand
-    here; else why not."""
+class Sources:
+    """The sources of a query, left to right, and the LATERAL elements so far. `barred`: why `_key.field` may not stand
+    here, if it may not."""
 
     relations: tuple[Relation, ...]
-    elements: tuple[tuple[str, Col], ...] = ()
+    elements: tuple[Column, ...] = ()
     barred: str | None = None
 
     @property
@@ -86,43 +90,41 @@ class Scope:
         return len(self.relations) > 1
 
     @property
+    def scope(self) -> Scope:
+        """What the first names of paths mean."""
+        return of_tables(tuple(t for r in self.relations for t in r.scope.tables), pseudo=self.elements, what="field")
+
+    @property
     def nullable(self) -> frozenset[str]:
         return frozenset().union(*(r.nullable for r in self.relations))
 
-    def barring(self, why: str | None) -> Scope:
-        """The same scope where fields of keys may not stand."""
+    def barring(self, why: str | None) -> Sources:
+        """The same sources where fields of keys may not stand."""
         return replace(self, barred=why)
 
     def relation(self, alias: str) -> Relation | None:
         return next((r for r in self.relations if r.alias == alias), None)
 
-    def resolve(self, parts: tuple[str, ...]) -> Expr:
+    def expr(self, name: ast.Name) -> Expr:
         """The expression that a path means."""
-        element = next((c for n, c in self.elements if n == parts[0]), None)
-        if element is not None:
-            return _within(element, parts[1:])
-        source = self.relation(parts[0])
-        if source is not None:
-            if len(parts) > 1:
-                return self._of(source, parts[1:])
-            if not any(r.field(parts[0]) for r in self.relations):
-                hint = f"write {parts[0]}._value for its whole value, {parts[0]}._key for its key"
-                raise SqlError(f"{parts[0]} is a source, not a field", hint=hint)
-        if parts[0] in FACETS:
+        first, rest, scope = ast.Name(name.parts[:1], name.span), name.parts[1:], self.scope
+        source = self.relation(str(first))
+        if source is not None and rest:
+            return self._of(source, rest, name)
+        if source is not None and not scope.knows(first):
+            hint = f"write {first}._value for its whole value, {first}._key for its key"
+            raise SqlError(f"{first} is a source, not a field", hint=hint)
+        if str(first) in FACETS and all(c.name != str(first) for c in self.elements):
             if self.is_join:
-                ways = " or ".join(f"{r.alias}.{'.'.join(parts)}" for r in self.relations)
-                raise SqlError(f"{parts[0]} is ambiguous in a join", hint=f"write {ways}")
-            return self._of(self.relations[0], parts)
-        found = [r for r in self.relations if r.field(parts[0]) is not None]
-        if len(found) == 1:
-            return self._of(found[0], parts)
-        if found:
-            ways = " or ".join(f"{r.alias}.{'.'.join(parts)}" for r in found)
-            raise SqlError(f"{parts[0]} is ambiguous", hint=f"write {ways}")
-        raise self._unknown(parts)
+                ways = " or ".join(f"{r.alias}.{name}" for r in self.relations)
+                raise SqlError(f"{first} is ambiguous in a join", hint=f"write {ways}")
+            return self._of(self.relations[0], name.parts, name)
+        if rest and not scope.knows(first):
+            raise SqlError(f"unknown source or field {first}", hint=scope.reads(str(first)))
+        return _within(scope.expr(first), rest)
 
-    def _of(self, r: Relation, parts: tuple[str, ...]) -> Expr:
-        """A path within one source."""
+    def _of(self, r: Relation, parts: tuple[str, ...], name: ast.Name) -> Expr:
+        """A path within one source. A field of its value may be called `_key`."""
         if parts[0] == "_key":
             if r.key is None:
                 hint = "its ON compares nothing: add an equality" if r.is_query else None
@@ -131,47 +133,21 @@ class Scope:
                 hint = "project the whole _key, or copy the field to the value in a WITH first"
                 raise SqlError(f"fields of _key cannot be projected {self.barred}", hint=hint)
             return _within(r.key, parts[1:], f"the key of {r.alias}")
-        if parts[0] == "_value":
-            return r.value if len(parts) == 1 else self._in_value(r, parts[1:])
-        return self._in_value(r, parts)
-
-    def _in_value(self, r: Relation, parts: tuple[str, ...]) -> Expr:
-        """A path within its value: a field there may be called `_key`."""
-        field = r.field(parts[0])
-        if field is None and r.whole is not None and isinstance(r.whole.type, Struct):
-            return _within(r.whole, parts)
-        if field is None:
-            near = [f"{x.alias}.{parts[0]}" for x in self.relations if x.field(parts[0]) is not None]
-            near = near or guesses(parts[0], [n for n, _ in r.fields], 1)
-            raise SqlError(f"{r.alias} has no field {parts[0]}", hint=_fields_hint(r, near))
-        return _within(field, parts[1:])
-
-    def _unknown(self, parts: tuple[str, ...]) -> SqlError:
-        listed = ", ".join(r.alias for r in self.relations)
-        if len(parts) > 1:
-            near = guesses(parts[0], [r.alias for r in self.relations], 1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            return SqlError(f"unknown source or field {parts[0]}", hint=f"{hint}this query reads {listed}")
-        names = {n: r for r in self.relations for n, _ in r.fields}
-        hint = meant(parts[0], names, "; ".join(_fields_hint(r, []) for r in self.relations))
-        return SqlError(f"unknown field {parts[0]}", hint=hint)
+        if parts == ("_value",):
+            return r.value
+        first, *rest = parts[1:] if parts[0] == "_value" else parts
+        if r.whole is not None and isinstance(r.whole.type, Struct):
+            return _within(r.whole, (first, *rest))
+        return _within(self.scope.expr(ast.Name((r.alias, first), name.span)), rest)
 
 
-def _within(e: Expr, path: tuple[str, ...], what: str | None = None) -> Expr:
+def _within(e: Expr, path: Sequence[str], what: str | None = None) -> Expr:
     for name in path:
         if not isinstance(e.type, Struct):
             whole = f"{what} is {e.type}: it" if what is not None else f"{e.type}"
             raise SqlError(f"{whole} has no field {name}", hint="write it without the field")
         e = typing.field(e, name)
     return e
-
-
-def _fields_hint(r: Relation, near: list[str]) -> str:
-    if near:
-        return f"did you mean {near[0]}?"
-    if r.whole is not None:
-        return f"the value of {r.alias} is {r.whole.type}: write _value"
-    return f"{r.alias} has {', '.join(n for n, _ in r.fields)}"
 
 
 def is_nullable(e: Expr, nullable: frozenset[str]) -> bool:
@@ -190,19 +166,68 @@ def is_nullable(e: Expr, nullable: frozenset[str]) -> bool:
     return any(name in nullable for name in columns(e))
 
 
-def aliases_read(e: Expr, scope: Scope) -> Iterator[str]:
+def fields_of(alias: str, fields: Iterable[tuple[str, Expr]], whole: Expr | None) -> Scope:
+    """What names mean over one source."""
+    instead = "" if whole is None else f"the value of {alias} is {whole.type}: write _value"
+    return of_table(Table(alias, tuple(Column(n, e) for n, e in fields), instead=instead))
+
+
+def aliases_read(e: Expr, sources: Sources) -> list[str]:
     """The aliases of the sources whose columns `e` reads, each once."""
-    seen: set[str] = set()
-    for name in columns(e):
-        for r in scope.relations:
-            if r.alias not in seen and name in _columns_of(r):
-                seen.add(r.alias)
-                yield r.alias
+    return list(dict.fromkeys(r.alias for name in columns(e) for r in sources.relations if name in r.names))
 
 
-def _columns_of(r: Relation) -> set[str]:
-    exprs = [e for _, e in r.fields] + [x for x in (r.key, r.whole) if x is not None]
-    return {name for e in exprs for name in columns(e)}
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What FROM gives, and what GROUP BY makes of it: rows of `node`. `key`: what the result's key is where nothing is
+    projected on it. `missing`: the plan columns that may be null, asked when all is bound. `equated`: pairs of
+    expressions that a join makes equal, and the column that holds their value. `lifted`: in a grouped query, what a
+    field is there (its key then stands for the group and cannot be projected)."""
+
+    env: Env
+    node: Node
+    kind: Kind
+    sources: Sources
+    rules: Rules
+    key: Expr | None
+    key_format: str
+    partitions: int | None
+    missing: Callable[[], frozenset[str]]
+    equated: tuple[tuple[Expr, Expr, Expr], ...] = ()
+    lifted: Callable[[Expr, str], Expr] | None = None
+
+    @property
+    def grouped(self) -> bool:
+        return self.lifted is not None
+
+    @property
+    def first(self) -> Relation:
+        return self.sources.relations[0]
+
+    def written(self, span: Span) -> str:
+        """What the user wrote there."""
+        return tidy(self.env.text[span.start : span.end])
+
+
+def default_name(e: ast.Expr, text: str) -> str:
+    """The last part of a path; of anything else its text, with single blanks outside quotes."""
+    return e.parts[-1] if isinstance(e, ast.Name) else tidy(text[e.span.start : e.span.end])
+
+
+def tidy(written: str) -> str:
+    """White space outside quotes made one blank."""
+    out, quote = "", ""
+    for c in written.strip():
+        if quote:
+            quote = "" if c == quote else quote
+        elif c in "'\"`":
+            quote = c
+        elif c.isspace():
+            if not out.endswith(" "):
+                out += " "
+            continue
+        out += c
+    return out
 
 
 # ------------------------------------------------------------------ expressions
@@ -217,7 +242,7 @@ LATER = ("BOTTOMK", "COLLECT", "COLLECT_UNIQUE", "FIRST", "MAXK", "MAXK_UNIQUE",
 
 def rules(
     clause: str,
-    scope: Scope,
+    sources: Sources,
     aggregate: Callable[[ast.Call], Expr] | None = None,
     known: Callable[[ast.Expr], Expr | None] | None = None,
     column: Callable[[ast.Name], Expr] | None = None,
@@ -228,9 +253,8 @@ def rules(
     def whole(e: ast.Expr) -> Expr | None:
         return (None if known is None else known(e)) or _own(e, made)
 
-    column = column or (lambda n: scope.resolve(n.parts))
     named = by_name("lenses"), tuple(AGGREGATES), OPERATORS
-    made = Rules(clause, column, aggregate, whole, *named, widens=True, unknown=True)
+    made = Rules(clause, column or sources.expr, aggregate, whole, *named, widens=True, unknown=True)
     return made
 
 

@@ -3,47 +3,45 @@
 In: a query or a statement as read, the names around it. Out: `BatchQuery`; `RowsChanged`, one epoch.
 Rule: every name is bound here, and the text is made anew from what is bound: DuckDB sees names that `duck_text.token`
 makes, functions and types of our lists, and constants that it quotes; nothing else. Each column of a result gets a name
-that no other has, so `*`, ORDER BY and sub-queries never mean another one. ON sees the two sides of its join and no
-more; USING and NATURAL become equalities, so that merged columns are those of the dialect. RW-30: an ASOF join is a
-look-up that breaks ties by the smallest key, as views do. What a statement writes is decided from the snapshot before
-it; which rows are late is decided where they enter the table.
+that no other has, so `*`, ORDER BY and sub-queries never mean another one. What a statement writes is decided from the
+snapshot before it; which rows are late is decided where they enter the table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import assert_never
 
 from braid.batch_sql.duck_text import name, token
 from braid.bind.bound import BatchQuery, Bound, Declared, Read, Returning, RowsChanged
-from braid.bind.expressions import conjuncts, names, told_at
+from braid.bind.expressions import told_at
 from braid.bind.names import repeated
-from braid.bind.risingwave.batch_values import BatchColumn, Env, Made, Rows, Values, column_token, ordered
-from braid.bind.risingwave.expressions import ROW_SETS, constant, either
+from braid.bind.risingwave.batch_values import NOTHING, Batch, BatchColumn, Rows, Values, column_token, ordered
+from braid.bind.risingwave.duck import called, policy, printed
+from braid.bind.risingwave.expressions import constant
 from braid.bind.risingwave.scope import QUOTE, Context, default_name
 from braid.bind.select.items import Item, listed
-from braid.bind.select.scope import Column, Scope, Table, both, merged, of_table, renamed
+from braid.bind.select.scope import Column, Scope, Table, of_table
+from braid.bind.select.tree import bind_from
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.postgres import typing
 from braid.sql import ast
-from braid.sql.windows import CALLS
 from braid.types import Decimal, Scalar, Type
 
 _MANY = 100  # rows of constants that DuckDB gets column by column: it reads them in a fifth of the time
-NOTHING: Scope = Scope((), ())
 
 
 def batch_query(query: ast.Query, context: Context) -> BatchQuery:
     """A query as DuckDB reads it, with all it reads."""
-    made = Made(context, rows_of)
-    rows = rows_of(query, Env(made))
-    return made.query(rows.sql, rows.columns, query.span)
+    batch = Batch(context, rows_of)
+    rows = rows_of(query, batch)
+    return batch.query(rows.sql, rows.columns, query.span)
 
 
-def rows_of(q: ast.Query, env: Env) -> Rows:
+def rows_of(q: ast.Query, batch: Batch) -> Rows:
     """A whole query."""
     if q.emit is not None:
         hint = "write it in a view: CREATE MATERIALIZED VIEW v AS … EMIT ON WINDOW CLOSE"
@@ -53,18 +51,18 @@ def rows_of(q: ast.Query, env: Env) -> Rows:
     for n, cte in enumerate(q.ctes):
         if cte.name in names[:n]:
             raise SqlError(f"{cte.name} is defined twice in WITH", cte.span, "give one of them another name")
-        inner = rows_of(cte.query, env)
-        token = env.made.token("q", cte.name)
+        inner = rows_of(cte.query, batch)
+        token = batch.token("q", cte.name)
         written.append(f"{token} AS ({inner.sql})")
-        columns = _called(inner.columns, cte.columns, cte.span)
-        env = Env(env.made, {**env.ctes, cte.name: (token, columns)}, env.outer)
-    body, order_by = _body(q.body, q.order_by, env)
+        columns = called(inner.columns, cte.columns, cte.span)
+        batch = replace(batch, ctes={**batch.ctes, cte.name: (token, columns)})
+    body, order_by = _body(q.body, q.order_by, batch)
     sql = body.sql
     if written:
         sql = f"WITH {', '.join(written)} {sql}"
     if order_by:
         sql += f" ORDER BY {', '.join(order_by)}"
-    bounds = Values(env, NOTHING, "LIMIT")
+    bounds = Values(batch, NOTHING, "LIMIT")
     if q.limit is not None:
         sql += f" LIMIT {bounds.sql(q.limit)}"
     if q.offset is not None:
@@ -72,55 +70,45 @@ def rows_of(q: ast.Query, env: Env) -> Rows:
     return Rows(sql, body.columns)
 
 
-def _body(body: ast.Body, order_by: tuple[ast.OrderItem, ...], env: Env) -> tuple[Rows, list[str]]:
+def _body(body: ast.Body, order_by: tuple[ast.OrderItem, ...], batch: Batch) -> tuple[Rows, list[str]]:
     """The text of a query without its end, and the items of ORDER BY."""
     match body:
         case ast.Select():
-            return _select(body, order_by, env)
+            return _select(body, order_by, batch)
         case ast.Values():
-            rows = _values(body, env)
+            rows = _values(body, batch)
         case ast.Query():
-            inner = rows_of(body, env)
+            inner = rows_of(body, batch)
             rows = Rows(f"({inner.sql})", inner.columns)
         case ast.SetOperation(left=left, right=right):
-            a, b = _body(left, (), env)[0], _body(right, (), env)[0]
+            a, b = _body(left, (), batch)[0], _body(right, (), batch)[0]
             if len(a.columns) != len(b.columns):
                 message = f"{len(a.columns)} columns before {body.op}, {len(b.columns)} behind it"
                 raise SqlError(message, right.span, "select the same number of columns on both sides")
-            rows = _both(a, b, body, env)
+            rows = _both(a, b, body, batch)
         case _:
             assert_never(body)
     return rows, [_of_columns(i, rows.columns) for i in order_by]
 
 
-def _both(a: Rows, b: Rows, body: ast.SetOperation, env: Env) -> Rows:
+def _both(a: Rows, b: Rows, body: ast.SetOperation, batch: Batch) -> Rows:
     """UNION, INTERSECT, EXCEPT: columns have the type that both sides become."""
     types: list[Type] = []
     with told_at(body.right.span):
         for (_, _, t), (_, _, u) in zip(a.columns, b.columns, strict=True):
             types.append(typing.alike(f"the columns of {body.op}", [Col("a", t), Col("b", u)])[0])
     columns = tuple((n, t, wide) for (n, t, _), wide in zip(a.columns, types, strict=True))
-    sides = [_converted(x, types, body.right.span, env) for x in (a, b)]
+    sides = [_converted(x, types, body.right.span, batch) for x in (a, b)]
     return Rows(f"({sides[0]}) {body.op} {'ALL ' if body.all else ''}({sides[1]})", columns)
 
 
-def _converted(rows: Rows, types: Sequence[Type], span: Span, env: Env) -> str:
+def _converted(rows: Rows, types: Sequence[Type], span: Span, batch: Batch) -> str:
     """The text of a query whose columns have these types."""
     if [t for _, _, t in rows.columns] == list(types):
         return rows.sql
     pairs = zip(rows.columns, types, strict=True)
-    made = [f"{env.made.text(typing.coerced(Col(n, t), wide), span)} AS {n}" for (_, n, t), wide in pairs]
-    return f"SELECT {', '.join(made)} FROM ({rows.sql}) AS {env.made.token('t', 'side')}"
-
-
-def _called(columns: tuple[BatchColumn, ...], names: tuple[str, ...], span: Span) -> tuple[BatchColumn, ...]:
-    """Columns under the names of a list."""
-    seen = tuple(Column(n, Col(t, u), "") for n, t, u in columns)
-    made = []
-    for c in renamed(seen, names, span):
-        assert isinstance(c.expr, Col)
-        made.append((c.name, c.expr.name, c.expr.type))
-    return tuple(made)
+    made = [f"{batch.text(typing.coerced(Col(n, t), wide), span)} AS {n}" for (_, n, t), wide in pairs]
+    return f"SELECT {', '.join(made)} FROM ({rows.sql}) AS {batch.token('t', 'side')}"
 
 
 def _of_columns(item: ast.OrderItem, columns: tuple[BatchColumn, ...]) -> str:
@@ -148,15 +136,15 @@ def _output(e: ast.Expr, columns: tuple[BatchColumn, ...]) -> str | None:
     return None
 
 
-def _values(v: ast.Values, env: Env) -> Rows:
+def _values(v: ast.Values, batch: Batch) -> Rows:
     """VALUES; its columns are column1, column2 …, of the type that all their values become."""
-    values = Values(env, NOTHING, "VALUES")
+    values = Values(batch, NOTHING, "VALUES")
     rows = _rows(v, values)
     columns: list[list[Expr]] = []
     for n, column in enumerate(zip(*rows, strict=True)):
         with told_at(v.rows[0][n].span):
             columns.append(typing.alike("the values of a column", column)[1])
-    return _listed(v, [list(r) for r in zip(*columns, strict=True)], env)
+    return _listed(v, [list(r) for r in zip(*columns, strict=True)], batch)
 
 
 def _rows(v: ast.Values, values: Values) -> list[list[Expr]]:
@@ -171,19 +159,18 @@ def _rows(v: ast.Values, values: Values) -> list[list[Expr]]:
     return rows
 
 
-def _listed(v: ast.Values, rows: list[list[Expr]], env: Env) -> Rows:
+def _listed(v: ast.Values, rows: list[list[Expr]], batch: Batch) -> Rows:
     """The text of VALUES."""
-    made = env.made
     width = len(v.rows[0])
     types = [typing.finished(e).type for e in rows[0]]
-    columns = tuple((f"column{i + 1}", made.token("c", f"column{i + 1}"), types[i]) for i in range(width))
+    columns = tuple((f"column{i + 1}", batch.token("c", f"column{i + 1}"), types[i]) for i in range(width))
     if len(rows) >= _MANY and all(isinstance(e, Lit) and isinstance(e.type, Scalar | Decimal) for r in rows for e in r):
-        lists = [made.constants(x, t) for x, t in zip(zip(*rows, strict=True), types, strict=True)]
+        lists = [batch.constants(x, t) for x, t in zip(zip(*rows, strict=True), types, strict=True)]
         items = ", ".join(f"unnest({x}) AS {t}" for x, (_, t, _) in zip(lists, columns, strict=True))
         return Rows(f"SELECT {items}", columns)
     both = zip(rows, v.rows, strict=True)
-    texts = [[made.text(e, x.span) for e, x in zip(row, written, strict=True)] for row, written in both]
-    table = made.token("t", "values")
+    texts = [[batch.text(e, x.span) for e, x in zip(row, written, strict=True)] for row, written in both]
+    table = batch.token("t", "values")
     names = ", ".join(t for _, t, _ in columns)
     written = ", ".join(f"({', '.join(row)})" for row in texts)
     return Rows(f"SELECT {names} FROM (VALUES {written}) AS {table}({names})", columns)
@@ -199,19 +186,19 @@ def outputs(items: tuple[ast.SelectItem, ...], values: Values) -> list[tuple[str
         made = typing.finished(values.expr(item.expr, of_rows=True))
         return Item(item.alias or default_name(item.expr), made, item.expr.span, item.expr)
 
-    return [(values.env.made.token("c", i.name), i) for i in listed(items, values.scope, value)]
+    return [(values.batch.token("c", i.name), i) for i in listed(items, values.scope, value)]
 
 
-def _select(s: ast.Select, order_by: tuple[ast.OrderItem, ...], env: Env) -> tuple[Rows, list[str]]:
-    source = from_of(s.source, env) if s.source is not None else From("", NOTHING)
-    scope = source.scope
+def _select(s: ast.Select, order_by: tuple[ast.OrderItem, ...], batch: Batch) -> tuple[Rows, list[str]]:
+    source = bind_from(s.source, policy(batch)) if s.source is not None else None
+    scope = NOTHING if source is None else source.scope
     windows: dict[str, ast.Over] = {}
-    for called, over in s.windows:
+    for window, over in s.windows:
         assert isinstance(over, ast.Over)
-        if called in windows:
-            raise SqlError(f"window {called} is written twice", over.span, "give one of them another name")
-        windows[called] = over
-    plain = Values(env, scope, "SELECT", windows)
+        if window in windows:
+            raise SqlError(f"window {window} is written twice", over.span, "give one of them another name")
+        windows[window] = over
+    plain = Values(batch, scope, "SELECT", windows)
     grouped = _groups(s, plain)
     select = replace(plain, groups=grouped)
     items = outputs(s.items, select)
@@ -222,16 +209,16 @@ def _select(s: ast.Select, order_by: tuple[ast.OrderItem, ...], env: Env) -> tup
         on = [written.get(_output(e, columns) or "") or select.sql(e) for e in s.distinct]
         distinct = f"DISTINCT ON ({', '.join(on)}) " if on else "DISTINCT "
     sql = f"SELECT {distinct}{', '.join(f'{e} AS {t}' for t, e in written.items())}"
-    if source.sql:
-        sql += f" FROM {source.sql}"
+    if source is not None:
+        sql += f" FROM {printed(source, batch)}"
     if s.where is not None:
-        sql += f" WHERE {Values(env, scope, 'WHERE').condition(s.where)}"
+        sql += f" WHERE {Values(batch, scope, 'WHERE').condition(s.where)}"
     if s.group_by:
-        group = Values(env, scope, "GROUP BY")
+        group = Values(batch, scope, "GROUP BY")
         sql += f" GROUP BY {', '.join(_grouped(e, columns, group) for e in s.group_by)}"
     if s.having is not None:
-        sql += f" HAVING {Values(env, scope, 'HAVING', groups=grouped).condition(s.having)}"
-    order = Values(env, scope, "ORDER BY", windows, grouped)
+        sql += f" HAVING {Values(batch, scope, 'HAVING', groups=grouped).condition(s.having)}"
+    order = Values(batch, scope, "ORDER BY", windows, grouped)
     made = [ordered(_ordering(i.expr, columns, order), i) for i in order_by]
     return Rows(sql, columns), made
 
@@ -278,135 +265,6 @@ def _grouped(e: ast.Expr, columns: tuple[BatchColumn, ...], values: Values) -> s
     return values.sql(e)
 
 
-# ------------------------------------------------------------------------- FROM
-
-
-_KINDS = {"inner": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "FULL JOIN", "cross": "CROSS JOIN"}
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
-
-@dataclass(frozen=True, slots=True)
-class From:
-    sql: str
-    scope: Scope
-
-
-def from_of(relation: ast.Relation, env: Env) -> From:
-    return _relation(relation, env, None)
-
-
-def _relation(relation: ast.Relation, env: Env, before: Scope | None) -> From:
-    """`before`: what stands to the left, for LATERAL and table functions."""
-    match relation:
-        case ast.Table():
-            return _table(relation, env)
-        case ast.Derived():
-            return _derived(relation, env, before)
-        case ast.TableFunction():
-            return _function(relation, env, before)
-        case ast.Join():
-            return _join(relation, env, before)
-    assert_never(relation)
-
-
-def _named(sql: str, alias: str, columns: tuple[BatchColumn, ...], names: tuple[str, ...], r: ast.Relation,
-           env: Env) -> From:  # fmt: skip
-    """A relation under a name of its own."""
-    token = env.made.token("t", alias)
-    seen = tuple(Column(n, Col(f"{token}.{t}", u), "") for n, t, u in columns)
-    seen = renamed(seen, names, r.span)
-    return From(f"{sql} AS {token}", of_table(Table(alias, seen), QUOTE))
-
-
-def _table(t: ast.Table, env: Env) -> From:
-    name = t.name.parts[-1]
-    if t.name.parts in {(n,) for n in env.ctes}:
-        if t.as_of is not None:
-            raise SqlError("time travel reads tables and materialized views", t.as_of.span, "leave the clause out")
-        sql, columns = env.ctes[name]
-    else:
-        sql, columns = env.made.relation(t)
-    return _named(sql, t.alias or name, columns, t.columns, t, env)
-
-
-def _derived(d: ast.Derived, env: Env, before: Scope | None) -> From:
-    assert isinstance(d.query, ast.Query)
-    inner = rows_of(d.query, env.under(before) if d.lateral and before is not None else env)
-    alias = d.alias or f"subquery {env.made.count}"
-    return _named(f"{'LATERAL ' if d.lateral else ''}({inner.sql})", alias, inner.columns, d.columns, d, env)
-
-
-def _function(f: ast.TableFunction, env: Env, before: Scope | None) -> From:
-    """Functions that give rows; a function over columns is asked for each row before it."""
-    name = f.call.name
-    if name in CALLS:
-        hint = f"write it in a view: CREATE MATERIALIZED VIEW w AS SELECT * FROM {name}(…), and read that"
-        raise SqlError(f"{name} in a batch query is not supported yet", f.call.span, hint)
-    if name not in ROW_SETS:
-        known = ", ".join((*map(str.lower, ROW_SETS), *CALLS))
-        raise SqlError(f"there is no table function {name.lower()}", f.call.span, f"there are {known}")
-    values = Values(env, before or NOTHING, "FROM")
-    found = values.set_of(f.call)
-    alias = f.alias or name.lower()
-    column = env.made.token("c", alias)
-    sql = f"{'LATERAL ' if any(names(f.call)) else ''}({found.relation(column, env.made)})"
-    return _named(sql, alias, ((alias, column, found.type),), f.columns, f, env)
-
-
-# ---------------------------------------------------------------------- joins
-
-
-def _join(join: ast.Join, env: Env, before: Scope | None) -> From:
-    left = _relation(join.left, env, before)
-    seen = left.scope if before is None else Scope(
-        (*before.tables, *left.scope.tables), (*before.columns, *left.scope.columns)
-    )  # fmt: skip
-    right = _relation(join.right, env, seen)
-    if join.asof:
-        return _nearest(join, left, right, env)
-    how = "inner" if join.natural and join.how == "cross" else join.how
-    other = f"({right.sql})" if isinstance(join.right, ast.Join) else right.sql
-    if join.using or join.natural:
-        made = merged(join, left.scope, right.scope, either, env.made.context.merged_order)
-        on = " AND ".join(env.made.text(typing.compare("=", a, b), join.span) for a, b in made.equal) or "TRUE"
-        return From(f"{left.sql} {_KINDS[how]} {other} ON {on}", made.scope)
-    scope = both(left.scope, right.scope, join.right.span)
-    if join.on is None:
-        return From(f"{left.sql} CROSS JOIN {other}", scope)
-    on = Values(env, scope, "ON").condition(join.on)
-    return From(f"{left.sql} {_KINDS[how]} {other} ON {on}", scope)
-
-
-def _nearest(join: ast.Join, left: From, right: From, env: Env) -> From:
-    """An ASOF join: for each left row the nearest right one, by LATERAL."""
-    made = env.made
-    if made.context.settings.risingwave.strict:
-        hint = "write CREATE MATERIALIZED VIEW v AS SELECT …, or SET strict = false"
-        raise SqlError("an ASOF JOIN needs a view", join.how_span, hint)
-    if join.using or join.natural or join.on is None:
-        hint = "write ON a.x = b.x AND a.t >= b.t"
-        raise SqlError("an ASOF JOIN takes ON, with an equality and one inequality", join.how_span, hint)
-    table = join.right
-    if not isinstance(table, ast.Table):
-        raise SqlError("the right side of a batch ASOF JOIN is a table", table.span, "make it a view first")
-    inequalities = [t for t in conjuncts(join.on) if isinstance(t, ast.Binary) and t.op in _TURNED]
-    if len(inequalities) != 1:
-        hint = "write ON a.x = b.x AND a.t >= b.t"
-        raise SqlError("an ASOF JOIN takes exactly one inequality", join.on.span, hint)
-    (compare,) = inequalities
-    scope = both(left.scope, right.scope, join.right.span)
-    values = Values(env, scope, "ON")
-    on_left = all(right.scope.knows(n) and not left.scope.knows(n) for n in names(compare.left))
-    nearest, op = (compare.left, _TURNED[compare.op]) if on_left else (compare.right, compare.op)
-    order = [f"{values.sql(nearest)} {'ASC' if op in ('<', '<=') else 'DESC'}"]
-    alias = right.sql.rpartition(" AS ")[2]
-    found = made.context.found(table.name.parts[-1]) if table.name.parts not in {(n,) for n in env.ctes} else None
-    if isinstance(found, Declared) and found.relation is not None:
-        order += [f"{alias}.{column_token(k)}" for k in found.relation.key]
-    inner = f"SELECT * FROM {right.sql} WHERE {values.condition(join.on)} ORDER BY {', '.join(order)} LIMIT 1"
-    return From(f"{left.sql} {_KINDS[join.how]} LATERAL ({inner}) AS {alias} ON TRUE", scope)
-
-
 # ------------------------------------------------------------ over the rows of one table
 
 
@@ -414,39 +272,39 @@ def changed_rows(
     target: Declared, sets: Sequence[tuple[str, ast.Expr]], where: ast.Expr | None, span: Span, context: Context
 ) -> BatchQuery:
     """The rows of a table that meet a condition, hidden columns too, and behind them new values."""
-    made = Made(context, rows_of)
-    alias = made.token("t", target.name)
-    values = Values(Env(made), _scope(target, alias), "WHERE")
+    batch = Batch(context, rows_of)
+    alias = batch.token("t", target.name)
+    values = Values(batch, _scope(target, alias), "WHERE")
     types = {c.name: c.type for c in target.columns}
     items = [f"{alias}.{column_token(c.name)}" for c in target.columns]
     columns = [(c.name, column_token(c.name), c.type) for c in target.columns]
     for column, e in sets:
-        token = made.token("n", "new")
+        token = batch.token("n", "new")
         with told_at(e.span):
             new = typing.assigned(values.expr(e), types[column], column)
         items.append(f"{values.text(new, e.span)} AS {token}")
         columns.append(("new", token, new.type))
-    sql = f"SELECT {', '.join(items)} FROM {made.read(target)} AS {alias}"
+    sql = f"SELECT {', '.join(items)} FROM {batch.read(target)} AS {alias}"
     if where is not None:
         sql += f" WHERE {values.condition(where)}"
-    return made.query(sql, tuple(columns), span)
+    return batch.query(sql, tuple(columns), span)
 
 
 def returning(items: tuple[ast.SelectItem, ...], target: Declared, context: Context) -> Returning | None:
     """RETURNING, over the rows that were written."""
     if not items:
         return None
-    made = Made(context, rows_of)
-    alias = made.token("t", target.name)
+    batch = Batch(context, rows_of)
+    alias = batch.token("t", target.name)
     written = Read(token("w", target.name), target)
-    values = Values(Env(made), _scope(target, alias), "RETURNING")
+    values = Values(batch, _scope(target, alias), "RETURNING")
     found = outputs(items, values)
     shown = ", ".join(f"{values.text(i.expr, i.span)} AS {token}" for token, i in found)
-    if made.reads:
+    if batch.reads:
         hint = "leave the query out, and read the table afterwards"
         raise SqlError("RETURNING reads the rows that were written, no others", items[0].span, hint)
     sql = f"SELECT {shown} FROM {name(written.name)} AS {alias}"
-    return Returning(sql, tuple(i.name for _, i in found), written, tuple(made.asked.values()))
+    return Returning(sql, tuple(i.name for _, i in found), written, tuple(batch.asked.values()))
 
 
 def _scope(target: Declared, alias: str) -> Scope:
@@ -477,8 +335,7 @@ def insert(s: ast.Insert, context: Context) -> Bound:
 def _assigned(rows: ast.Query, columns: tuple[str, ...], target: Declared, context: Context) -> BatchQuery:
     """The rows of an INSERT, each value as its column has it."""
     types = {c.name: c.type for c in target.columns}
-    made = Made(context, rows_of)
-    env = Env(made)
+    batch = Batch(context, rows_of)
     if (
         isinstance(rows.body, ast.Values)
         and not rows.ctes
@@ -486,9 +343,9 @@ def _assigned(rows: ast.Query, columns: tuple[str, ...], target: Declared, conte
         and rows.limit is None
         and rows.offset is None
     ):
-        found = _listed(rows.body, _values_of(rows.body, [(c, types[c]) for c in columns], env), env)
-        return made.query(found.sql, found.columns, rows.span)
-    found = rows_of(rows, env)
+        found = _listed(rows.body, _values_of(rows.body, [(c, types[c]) for c in columns], batch), batch)
+        return batch.query(found.sql, found.columns, rows.span)
+    found = rows_of(rows, batch)
     if len(found.columns) != len(columns):
         hint = f"the columns are {', '.join(columns)}"
         raise SqlError(f"{len(found.columns)} values for {len(columns)} columns", rows.span, hint)
@@ -496,14 +353,14 @@ def _assigned(rows: ast.Query, columns: tuple[str, ...], target: Declared, conte
         news = [typing.assigned(Col(n, t), types[c], c) for (_, n, t), c in zip(found.columns, columns, strict=True)]
     named = tuple((c, n, e.type) for (_, n, _), c, e in zip(found.columns, columns, news, strict=True))
     if all(isinstance(e, Col) for e in news):
-        return made.query(found.sql, named, rows.span)
-    items = ", ".join(f"{made.text(e, rows.span)} AS {n}" for e, (_, n, _) in zip(news, named, strict=True))
-    return made.query(f"SELECT {items} FROM ({found.sql}) AS {made.token('t', 'rows')}", named, rows.span)
+        return batch.query(found.sql, named, rows.span)
+    items = ", ".join(f"{batch.text(e, rows.span)} AS {n}" for e, (_, n, _) in zip(news, named, strict=True))
+    return batch.query(f"SELECT {items} FROM ({found.sql}) AS {batch.token('t', 'rows')}", named, rows.span)
 
 
-def _values_of(v: ast.Values, columns: Sequence[tuple[str, Type]], env: Env) -> list[list[Expr]]:
+def _values_of(v: ast.Values, columns: Sequence[tuple[str, Type]], batch: Batch) -> list[list[Expr]]:
     made: list[list[Expr]] = []
-    for row, written in zip(_rows(v, Values(env, NOTHING, "VALUES")), v.rows, strict=True):
+    for row, written in zip(_rows(v, Values(batch, NOTHING, "VALUES")), v.rows, strict=True):
         out: list[Expr] = []
         for e, x, (column, t) in zip(row, written, columns, strict=True):
             with told_at(x.span):

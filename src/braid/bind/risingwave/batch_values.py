@@ -30,6 +30,7 @@ from braid.types import Array, Column, Scalar, Struct, Type
 S = Scalar
 _STEP = "step size cannot equal zero"
 LONGEST = 1_000_000  # values of a list that a function makes as a whole
+NOTHING: Scope = Scope((), ())
 BatchColumn = tuple[str, str, Type]  # its name, its name in the text, its type
 
 
@@ -41,22 +42,29 @@ class Rows:
     columns: tuple[BatchColumn, ...]
 
 
-@dataclass(slots=True)
-class Made:
-    """What one statement reads so far; `count` makes its names differ. `rows`: how a query within it is read. `asked`:
-    what it calls."""
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What names may mean in a query besides those of FROM: WITH queries by name (`ctes`), the scopes around (`outer`);
+    and what its statement reads so far, in all its queries: `reads`, `views`; `asked`: what it calls; `made`: its
+    names. `rows`: how a query within it is read."""
 
     context: Context
-    rows: Callable[[ast.Query, Env], Rows]
+    rows: Callable[[ast.Query, Batch], Rows]
+    ctes: Mapping[str, tuple[str, tuple[BatchColumn, ...]]] = field(default_factory=dict)
+    outer: tuple[Scope, ...] = ()
     reads: dict[str, Read] = field(default_factory=dict)
     views: dict[str, str] = field(default_factory=dict)
     asked: dict[str, Asked] = field(default_factory=dict)
-    count: int = 0
+    made: list[str] = field(default_factory=list)
+
+    def under(self, scope: Scope) -> Batch:
+        """For a query within this scope."""
+        return replace(self, outer=(scope, *self.outer))
 
     def token(self, kind: str, of: str) -> str:
         """A name, quoted, that nothing else in the statement has."""
-        self.count += 1
-        return name(token(f"{kind}{self.count}", of))
+        self.made.append(of)
+        return name(token(f"{kind}{len(self.made)}", of))
 
     def text(self, e: Expr, span: Span) -> str:
         """The text of an expression."""
@@ -149,11 +157,11 @@ class RowSet:
         )  # in the arguments: what is constant is computed even in another branch
         return f"CAST({self.name}({made}) AS {duck_name(self.type)}[])"
 
-    def relation(self, column: str, made: Made) -> str:
+    def relation(self, column: str, batch: Batch) -> str:
         """As SELECT of one column; numbers and times are made one after the other."""
         if not self.name:
             return f"SELECT unnest({self.sql}) AS {column}"
-        series, n = made.token("t", "series"), made.token("c", "n")
+        series, n = batch.token("t", "series"), batch.token("c", "n")
         read = f"{self.name}({', '.join(self.args)}) AS {series}({n})"
         return f"SELECT CAST({series}.{n} AS {duck_name(self.type)}) AS {column} FROM {read}"
 
@@ -178,19 +186,6 @@ class _told:
             located(error, self.span)
         elif isinstance(error, BraidError):
             raise SqlError(error.message, self.span, error.hint) from None
-
-
-@dataclass(frozen=True, slots=True)
-class Env:
-    """What names may mean besides those of FROM: WITH queries by name, and the scopes around."""
-
-    made: Made
-    ctes: Mapping[str, tuple[str, tuple[BatchColumn, ...]]] = field(default_factory=dict)
-    outer: tuple[Scope, ...] = ()
-
-    def under(self, scope: Scope) -> Env:
-        """For a query within this scope."""
-        return replace(self, outer=(scope, *self.outer))
 
 
 def column_token(column: str) -> str:
@@ -220,7 +215,7 @@ class Values:
     """What expressions of one clause mean. `windows`: those that WINDOW names, where OVER may stand. `groups`: what
     GROUP BY has computed already."""
 
-    env: Env
+    batch: Batch
     scope: Scope
     clause: str
     windows: Mapping[str, ast.Over] = field(default_factory=dict)
@@ -228,7 +223,7 @@ class Values:
 
     def knows(self, n: ast.Name) -> bool:
         """Whether the name is a column here or around."""
-        return any(s.knows(n) for s in (self.scope, *self.env.outer))
+        return any(s.knows(n) for s in (self.scope, *self.batch.outer))
 
     def expr(self, e: ast.Expr, of_rows: bool = False) -> Expr:
         """The typed expression. `of_rows`: a function that gives rows may stand here."""
@@ -241,11 +236,13 @@ class Values:
         return self.text(self.expr(e), e.span)
 
     def text(self, e: Expr, span: Span) -> str:
-        return self.env.made.text(e, span)
+        return self.batch.text(e, span)
+
+    def predicate(self, e: ast.Expr) -> Expr:
+        return changed(bind_condition(e, self._names()), self.groups.get)
 
     def condition(self, e: ast.Expr) -> str:
-        made = changed(bind_condition(e, self._names()), self.groups.get)
-        return self.env.made.condition(made, e.span)
+        return self.batch.condition(self.predicate(e), e.span)
 
     def _names(self) -> Names:
         return Names(self.clause, self._name, None, self._special, batch=True)
@@ -291,11 +288,11 @@ class Values:
     # ------------------------------------------------------------- names
 
     def _name(self, n: ast.Name) -> Expr:
-        for scope in (self.scope, *self.env.outer):
+        for scope in (self.scope, *self.batch.outer):
             if scope.knows(n):
                 return scope.column(n).expr
         if len(n.parts) == 1:
-            for scope in (self.scope, *self.env.outer):
+            for scope in (self.scope, *self.batch.outer):
                 if any(t.alias == n.parts[0] for t in scope.tables):
                     return self._whole_row(scope, n)
             if n.parts[0] in PRESENT:
@@ -317,7 +314,7 @@ class Values:
         a, (b, sql) = self.expr(left), self._single(query, q.span)
         x, y = self._met(op, a, b, q.span)
         word = "ALL" if q.all else "ANY"
-        column = self.env.made.token("c", "any")
+        column = self.batch.token("c", "any")
         inner = f"SELECT {self.text(y, q.span)} FROM ({sql}) AS s({column})".replace(b.name, column)
         return Col(f"({self.text(x, q.span)} {op} {word} ({inner}))", S.BOOLEAN)
 
@@ -332,7 +329,7 @@ class Values:
     def _single(self, query: ast.Query, span: Span) -> tuple[Col, str]:
         """A query of one column: a name for the column, and the text."""
         rows = self._rows(query, span, 1)
-        return Col(self.env.made.token("c", "one"), rows.columns[0][2]), rows.sql
+        return Col(self.batch.token("c", "one"), rows.columns[0][2]), rows.sql
 
     def _subquery(self, e: ast.Subquery) -> Expr:
         match e.kind:
@@ -361,7 +358,7 @@ class Values:
 
     def _rows(self, query: ast.Query, span: Span, width: int | None) -> Rows:
         """A query inside an expression; `width`: how many columns it has."""
-        rows = self.env.made.rows(query, self.env.under(self.scope))
+        rows = self.batch.rows(query, self.batch.under(self.scope))
         if width is not None and len(rows.columns) != width:
             message = f"the query gives {len(rows.columns)} columns, not {width}"
             raise SqlError(message, span, "select what is compared")

@@ -20,6 +20,7 @@ from braid.bind.expressions import Aggregations, any_of, children
 from braid.bind.risingwave.aggregates import Asked, ignores_distinct, is_known, value
 from braid.bind.risingwave.expressions import Names, bind, bind_condition, bound, condition, usual_name
 from braid.bind.risingwave.scope import default_name
+from braid.bind.select.grouping import Groups
 from braid.bind.select.items import Item
 from braid.bind.select.scope import Scope
 from braid.errors import SqlError
@@ -58,17 +59,14 @@ class Grouped:
     types: dict[Expr, str]
 
 
-@dataclass(slots=True)
-class _Groups:
-    """Over the rows `read`. `shown`: what a grouping expression is worth above the groups. `keys`: the columns that
-    tell groups apart. `made`: what is asked of all rows; `distinct`: of different values of an expression."""
+@dataclass(slots=True, kw_only=True)
+class _Groups(Groups):
+    """Over the rows `read`. `distinct`: what is asked of different values of an expression; `aggregations`: of all
+    rows."""
 
     read: Node
     scope: Scope
     alias: str
-    made: Aggregations
-    shown: dict[Expr, Expr] = field(default_factory=dict)
-    keys: list[tuple[Col, Expr]] = field(default_factory=list)
     distinct: dict[Expr, Aggregations] = field(default_factory=dict)
     sets: _Sets | None = None
 
@@ -86,12 +84,6 @@ class _Groups:
         self.keys += [missing, key]
         self.shown[e] = typing.case([(missing[0], Lit(None, e.type))], key[0])
 
-    def column(self, n: ast.Name) -> Expr:
-        e = self.scope.expr(n)
-        if e not in self.shown:
-            raise SqlError(f"{n} is neither grouped nor aggregated", n.span, f"add {n} to GROUP BY")
-        return self.shown[e]
-
     def ask(self, e: ast.Expr) -> Expr | None:
         """What an aggregate gives that only this dialect has, or the key that `e` is, if it is a grouping
         expression."""
@@ -99,25 +91,21 @@ class _Groups:
             case ast.LongCall(call=call, where=where, over=None, order_by=(), within_group=()) if is_known(call.name):
                 return self.aggregate(call, where)
             case ast.Call(name="GROUPING", args=args) if self.sets is not None:
-                return self.sets.grouping([bound(x, "GROUPING", self.scope.expr) for x in args])
+                return self.sets.grouping([self.below(x, "GROUPING") for x in args])
             case ast.Call(name=name) if is_known(name):
                 return self.aggregate(e)
-        if not isinstance(e, ast.Name | ast.Star | ast.Literal) and not _has_aggregates(e):
-            try:
-                plain = bound(e, "GROUP BY", self.scope.expr)
-            except SqlError:
-                plain = None
-            if plain is not None and plain in self.shown:
-                return self.shown[plain]
-        return None
+            case ast.Literal():
+                return None
+        return self.known(e)
+
+    def has_aggregates(self, e: ast.Expr) -> bool:
+        return _has_aggregates(e)
 
     def aggregate(self, call: ast.Call, where: ast.Expr | None = None) -> Expr:
-        clause = f"the aggregate {call.name}"
-        star = len(call.args) == 1 and isinstance(call.args[0], ast.Star)
-        args = [] if star else [bound(x, clause, self.scope.expr) for x in call.args]
+        args = self.arguments(call) or []
         passes = None if where is None else condition(where, "FILTER", self.scope.expr)
         if not call.distinct or ignores_distinct(call.name):
-            return value(Asked(call.name, tuple(args), self.made, self.over_table, passes))
+            return value(Asked(call.name, tuple(args), self.aggregations, self.over_table, passes))
         if len(args) != 1:
             raise SqlError(f"DISTINCT in {call.name.lower()} takes one value", call.span, "name one")
         of = args[0] if passes is None else typing.case([(passes, args[0])])
@@ -129,15 +117,15 @@ class _Groups:
         """The changes of the groups. One that has no rows any more is gone."""
         if self.distinct:
             return self._of_different()
-        rows = self.made.column("COUNT", None, Scalar.BIGINT) if self.shown and self.over_table else None
-        return _grouped(self.read, self.keys, self.made.made, rows)
+        rows = self.aggregations.column("COUNT", None, Scalar.BIGINT) if self.shown and self.over_table else None
+        return _grouped(self.read, self.keys, self.aggregations.made, rows)
 
     def _of_different(self) -> Node:
         """Groups over groups. Below, each row counts once for each DISTINCT, by its value, and once for all others:
         `part` says for which."""
         alias, node = self.alias, self.read
         part, among = Col(f"{alias}.part", Scalar.INT), Col(f"{alias}.of_part", Scalar.INT)
-        alone = len(self.distinct) == 1 and not self.made.made
+        alone = len(self.distinct) == 1 and not self.aggregations.made
 
         def of(column: Col, n: int, e: Expr) -> Expr:
             return e if alone else typing.case([(typing.call("eq", [column, Lit(n, Scalar.INT)]), e)])
@@ -163,7 +151,7 @@ class _Groups:
         picked = [
             Aggregation(a.output, _pick(a), of(among, 0, below.column(a.function, of(part, 0, _what(a)), a.output.type,
                                                                      a.options, a.code)))
-            for a in self.made.made
+            for a in self.aggregations.made
         ]  # fmt: skip
         rows = below.column("COUNT", None, Scalar.BIGINT) if node.mode != "append" else None
         node = _grouped(node, keys, below.made, rows)
@@ -176,7 +164,7 @@ class _Groups:
         """An item over the columns of `node`. What was counted below another group is a pick: none of nothing."""
         if not self.distinct:
             return e
-        counts = [a.output for a in self.made.made if a.function == "COUNT"]
+        counts = [a.output for a in self.aggregations.made if a.function == "COUNT"]
         return substituted(e, {c.name: typing.call("COALESCE", [c, Lit(0, Scalar.BIGINT)]) for c in counts})
 
 
@@ -284,7 +272,11 @@ def bind_grouped(s: ast.Select, node: Node, scope: Scope, alias: str) -> Grouped
 def _keyed(s: ast.Select, node: Node, scope: Scope, alias: str) -> _Groups:
     """The groups of a SELECT over one reading of its FROM."""
     alias = own(alias)  # items may have any name
-    groups = _Groups(node, scope, alias, Aggregations(f"{alias}.aggregate_"))
+
+    def below(e: ast.Expr, clause: str) -> Expr:
+        return bound(e, clause, scope.expr)
+
+    groups = _Groups(below, Aggregations(f"{alias}.aggregate_"), read=node, scope=scope, alias=alias)
     sets = _sets(s, scope)
     if len(sets) > 1:
         groups.sets = _Sets(sets, Col(f"{alias}.set", Scalar.INT), Col(f"{alias}.of_set", Scalar.INT))

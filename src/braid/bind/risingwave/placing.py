@@ -13,46 +13,30 @@ from typing import Literal
 from braid.bind.bound import Declared, Index
 from braid.bind.expressions import sides
 from braid.bind.risingwave.scope import Context
-from braid.bind.select.scope import Scope
-from braid.errors import Span, SqlError
-from braid.expr.nodes import Call, Col, Expr, Lit, columns
+from braid.bind.select.pushing import covered, is_true, names, pair, shared_out
+from braid.bind.select.tree import Joined, Leaf
+from braid.errors import SqlError
+from braid.expr.nodes import Call, Col, Expr, Lit
 from braid.expr.typing import all_of
 from braid.plan.epochs import AsOfJoin, Compare, Equalities, RegularJoin, TemporalJoin, Windows
-from braid.plan.logical import Filter, How, Node
+from braid.plan.logical import Filter, Node
 from braid.plan.names import column_of
 from braid.plan.watermarks import cleaned, forgotten, progress
 from braid.sql import ast
 
-Kind = Literal["regular", "asof", "temporal"]
-
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
-    """A relation. `declared`: the table it reads, where it is one; `index`: through which index."""
+class Relation(Leaf):
+    """`declared`: the table it reads, where it is one; `index`: through which index."""
 
-    node: Node
-    scope: Scope
-    span: Span
     declared: Declared | None = None
     index: Index | None = None
     as_of: ast.AsOf | None = None
     window: str | None = None  # of a window function: what it is, to be compared with that of another
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """A join, not yet placed: `terms` are the parts of its condition."""
-
-    left: Tree
-    right: Tree
-    how: ast.How
-    kind: Kind
-    terms: tuple[Expr, ...]
-    scope: Scope
-    written: ast.Join
-
-
-Tree = Leaf | Joined
+Join = Joined[Relation]
+Tree = Relation | Join
 
 
 _TURNED: dict[str, Compare] = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
@@ -62,91 +46,73 @@ _EQUALITY = "write ON a.x = b.x AND …"
 
 def place(tree: Tree, pool: list[Expr], context: Context) -> tuple[Node, list[Expr]]:
     """The node of a tree, and what of `pool` it has not taken."""
-    if isinstance(tree, Leaf):
-        mine, rest = _covered(pool, tree)
+    if isinstance(tree, Relation):
+        mine, rest = covered(pool, tree.names)
         return _filtered(tree.node, mine), rest
-    match tree.kind:
-        case "regular":
-            return _regular(tree, pool, context)
-        case "asof":
-            return _asof(tree, pool, context)
-        case "temporal":
-            return _temporal(tree, pool, context)
+    if tree.written.asof:
+        return _asof(tree, pool, context)
+    if isinstance(tree.right, Relation) and tree.right.as_of is not None:
+        return _temporal(tree, tree.right, pool, context)
+    return _regular(tree, pool, context)
+
+
+def _side(tree: Tree, pool: list[Expr], context: Context) -> Node:
+    """The node of a side, with all of `pool`."""
+    return _filtered(*place(tree, pool, context))
 
 
 # -------------------------------------------------------------------- regular
 
 
-def _regular(j: Joined, pool: list[Expr], context: Context) -> tuple[Node, list[Expr]]:
+def _regular(j: Join, pool: list[Expr], context: Context) -> tuple[Node, list[Expr]]:
     j = _ordered(j, pool)
-    how: How = "inner" if j.how in ("inner", "cross") else j.how  # type: ignore[assignment]
-    terms = [t for t in j.terms if not _is_true(t)]
-    left_pool: list[Expr] = []
-    right_pool: list[Expr] = []
-    rest = pool
-    if how == "inner":
-        mine, rest = _covered(pool, j)
-        terms += mine
-        left_pool, terms = _covered(terms, j.left)
-        right_pool, terms = _covered(terms, j.right)
-    elif how in ("left", "right"):  # WHERE on the preserved side, ON on the other
-        kept, other = (j.left, j.right) if how == "left" else (j.right, j.left)
-        above, rest = _covered(pool, kept)
-        below, terms = _covered(terms, other)
-        left_pool, right_pool = (above, below) if how == "left" else (below, above)
-    left, left_rest = place(j.left, left_pool, context)
-    right, right_rest = place(j.right, right_pool, context)
-    left, right = _filtered(left, left_rest), _filtered(right, right_rest)
-    on, residual = _split(terms, left, right)
+    shares = shared_out(j, pool)
+    left, right = _side(j.left, shares.left, context), _side(j.right, shares.right, context)
+    on, residual = _split(shares.on, j)
     _notice_windows(j, context)
     if not on.left and not context.settings.risingwave.any_join:
-        what = "a cross join" if j.how == "cross" else "a join without an equality of both sides"
+        what = "a cross join" if j.written.how == "cross" else "a join without an equality of both sides"
         if j.written.natural:
             what = "a NATURAL JOIN without a common column"
         hint = f"{_EQUALITY}, or SET joins_without_equality = accept to run it in one bucket"
-        raise SqlError(f"{what} in a view is not possible", _place(j), hint)
+        raise SqlError(f"{what} in a view is not possible", j.span, hint)
     if not on.left:
         context.notices.append("a join without an equality runs in one bucket, and compares every pair of rows")
-    node = cleaned(RegularJoin(left, right, how, on, all_of(residual)))
+    node = cleaned(RegularJoin(left, right, j.how, on, all_of(residual)))
     _notice_state(node, j, context)
-    return node, rest
+    return node, shares.above
 
 
-def _place(j: Joined) -> Span:
-    """Where the condition of a join stands, or its word where it has none."""
-    return j.written.how_span if j.written.on is None else j.written.on.span
-
-
-def _ordered(j: Joined, pool: list[Expr]) -> Joined:
+def _ordered(j: Join, pool: list[Expr]) -> Join:
     """A list in FROM, in an order in which each relation has an equality with those before it, as far as there are any.
     The first one stays first; where several may come next, the first of them as written. Columns have names, so their
     order is that of the text."""
     if not _in_list(j):
         return j
-    found: list[Joined] = []
+    found: list[Join] = []
     first: Tree = j
     while isinstance(first, Joined) and _in_list(first):
         found.insert(0, first)
         first = first.left
     if len(found) < 2:
         return j
-    made, names = first, _tree_names(first)
+    made, seen = first, names(first)
     while found:
-        linked = (x for x in found if any(_pair(t, names, _tree_names(x.right)) for t in pool))
+        linked = (x for x in found if any(pair(t, seen, names(x.right)) for t in pool))
         then = next(linked, found[0])
         found.remove(then)
         made = replace(then, left=made)
-        names |= _tree_names(then.right)
+        seen |= names(then.right)
     assert isinstance(made, Joined)
     return made
 
 
-def _in_list(j: Joined) -> bool:
+def _in_list(j: Join) -> bool:
     """Whether a join is a comma of FROM."""
-    return j.written.comma and j.kind == "regular"
+    return j.written.comma and not (isinstance(j.right, Relation) and j.right.as_of is not None)
 
 
-def _notice_state(node: RegularJoin, j: Joined, context: Context) -> None:
+def _notice_state(node: RegularJoin, j: Join, context: Context) -> None:
     """RW-18, RW-48: what is kept for ever, and what would bound it."""
     kept = [side for side in ("left", "right") if side not in {c.side for c in forgotten(node)}]
     if not kept:
@@ -162,25 +128,24 @@ def _notice_state(node: RegularJoin, j: Joined, context: Context) -> None:
     )
 
 
-def _not_cleaned(j: Joined) -> str | None:
+def _not_cleaned(j: Join) -> str | None:
     """Which condition of cleaning a join of two windows does not meet; None where it is none."""
-    leaves = [x for x in (j.left, j.right) if isinstance(x, Leaf) and isinstance(x.node, Windows)]
+    leaves = [x for x in (j.left, j.right) if isinstance(x, Relation) and isinstance(x.node, Windows)]
     if len(leaves) < 2:
         return None
     for leaf in leaves:
         assert isinstance(leaf.node, Windows)
-        name = leaf.scope.tables[0].alias
         below = progress(leaf.node.input)
         if not below:
-            return f"{name} has no WATERMARK"
+            return f"{leaf.alias} has no WATERMARK"
         if not (isinstance(leaf.node.time, Col) and leaf.node.time.name in below):
-            return f"the window function of {name} is not over its WATERMARK column"
+            return f"the window function of {leaf.alias} is not over its WATERMARK column"
     return "no equality compares window_start with window_start, or window_end with window_end"
 
 
-def _notice_windows(j: Joined, context: Context) -> None:
+def _notice_windows(j: Join, context: Context) -> None:
     """RW-46: windows of two kinds match only where their starts coincide."""
-    if not (isinstance(j.left, Leaf) and isinstance(j.right, Leaf)) or None in (j.left.window, j.right.window):
+    if not (isinstance(j.left, Relation) and isinstance(j.right, Relation)) or None in (j.left.window, j.right.window):
         return
     if j.left.window != j.right.window:
         message = "the two sides have different windows: rows match only where the bounds coincide"
@@ -189,82 +154,60 @@ def _notice_windows(j: Joined, context: Context) -> None:
         context.notices.append(message)
 
 
-def _split(terms: list[Expr], left: Node, right: Node) -> tuple[Equalities, list[Expr]]:
+def _split(terms: list[Expr], j: Join) -> tuple[Equalities, list[Expr]]:
     """Equalities of both sides, and the other terms."""
-    mine, theirs = _names(left), _names(right)
-    pairs: list[tuple[Expr, Expr, bool]] = []
-    residual: list[Expr] = []
-    for term in terms:
-        pair = _pair(term, mine, theirs)
-        if pair is None:
-            residual.append(term)
-        else:
-            pairs.append(pair)
+    left, right = names(j.left), names(j.right)
+    found = [(t, pair(t, left, right)) for t in terms]
+    pairs = [p for _, p in found if p is not None]
     on = Equalities(tuple(a for a, _, _ in pairs), tuple(b for _, b, _ in pairs), tuple(n for _, _, n in pairs))
-    return on, residual
-
-
-def _pair(term: Expr, left: frozenset[str], right: frozenset[str]) -> tuple[Expr, Expr, bool] | None:
-    """(left side, right side, null-safe) of an equality of both sides."""
-    match term:
-        case Call(function="eq", args=(a, b)):
-            null_safe = False
-        case Call(function="not", args=(Call(function="is_distinct_from", args=(a, b)),)):
-            null_safe = True
-        case _:
-            return None
-    found = sides(a, b, left, right)
-    return None if found is None else (*found, null_safe)
+    return on, [t for t, p in found if p is None]
 
 
 # ---------------------------------------------------------------------- as of
 
 
-def _asof(j: Joined, pool: list[Expr], context: Context) -> tuple[Node, list[Expr]]:
+def _asof(j: Join, pool: list[Expr], context: Context) -> tuple[Node, list[Expr]]:
     how: Literal["inner", "left"] = "left" if j.how == "left" else "inner"
-    terms = [t for t in j.terms if not _is_true(t)]
-    span = _place(j)
-    left_only, terms = _covered(terms, j.left)
-    right_only, terms = _covered(terms, j.right)
+    terms = [t for t in j.terms if not is_true(t)]
+    span = j.span
+    left_only, terms = covered(terms, names(j.left))
+    right_only, terms = covered(terms, names(j.right))
     if how == "left" and left_only:
         hint = "put it into WHERE, or write ASOF JOIN"
         raise SqlError("ON of an ASOF LEFT JOIN has a condition on the left side alone", span, hint)
-    left_pool, rest = _covered(pool, j.left)
+    left_pool, rest = covered(pool, names(j.left))
     if context.settings.risingwave.strict and how == "inner":
-        below, rest = _covered(rest, j.right)
+        below, rest = covered(rest, names(j.right))
         right_only += below
-    left, left_rest = place(j.left, [*left_only, *left_pool], context)
-    right, right_rest = place(j.right, right_only, context)
-    left, right = _filtered(left, left_rest), _filtered(right, right_rest)
-    on, others = _split(terms, left, right)
+    left, right = _side(j.left, [*left_only, *left_pool], context), _side(j.right, right_only, context)
+    on, others = _split(terms, j)
     if not on.left:
         raise SqlError("an ASOF JOIN needs an equality of both sides", span, "write ON a.x = b.x AND a.t >= b.t")
     if len(others) != 1:
         problem = "needs an inequality of both sides" if not others else "takes exactly one inequality"
         hint = "write ON a.x = b.x AND a.t >= b.t; filter in WHERE"
         raise SqlError(f"an ASOF JOIN {problem}", span, hint)
-    left_at, compare, right_at = _inequality(others[0], left, right, span)
+    left_at, compare, right_at = _inequality(others[0], j)
     order = tuple(k for k in right.row_key if k not in on.right)
     context.notices.append("ASOF JOIN is in public preview in RisingWave")
     return AsOfJoin(left, right, how, on, left_at, compare, right_at, order), rest
 
 
-def _inequality(term: Expr, left: Node, right: Node, span: Span) -> tuple[Expr, Compare, Expr]:
+def _inequality(term: Expr, j: Join) -> tuple[Expr, Compare, Expr]:
     if isinstance(term, Call) and term.function in _COMPARES:
-        found = sides(term.args[0], term.args[1], _names(left), _names(right))
+        found = sides(term.args[0], term.args[1], names(j.left), names(j.right))
         if found is not None:
             compare = (_COMPARES if found[0] is term.args[0] else _TURNED)[term.function]
             return found[0], compare, found[1]
     hint = "write ON a.x = b.x AND a.t >= b.t, with one side of it on each table"
-    raise SqlError("an ASOF JOIN takes one of <, <=, >, >= between the two sides", span, hint)
+    raise SqlError("an ASOF JOIN takes one of <, <=, >, >= between the two sides", j.span, hint)
 
 
 # ------------------------------------------------------------------- temporal
 
 
-def _temporal(j: Joined, pool: list[Expr], context: Context) -> tuple[Node, list[Expr]]:
-    leaf = j.right
-    assert isinstance(leaf, Leaf) and leaf.as_of is not None
+def _temporal(j: Join, leaf: Relation, pool: list[Expr], context: Context) -> tuple[Node, list[Expr]]:
+    assert leaf.as_of is not None
     span = leaf.as_of.span
     if j.how in ("right", "full"):
         hint = "write JOIN or LEFT JOIN; the left side is the one that looks up"
@@ -274,34 +217,30 @@ def _temporal(j: Joined, pool: list[Expr], context: Context) -> tuple[Node, list
     if leaf.declared.relation is not None and leaf.declared.relation.what == "source":
         raise SqlError("a temporal join looks into a table, not a source", span, "CREATE TABLE it")
     how: Literal["inner", "left"] = "left" if j.how == "left" else "inner"
-    terms = [t for t in j.terms if not _is_true(t)]
-    rest = pool
-    left_pool: list[Expr] = []
+    terms = [t for t in j.terms if not is_true(t)]
     if how == "inner":
-        mine, rest = _covered(pool, j)
-        terms += mine
-        left_pool, terms = _covered(terms, j.left)
+        mine, rest = covered(pool, names(j))
+        left_pool, terms = covered([*terms, *mine], names(j.left))
     else:
-        left_pool, rest = _covered(pool, j.left)
+        left_pool, rest = covered(pool, names(j.left))
     if any(isinstance(t, Lit) and t.value is not True for t in terms):
-        raise SqlError("the condition of this temporal join is never true", _place(j), "leave the join out")
-    left, left_rest = place(j.left, left_pool, context)
-    left = _filtered(left, left_rest)
-    on, residual = _split(terms, left, leaf.node)
+        raise SqlError("the condition of this temporal join is never true", j.span, "leave the join out")
+    left = _side(j.left, left_pool, context)
+    on, residual = _split(terms, j)
     _check_lookup(on, leaf, leaf.declared, left, how, j, context)
     return TemporalJoin(left, leaf.node, how, on, all_of(residual)), rest
 
 
 def _check_lookup(
-    on: Equalities, leaf: Leaf, table: Declared, left: Node, how: str, j: Joined, context: Context
+    on: Equalities, leaf: Relation, table: Declared, left: Node, how: str, j: Join, context: Context
 ) -> None:
     """RW-38, RW-39: the equalities must find rows by the key of the table or by an index."""
     if not on.left:
         if how == "left":
-            raise SqlError("a temporal LEFT JOIN needs an equality", _place(j), f"{_EQUALITY}")
+            raise SqlError("a temporal LEFT JOIN needs an equality", j.span, f"{_EQUALITY}")
         if left.mode != "append":
             hint = "write APPEND ONLY behind the left table's columns, or join on an equality"
-            raise SqlError("a temporal join without an equality needs an append-only left side", _place(j), hint)
+            raise SqlError("a temporal join without an equality needs an append-only left side", j.span, hint)
         context.notices.append("the temporal join has no equality: each left row meets the whole right side")
         return
     assert table.relation is not None
@@ -330,27 +269,6 @@ def _check_lookup(
 # ---------------------------------------------------------------------- parts
 
 
-def _covered(terms: list[Expr], tree: Tree) -> tuple[list[Expr], list[Expr]]:
-    """The terms that read only columns of `tree` (and at least one), and the others."""
-    names = _tree_names(tree)
-    mine = [t for t in terms if (reads := frozenset(columns(t))) and reads <= names]
-    return mine, [t for t in terms if t not in mine]
-
-
-def _tree_names(tree: Tree) -> frozenset[str]:
-    if isinstance(tree, Leaf):
-        return _names(tree.node)
-    return _tree_names(tree.left) | _tree_names(tree.right)
-
-
-def _names(node: Node) -> frozenset[str]:
-    return frozenset(c.name for c in node.schema)
-
-
 def _filtered(node: Node, terms: list[Expr]) -> Node:
     predicate = all_of(terms)
     return node if predicate is None else Filter(node, predicate)
-
-
-def _is_true(e: Expr) -> bool:
-    return isinstance(e, Lit) and e.value is True

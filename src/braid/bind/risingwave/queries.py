@@ -10,16 +10,17 @@ watermark; without one there is nothing to wait for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from braid.bind.bound import Bounded, Declared, Index, View
 from braid.bind.names import free_name
 from braid.bind.risingwave import grouping
 from braid.bind.risingwave.expressions import bound, condition, either, usual_name
-from braid.bind.risingwave.placing import Joined, Kind, Leaf, Tree, place
+from braid.bind.risingwave.placing import Relation, place
 from braid.bind.risingwave.scope import QUOTE, Context, check_not_sink, default_name
 from braid.bind.select.items import Item, Result, listed
-from braid.bind.select.scope import Column, Scope, Table, both, merged, of_table, renamed
+from braid.bind.select.scope import Column, Scope, Table, of_table, renamed
+from braid.bind.select.tree import Policy, bind_from
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Call, Col, Expr, substituted
 from braid.expr.postgres import typing
@@ -35,17 +36,9 @@ from braid.types import TIMESTAMPS, Scalar, Type
 from braid.types import Column as TypedColumn
 
 
-@dataclass(slots=True)
-class Env:
-    """What the names of FROM may mean besides the catalog's."""
-
-    context: Context
-    ctes: Mapping[str, tuple[ast.With, Env]] = field(default_factory=dict)
-
-
 def bind_query(query: ast.Query, context: Context, names: tuple[str, ...] = ()) -> Result:
     """The query of a view. `names`: of its columns, where they are listed."""
-    result = bind_inner(query, Env(context), context.alias("result"))
+    result = bind_inner(query, context, context.alias("result"))
     if names and len(names) != len(result.items):
         message = f"{len(names)} names for {len(result.items)} columns"
         raise SqlError(message, query.span, f"name each column, or none: {', '.join(i.name for i in result.items)}")
@@ -53,10 +46,10 @@ def bind_query(query: ast.Query, context: Context, names: tuple[str, ...] = ()) 
     return replace(result, items=tuple(replace(item, name=name) for name, item in items) or result.items)
 
 
-def bind_inner(query: ast.Query, env: Env, alias: str) -> Result:
+def bind_inner(query: ast.Query, context: Context, alias: str) -> Result:
     """A query anywhere in a plan; its columns get plan names under `alias`."""
     for cte in query.ctes:
-        env = Env(env.context, {**env.ctes, cte.name: (cte, env)})
+        context = replace(context, ctes={**context.ctes, cte.name: (cte, context)})
     if query.limit is not None or query.offset is not None:
         what, at = ("LIMIT", query.limit) if query.limit is not None else ("OFFSET", query.offset)
         assert at is not None
@@ -69,14 +62,14 @@ def bind_inner(query: ast.Query, env: Env, alias: str) -> Result:
     if isinstance(body, ast.Values):
         raise SqlError("VALUES in a view is not supported yet", body.span, "CREATE TABLE, INSERT them, and read that")
     if isinstance(body, ast.Query):
-        return bind_inner(body, env, alias)
-    result = _select(body, env, alias)
+        return bind_inner(body, context, alias)
+    result = _select(body, context, alias)
     if query.emit is not None:
         return replace(result, node=emit_on_close(result.node, [i.col for i in result.items], query.emit))
     return result
 
 
-def _select(s: ast.Select, env: Env, alias: str) -> Result:
+def _select(s: ast.Select, context: Context, alias: str) -> Result:
     if s.source is None:
         raise SqlError("a view needs FROM", s.span, "select from a table, a source or a view")
     if s.distinct:
@@ -85,10 +78,10 @@ def _select(s: ast.Select, env: Env, alias: str) -> Result:
     if s.windows:
         hint = "leave WINDOW out; a batch query may have it"
         raise SqlError("windows over rows in a view are not supported yet", s.windows[0][1].span, hint)
-    node, scope = _rows(s.source, s.where, env)
+    node, scope = _rows(s.source, s.where, context)
     groups = bool(s.group_by) or s.having is not None or grouping.has_aggregates(s)
     if groups and s.distinct is not None:
-        return _different(s, env, alias)
+        return _different(s, context, alias)
     if groups or s.distinct is not None:
         grouped = grouping.bind_grouped(s, node, scope, alias)
         return projected(grouped.node, grouped.items, alias, grouped.types)
@@ -100,9 +93,9 @@ def _select(s: ast.Select, env: Env, alias: str) -> Result:
     return projected(node, listed(s.items, scope, value), alias, key_types(scope))
 
 
-def _different(s: ast.Select, env: Env, alias: str) -> Result:
+def _different(s: ast.Select, context: Context, alias: str) -> Result:
     """DISTINCT over groups: the different rows of what is without it."""
-    made = _select(replace(s, distinct=None), env, env.context.level("distinct"))
+    made = _select(replace(s, distinct=None), context, context.level("distinct"))
     columns = tuple(Column(i.name, i.col, i.type) for i in made.items)
     scope = of_table(Table("", columns), QUOTE)
     every = (ast.SelectItem(ast.Star((), s.span), None, s.span),)
@@ -110,12 +103,12 @@ def _different(s: ast.Select, env: Env, alias: str) -> Result:
     return projected(grouped.node, grouped.items, alias, grouped.types)
 
 
-def _rows(source: ast.Relation, where: ast.Expr | None, env: Env) -> tuple[Node, Scope]:
+def _rows(source: ast.Relation, where: ast.Expr | None, context: Context) -> tuple[Node, Scope]:
     """The rows of FROM that pass WHERE, and what names mean over them."""
-    tree = bind_from(source, env)
+    tree = bind_from(source, policy(context))
     scope = tree.scope
     pool = list(conjuncts(condition(where, "WHERE", scope.expr))) if where is not None else []
-    node, left_over = place(tree, pool, env.context)
+    node, left_over = place(tree, pool, context)
     rest = all_of(left_over)
     return (node if rest is None else Filter(node, rest)), scope
 
@@ -187,78 +180,72 @@ def _of_outer(node: Node, column: Col, fits: Callable[[Clean, tuple[Expr, ...], 
 # ----------------------------------------------------------------------- FROM
 
 
-def bind_from(relation: ast.Relation, env: Env) -> Tree:
+def policy(context: Context) -> Policy[Relation]:
+    return Policy(
+        lambda relation, _: _leaf(relation, context),
+        lambda on, scope: conjuncts(condition(on, "ON", scope.expr)),
+        lambda a, b: typing.compare("=", a, b),
+        either,
+        context.merged_order,
+        _check_asof,
+    )
+
+
+def _check_asof(j: ast.Join) -> None:
+    if not j.asof:
+        return
+    if isinstance(j.right, ast.Table) and j.right.as_of is not None:
+        hint = "write ASOF JOIN, or JOIN … FOR SYSTEM_TIME AS OF PROCTIME()"
+        raise SqlError("an ASOF JOIN reads no FOR SYSTEM_TIME", j.right.as_of.span, hint)
+    if j.using or j.natural:
+        hint, word = "write ON a.x = b.x AND a.t >= b.t", "NATURAL" if j.natural else "USING"
+        raise SqlError(f"an ASOF JOIN takes no {word}", j.how_span, hint)
+
+
+def _leaf(relation: ast.Relation, context: Context) -> Relation:
     match relation:
         case ast.Table():
-            return _table(relation, env)
+            return _table(relation, context)
+        case ast.TableFunction():
+            return _window(relation, context)
         case ast.Derived():
             if relation.lateral:
                 raise SqlError("LATERAL in a view is not supported yet", relation.span, "join on an equality")
             assert isinstance(relation.query, ast.Query)
-            alias = relation.alias or env.context.alias("subquery")
-            return _query(relation.query, alias, relation.columns, relation.span, env)
-        case ast.TableFunction():
-            return _window(relation, env)
-        case ast.Join():
-            return _join(relation, env)
+            alias = relation.alias or context.alias("subquery")
+            return _query(relation.query, alias, relation.columns, relation.span, context)
+    raise AssertionError(relation)
 
 
-def _join(join: ast.Join, env: Env) -> Joined:
-    left, right = bind_from(join.left, env), bind_from(join.right, env)
-    context = env.context
-    kind: Kind = "asof" if join.asof else "regular"
-    if isinstance(right, Leaf) and right.as_of is not None:
-        kind = "temporal"
-        if join.asof:
-            hint = "write ASOF JOIN, or JOIN … FOR SYSTEM_TIME AS OF PROCTIME()"
-            raise SqlError("an ASOF JOIN reads no FOR SYSTEM_TIME", right.as_of.span, hint)
-    if join.using or join.natural:
-        if join.asof:
-            hint = "write ON a.x = b.x AND a.t >= b.t"
-            word = "NATURAL" if join.natural else "USING"
-            raise SqlError(f"an ASOF JOIN takes no {word}", join.how_span, hint)
-        made = merged(join, left.scope, right.scope, either, context.merged_order)
-        equal = tuple(typing.compare("=", a, b) for a, b in made.equal)
-        return Joined(left, right, join.how, kind, equal, made.scope, join)
-    scope = both(left.scope, right.scope, join.right.span)
-    if join.on is None:
-        return Joined(left, right, join.how, kind, (), scope, join)
-    on = condition(join.on, "ON", scope.expr)
-    return Joined(left, right, join.how, kind, tuple(conjuncts(on)), scope, join)
-
-
-# --------------------------------------------------------------------- leaves
-
-
-def _table(t: ast.Table, env: Env) -> Leaf:
+def _table(t: ast.Table, context: Context) -> Relation:
     name = t.name.parts[-1]
     alias = t.alias or name
     if t.as_of is not None and t.as_of.kind != "proctime":
         hint = "write FOR SYSTEM_TIME AS OF PROCTIME() for the rows at the time of processing"
         raise SqlError("a view cannot read the past", t.as_of.span, hint)
-    if t.name.parts in {(n,) for n in env.ctes}:
-        cte, outer = env.ctes[name]
+    if t.name.parts in {(n,) for n in context.ctes}:
+        cte, outer = context.ctes[name]
         _no_as_of(t, "a WITH query")
         leaf = _query(cte.query, alias, cte.columns, t.span, outer)
         return _renamed(leaf, alias, t)
-    found = env.context.relation(t.name)
+    found = context.relation(t.name)
     if not isinstance(found, Declared):
-        env.context.over.add(found.name)
+        context.over.add(found.name)
     match found:
         case View():
             _no_as_of(t, "a view")
             try:
-                leaf = _query(found.written, alias, found.columns, t.span, Env(env.context.inner(found.text)))
+                leaf = _query(found.written, alias, found.columns, t.span, context.inner(found.text))
             except SqlError as e:
                 raise e.with_text(found.text) from None
             return _renamed(leaf, alias, t)
         case Index():
-            table = env.context.catalog.sources[found.table]
-            leaf = _read(table, alias, t, env.context)
+            table = context.catalog.sources[found.table]
+            leaf = _read(table, alias, t, context)
             columns = tuple(c for n in found.all_columns for c in leaf.scope.columns if c.name == n)
             return _renamed(replace(leaf, scope=of_table(Table(alias, columns), QUOTE), index=found), alias, t)
         case Declared():
-            return _renamed(_read(found, alias, t, env.context), alias, t)
+            return _renamed(_read(found, alias, t, context), alias, t)
 
 
 def _no_as_of(t: ast.Table, what: str) -> None:
@@ -267,12 +254,12 @@ def _no_as_of(t: ast.Table, what: str) -> None:
         raise SqlError(f"a temporal join cannot look into {what}", t.as_of.span, hint)
 
 
-def _renamed(leaf: Leaf, alias: str, t: ast.Table) -> Leaf:
+def _renamed(leaf: Relation, alias: str, t: ast.Table) -> Relation:
     columns = renamed(leaf.scope.columns, t.columns, t.span)
     return replace(leaf, scope=of_table(Table(alias, columns), QUOTE))
 
 
-def _read(declared: Declared, alias: str, t: ast.Table, context: Context) -> Leaf:
+def _read(declared: Declared, alias: str, t: ast.Table, context: Context) -> Relation:
     """The changes of a table, or the rows of an append-only one."""
     relation = declared.relation
     if relation is None:
@@ -294,7 +281,7 @@ def _read(declared: Declared, alias: str, t: ast.Table, context: Context) -> Lea
     seen = tuple(Column(c.name, Col(f"{name}.{c.name}", c.type), types[c.name]) for c in declared.visible)
     node: Node = _on_time(source, relation.watermark) if declared.kind == "stream" else Changes(source)
     node = clocked(node, name, relation.inherited)
-    return Leaf(node, of_table(Table(alias, seen), QUOTE), t.span, declared, None, t.as_of)
+    return Relation(node, of_table(Table(alias, seen), QUOTE), t.span, declared, as_of=t.as_of)
 
 
 def _on_time(source: Source, watermark: Bounded | None) -> Node:
@@ -306,17 +293,17 @@ def _on_time(source: Source, watermark: Bounded | None) -> Node:
     return OnTime(source, column, Bound(source.alias, column, column), judged)
 
 
-def _query(query: ast.Query, alias: str, names: tuple[str, ...], span: Span, env: Env) -> Leaf:
-    result = bind_inner(query, env, env.context.level(alias))
+def _query(query: ast.Query, alias: str, names: tuple[str, ...], span: Span, context: Context) -> Relation:
+    result = bind_inner(query, context, context.level(alias))
     seen = tuple(Column(i.name, i.col, i.type) for i in result.items)
     columns = renamed(seen, names, span)
-    return Leaf(result.node, of_table(Table(alias, columns), QUOTE), span)
+    return Relation(result.node, of_table(Table(alias, columns), QUOTE), span)
 
 
 # -------------------------------------------------------------------- windows
 
 
-def _window(f: ast.TableFunction, env: Env) -> Leaf:
+def _window(f: ast.TableFunction, context: Context) -> Relation:
     """A table in windows: its name, a time, lengths, and perhaps an offset."""
     call, what = f.call, f.call.name
     if what not in CALLS:
@@ -341,7 +328,7 @@ def _window(f: ast.TableFunction, env: Env) -> Leaf:
         raise SqlError(f"the lengths of {what} must be above zero", lengths[0].span, f"write {usage}")
     made.check(given)
     name = first.parts[-1]
-    leaf = _table(ast.Table(first, f.alias, f.span), env)
+    leaf = _table(ast.Table(first, f.alias, f.span), context)
     alias = f.alias or name
     taken = next((c for c in leaf.scope.columns if c.name in ("window_start", "window_end")), None)
     if taken is not None:

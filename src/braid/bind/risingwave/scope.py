@@ -7,13 +7,14 @@ postgres) as written. A name that is not there is refused with the nearest that 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from braid.bind.bound import Declared, Index, View
-from braid.bind.catalog import Catalog
+from braid.bind.env import Env
 from braid.bind.names import free_name
-from braid.bind.settings import SCHEMA, RisingwaveSettings, Settings
+from braid.bind.settings import SCHEMA, RisingwaveSettings
 from braid.errors import Span, SqlError
 from braid.guess import meant
 from braid.plan.names import column_of, level, level_of
@@ -24,15 +25,13 @@ from braid.sql.dialects.risingwave import RISINGWAVE
 QUOTE = partial(quoted, RISINGWAVE)
 
 
-@dataclass(slots=True)
-class Context:
-    """`aliases`: under which plan names sources are read so far; `levels`: those of sub-queries. `called`: what each of
-    these is called in names that are written down. `over`: the views and indexes that are read.
-    `notices`: what is told at the end."""
+@dataclass(frozen=True, slots=True)
+class Context(Env):
+    """`ctes`: what names of WITH mean besides the catalog's. What grows as a statement is bound: `aliases`: under which
+    plan names sources are read so far; `levels`: those of sub-queries. `called`: what each of these is called in names
+    that are written down. `over`: the views and indexes that are read. `notices`: what is told at the end."""
 
-    catalog: Catalog
-    settings: Settings
-    text: str
+    ctes: Mapping[str, tuple[ast.With, Context]] = field(default_factory=dict)
     aliases: set[str] = field(default_factory=set)
     levels: set[str] = field(default_factory=set)
     called: dict[str, str] = field(default_factory=dict)
@@ -88,7 +87,7 @@ class Context:
     def inner(self, text: str) -> Context:
         """For the text of a view that is put into this query; its names mean what they meant when it was made."""
         own = replace(self.settings.risingwave, search_path=RisingwaveSettings().search_path)
-        return replace(self, text=text, settings=replace(self.settings, risingwave=own))
+        return replace(self, text=text, settings=replace(self.settings, risingwave=own), ctes={})
 
     def written(self, column: str) -> str:
         """What a plan column is called that is written without having been selected. Checkpoints and topics hold it."""
@@ -97,9 +96,6 @@ class Context:
     def merged_order(self, names: list[str]) -> list[str]:
         """The columns that a join merges, as `*` shows them."""
         return names if self.settings.risingwave.postgres_order else sorted(names, reverse=True)
-
-    def quote(self, span: Span) -> str:
-        return self.text[span.start : span.end]
 
     def _hint(self, name: str) -> str:
         known = [*self.catalog.sources, *self.catalog.views, *self.catalog.indexes]

@@ -88,7 +88,7 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
         hint = "leave PRIMARY KEY out, or make it a table without APPEND ONLY"
         raise SqlError("an append-only table takes no PRIMARY KEY", s.primary_key[0].span, hint)
     typed = [(d.name, SqlType(d.type, d.written)) for d in columns]
-    declared = declare(s.what, s.name, typed, keys, append_only, context.quote(s.span))
+    declared = declare(s.what, s.name, typed, keys, append_only, context.written_at(s.span))
     watermark = _watermark(s, declared, append_only)
     if watermark is not None:
         assert declared.relation is not None
@@ -204,7 +204,7 @@ def _table_of_rows(s: ast.CreateTable, rows: ast.Query, context: Context) -> Bou
             columns.append((name, SqlType(t, usual_name(t))))
     if (twice := repeated(n for n, _ in columns)) is not None:
         raise SqlError(f"two columns are called {twice}", rows.span, "give one of them another name with AS")
-    declared = declare("table", s.name, columns, (), s.append_only is not None, context.quote(s.span))
+    declared = declare("table", s.name, columns, (), s.append_only is not None, context.written_at(s.span))
     return RowsChanged("insert", declared, query, tuple(n for n, _ in columns), creates=True)
 
 
@@ -254,7 +254,7 @@ def materialized(s: ast.CreateView, result: Result, context: Context) -> QueryBo
     """The running query of a view, and the table it makes."""
     if (item := repeated(result.items, lambda i: i.name)) is not None:
         raise SqlError(f"the view has two columns {item.name}", item.span, "give one of them another name with AS")
-    sql = context.quote(s.span)
+    sql = context.written_at(s.span)
     what: Literal["sink", "materialized view"] = "sink" if s.what == "sink" else "materialized view"
     if not result.node.row_key:
         raise SqlError("the rows of this view have no key", s.query.span, "select from tables or views")

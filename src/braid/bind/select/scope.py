@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from braid.bind.names import repeated
 from braid.errors import Span, SqlError, UnknownColumn
 from braid.expr.nodes import Expr
-from braid.guess import guess
+from braid.guess import meant
 from braid.sql import ast
 
 Quote = Callable[[str], str]  # a name as it must be written
@@ -31,11 +31,13 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A relation under the name by which it is called. `pseudo`: its columns that are none of `*`."""
+    """A relation under the name by which it is called. `pseudo`: its columns that are none of `*`; `instead`: what a
+    hint says of it, where that is not which columns it has."""
 
     alias: str
     columns: tuple[Column, ...]
     pseudo: tuple[Column, ...] = ()
+    instead: str = ""
 
     def named(self, name: str) -> list[Column]:
         return [c for c in (*self.columns, *self.pseudo) if c.name == name]
@@ -44,12 +46,13 @@ class Table:
 @dataclass(frozen=True, slots=True)
 class Scope:
     """`columns`: what `*` gives, and what unqualified names mean; `pseudo`: of the result itself, which go before those
-    of its tables."""
+    of its tables. `what`: what the dialect calls a column."""
 
     tables: tuple[Table, ...]
     columns: tuple[Column, ...]
     pseudo: tuple[Column, ...] = ()
     quote: Quote = str
+    what: str = "column"
 
     def knows(self, name: ast.Name) -> bool:
         """Whether the name is one of this scope, or more than one."""
@@ -67,7 +70,7 @@ class Scope:
         if found:
             ways = [self._full(t, name.parts[0]) for t in self.tables if t.named(name.parts[0])]
             raise SqlError(f"{name} is ambiguous", name.span, f"write {' or '.join(ways)}")
-        raise UnknownColumn(f"unknown column {name}", name.span, self._hint(name.parts[0]))
+        raise UnknownColumn(f"unknown {self.what} {name}", name.span, self._hint(name.parts[0]))
 
     def expr(self, name: ast.Name) -> Expr:
         return self.column(name).expr
@@ -75,13 +78,21 @@ class Scope:
     def table(self, alias: str, span: Span | None) -> Table:
         found = next((t for t in self.tables if t.alias == alias), None)
         if found is None:
-            hint = f"this query reads {', '.join(t.alias for t in self.tables) or 'nothing'}"
-            raise SqlError(f"there is no {alias} in FROM", span, hint)
+            raise SqlError(f"there is no {alias} in FROM", span, self.reads(alias))
         return found
+
+    def reads(self, alias: str) -> str:
+        """The hint for the name of no relation."""
+        known = [t.alias for t in self.tables]
+        return f"{meant(alias, known, '')} this query reads {', '.join(known) or 'nothing'}".lstrip()
 
     def star(self, qualifier: str | None, span: Span) -> tuple[Column, ...]:
         """What `*` or `alias.*` stands for."""
         return self.columns if qualifier is None else self.table(qualifier, span).columns
+
+    def beside(self, other: Scope) -> Scope:
+        """Both, where no column is merged."""
+        return replace(self, tables=(*self.tables, *other.tables), columns=(*self.columns, *other.columns))
 
     def names(self) -> list[str]:
         """Those of its columns, each once."""
@@ -97,10 +108,9 @@ class Scope:
         found = table.named(wanted)
         if not found:
             other = next((t for t in self.tables if t.named(wanted)), None)
-            hint = _known((table,)) if other is None else f"did you mean {self._full(other, wanted)}?"
-            if other is None and (near := guess(wanted, [c.name for c in table.columns])) is not None:
-                hint = f"did you mean {self._full(table, near)}?"
-            raise SqlError(f"{alias} has no column {wanted}", name.span, hint)
+            known = [wanted] if other is not None else [c.name for c in table.columns]
+            hint = meant(wanted, known, _known((table,)), ways=lambda n: self._full(other or table, n))
+            raise SqlError(f"{alias} has no {self.what} {wanted}", name.span, hint)
         if len(found) > 1:
             raise SqlError(f"{name} is ambiguous", name.span, "give the columns names of their own")
         return found[0]
@@ -110,21 +120,29 @@ class Scope:
 
     def _hint(self, name: str) -> str:
         """What may be meant by the name of no column."""
-        if not self.names():
+        if not self.names() and not any(t.instead for t in self.tables):
             return f"no column is known here; a text is '{name}'"
         ways = {n: self.quote(n) for n in self.names()}
         if len(self.tables) > 1:
             ways = {c.name: self._full(t, c.name) for t in reversed(self.tables) for c in t.columns}
-        near = guess(name, ways)
-        return _known(self.tables) if near is None else f"did you mean {ways[near]}?"
+        return meant(name, ways, _known(self.tables), ways=lambda n: ways[n])
 
 
 def _known(tables: Iterable[Table]) -> str:
-    return "; ".join(f"{t.alias} has {', '.join(dict.fromkeys(c.name for c in t.columns))}" for t in tables)
+    return "; ".join(
+        t.instead or f"{t.alias} has {', '.join(dict.fromkeys(c.name for c in t.columns))}" for t in tables
+    )
+
+
+def of_tables(
+    tables: tuple[Table, ...], quote: Quote = str, pseudo: tuple[Column, ...] = (), what: str = "column"
+) -> Scope:
+    """What names mean over relations side by side."""
+    return Scope(tables, tuple(c for t in tables for c in t.columns), pseudo, quote, what)
 
 
 def of_table(table: Table, quote: Quote = str) -> Scope:
-    return Scope((table,), table.columns, quote=quote)
+    return of_tables((table,), quote)
 
 
 def both(left: Scope, right: Scope, span: Span) -> Scope:
@@ -132,7 +150,7 @@ def both(left: Scope, right: Scope, span: Span) -> Scope:
     twice = next((t.alias for t in right.tables if any(x.alias == t.alias for x in left.tables)), None)
     if twice is not None:
         raise SqlError(f"{twice} names two sources", span, f"give one of them another name: {twice} AS {twice}2")
-    return Scope((*left.tables, *right.tables), (*left.columns, *right.columns), quote=left.quote)
+    return left.beside(right)
 
 
 @dataclass(frozen=True, slots=True)

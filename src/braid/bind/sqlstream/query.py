@@ -16,13 +16,13 @@ from braid.bind.insert import fits
 from braid.bind.select.items import Item, Result, listed, unique_names
 from braid.bind.select.scope import Scope
 from braid.bind.sources import check_topic_name, miswritten, refuse
-from braid.bind.sqlstream.relation import Context, Operand, Tree, bind_relation, built, check, with_where
+from braid.bind.sqlstream.relation import Context, Operand, bind_relation, built, check, kind_of, with_where
 from braid.bind.sqlstream.scope import ROWTIME, column, rules, timed
 from braid.bind.sqlstream.sources import JSON, check_column, check_free, declared, full_name, insert_columns
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Col, Expr
-from braid.plan.logical import Filter, Output, Query, Sink
+from braid.plan.logical import Filter, Kind, Output, Query, Sink
 from braid.sql import ast
 from braid.sql.dialects.sqlstream import SQLSTREAM
 from braid.sql.parser import parse
@@ -156,15 +156,16 @@ def _result(q: ast.Select, env: Env, prefix: str) -> Result:
 
     context = Context(env, prefix, windows, sub, lambda name, at: _view(name, env, at))
     assert q.source is not None
-    tree, scope = bind_relation(q.source, context)
+    tree = bind_relation(q.source, context)
+    kind, scope = kind_of(tree), tree.scope
     for name, window in windows.items():
         if name not in context.used:
             raise SqlError(f"no source uses window {name}", window.span, f"write source OVER {name}")
-    _check_stream(q, tree, nested=bool(prefix))
+    _check_stream(q, kind, nested=bool(prefix))
     if isinstance(tree, Operand) and tree.frame is not None:
         hint = "leave OVER out; a window says how long a row waits for those that it joins"
         raise SqlError("a window is allowed only on a source of a join", tree.frame.span, hint)
-    rowtime = None if tree.kind == "table" else Col(f"{prefix}.ROWTIME", Scalar.BIGINT)
+    rowtime = None if kind == "table" else Col(f"{prefix}.ROWTIME", Scalar.BIGINT)
     if rowtime is not None:
         scope = timed(scope, rowtime, isinstance(tree, Operand))
     said = rules("WHERE", column(scope))
@@ -174,13 +175,13 @@ def _result(q: ast.Select, env: Env, prefix: str) -> Result:
     node = built(tree, env.settings.sqlstream, rowtime)
     for condition in where:
         node = Filter(node, condition)
-    return Result(node, _items(q, scope), tree.kind, rowtime, frozenset(context.over))
+    return Result(node, _items(q, scope), kind, rowtime, frozenset(context.over))
 
 
-def _check_stream(q: ast.Select, tree: Tree, nested: bool) -> None:
-    if q.kind and tree.kind == "table":
+def _check_stream(q: ast.Select, kind: Kind, nested: bool) -> None:
+    if q.kind and kind == "table":
         raise SqlError("SELECT STREAM needs a stream; only tables are read here", q.span, "leave STREAM out")
-    if not q.kind and tree.kind == "stream" and not nested:
+    if not q.kind and kind == "stream" and not nested:
         raise SqlError("a query that reads a stream must say SELECT STREAM", q.span, "write SELECT STREAM …")
 
 

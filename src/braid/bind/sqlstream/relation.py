@@ -17,15 +17,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from braid.bind.env import Env
-from braid.bind.expressions import bind_predicate, conjuncts, sides
+from braid.bind.expressions import bind_predicate, conjuncts
 from braid.bind.select.items import Result
-from braid.bind.select.scope import Scope, both, merged, of_table
+from braid.bind.select.pushing import Side, covered, is_true, names, on_enters, where_enters
+from braid.bind.select.pushing import pair as equality
+from braid.bind.select.scope import Scope, of_table
+from braid.bind.select.tree import Joined, Leaf, Policy, bind_from
 from braid.bind.settings import SqlstreamSettings
 from braid.bind.sqlstream.scope import QUOTE, ROWTIME, column, rules, table_of
 from braid.bind.sqlstream.sources import declared
-from braid.errors import Span, SqlError
+from braid.errors import SqlError
 from braid.expr import typing
-from braid.expr.nodes import Call, Col, Expr, Lit, columns
+from braid.expr.nodes import Col, Expr
 from braid.plan import sliding
 from braid.plan.logical import Filter, How, Kind, Node, Project, Source
 from braid.plan.names import level
@@ -36,44 +39,38 @@ Frame = ast.RangeWindow | ast.RowsWindow
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(Leaf):
     """One source of rows. `frame` None: no OVER. `filters`: conditions that were pushed down to it."""
 
-    alias: str
-    node: Node
     kind: Kind
     frame: Frame | None
-    span: Span
-    names: frozenset[str]  # its plan columns
-    rowtime: Col | None
     filters: tuple[Expr, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Two sides. `keys`: pairs of equal expressions (left, right); `residual`: the other conditions of ON. `bare`: an
-    inner join without a condition of its own, which takes equalities out of WHERE. `on`: where its condition stands."""
-
-    left: Tree
-    right: Tree
-    how: How
-    keys: tuple[tuple[Expr, Expr], ...]
-    residual: tuple[Expr, ...]
-    bare: bool
-    natural: bool
-    span: Span
-    on: Span
-
-    @property
-    def kind(self) -> Kind:
-        return "stream" if "stream" in (self.left.kind, self.right.kind) else "table"
-
-    @property
-    def names(self) -> frozenset[str]:
-        return self.left.names | self.right.names
-
-
+Pair = Joined[Operand]
 Tree = Operand | Pair
+
+
+def kind_of(tree: Tree) -> Kind:
+    if isinstance(tree, Operand):
+        return tree.kind
+    return "stream" if "stream" in (kind_of(tree.left), kind_of(tree.right)) else "table"
+
+
+def keys_of(pair: Pair) -> list[tuple[Expr, Expr]]:
+    """The pairs of equal expressions (left, right) among its terms."""
+    return [key for term in pair.terms if (key := key_of(pair, term)) is not None]
+
+
+def key_of(pair: Pair, condition: Expr) -> tuple[Expr, Expr] | None:
+    """(left, right) if the condition says that something of the left side equals something of the right side."""
+    found = equality(condition, names(pair.left), names(pair.right))
+    return found[:2] if found is not None and not found[2] else None
+
+
+def is_bare(pair: Pair) -> bool:
+    """Whether it is an inner join without a condition of its own, which takes equalities out of WHERE."""
+    return pair.how == "inner" and not pair.terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,56 +87,32 @@ class Context:
     over: set[str] = field(default_factory=set)  # views that were put in their places
 
 
-def bind_relation(r: ast.Relation, c: Context) -> tuple[Tree, Scope]:
-    if not isinstance(r, ast.Join):
-        return _operand(r, c)
-    left, left_scope = bind_relation(r.left, c)
-    right, right_scope = bind_relation(r.right, c)
-    how: How = "inner" if r.how == "cross" else r.how
-    on = r.how_span if r.on is None else r.on.span
+def bind_relation(r: ast.Relation, c: Context) -> Tree:
+    return bind_from(r, Policy(lambda r, _: _operand(r, c), _terms, _equal, _either, check=_check_using))
+
+
+def _check_using(r: ast.Join) -> None:
     if (time := next((n for n in r.using if str(n) == ROWTIME), None)) is not None:
         raise SqlError("ROWTIME is no column of USING", time.span, "windows say which times meet")
-    if r.using or r.natural:
-        made = merged(r, left_scope, right_scope, lambda a, b: typing.call("COALESCE", [a, b]))
-        keys = tuple(_same_type(a, b) for a, b in made.equal)
-        return Pair(left, right, how, keys, (), not keys and how == "inner", r.natural, r.how_span, on), made.scope
-    scope = both(left_scope, right_scope, r.right.span)
-    pair = Pair(left, right, how, (), (), r.on is None and how == "inner", r.natural, r.how_span, on)
-    if r.on is not None:
-        for term in conjuncts(r.on):
-            pair = _with_condition(pair, bind_predicate(term, rules("ON", column(scope))))
-    return pair, scope
 
 
-def _with_condition(pair: Pair, condition: Expr) -> Pair:
-    """The pair with one more conjunct of ON."""
-    if isinstance(condition, Lit) and condition.value is True:
-        return replace(pair, bare=pair.how == "inner" and not pair.keys and not pair.residual)
-    pair = replace(pair, bare=False)
-    key = key_of(pair, condition)
-    if key is not None:
-        return replace(pair, keys=(*pair.keys, key))
-    return replace(pair, residual=(*pair.residual, condition))
+def _terms(on: ast.Expr, scope: Scope) -> list[Expr]:
+    bound = (bind_predicate(term, rules("ON", column(scope))) for term in conjuncts(on))
+    return [e for e in bound if not is_true(e)]
 
 
-def key_of(pair: Pair, condition: Expr) -> tuple[Expr, Expr] | None:
-    """(left, right) if the condition says that something of the left side equals something of the right side."""
-    match condition:
-        case Call(function="eq", args=(a, b)):
-            return sides(a, b, pair.left.names, pair.right.names)
-    return None
+def _equal(a: Expr, b: Expr) -> Expr:
+    return typing.call("eq", [a, b])
 
 
-def _same_type(left: Expr, right: Expr) -> tuple[Expr, Expr]:
-    equal = typing.call("eq", [left, right])
-    assert isinstance(equal, Call)
-    return equal.args[0], equal.args[1]
+def _either(a: Expr, b: Expr) -> Expr:
+    return typing.call("COALESCE", [a, b])
 
 
 # ------------------------------------------------------------------- operands
 
 
-def _operand(r: ast.Relation, c: Context) -> tuple[Operand, Scope]:
+def _operand(r: ast.Relation, c: Context) -> Operand:
     if isinstance(r, ast.Derived):
         assert r.alias is not None and isinstance(r.query, ast.Select)
         return _derived(r, r.alias, c.query(r.query, f"{c.prefix}{level(r.alias)}/"), c)
@@ -157,7 +130,7 @@ def _operand(r: ast.Relation, c: Context) -> tuple[Operand, Scope]:
     return _made(r, alias, node, d.kind, named, rowtime, c)
 
 
-def _derived(r: ast.Table | ast.Derived, alias: str, inner: Result, c: Context) -> tuple[Operand, Scope]:
+def _derived(r: ast.Table | ast.Derived, alias: str, inner: Result, c: Context) -> Operand:
     """A sub-query or view: its columns under the alias, its rowtime as ROWTIME."""
     c.over.update(inner.over)
     plan_alias = f"{c.prefix}{level(alias)}"
@@ -173,15 +146,13 @@ def _derived(r: ast.Table | ast.Derived, alias: str, inner: Result, c: Context) 
 def _made(
     r: ast.Table | ast.Derived, alias: str, node: Node, kind: Kind, named: tuple[tuple[str, Col], ...],
     rowtime: Col | None, c: Context,
-) -> tuple[Operand, Scope]:  # fmt: skip
+) -> Operand:  # fmt: skip
     frame = _frame(r.over, c)
     if frame is not None and kind == "table":
         assert r.over is not None
         hint = "leave OVER out: a table is captured whole when the query starts"
         raise SqlError(f"{alias} is a table: it has no window", r.over.span, hint)
-    names = frozenset([col.name for _, col in named] + ([rowtime.name] if rowtime is not None else []))
-    operand = Operand(alias, node, kind, frame, r.span, names, rowtime)
-    return operand, of_table(table_of(alias, named, rowtime), QUOTE)
+    return Operand(node, of_table(table_of(alias, named, rowtime), QUOTE), r.span, kind, frame)
 
 
 def _frame(over: Frame | ast.Name | None, c: Context) -> Frame | None:
@@ -205,29 +176,31 @@ def check(tree: Tree, top: bool = True) -> None:
         return
     check(tree.left, top=False)
     check(tree.right, top=False)
-    kinds = {tree.left.kind, tree.right.kind}
+    kinds = {kind_of(tree.left), kind_of(tree.right)}
     if kinds == {"table"}:
         hint = "join the stream first: stream JOIN table … JOIN table …"
-        raise SqlError("a join of two tables is not supported yet", tree.span, hint)
+        raise SqlError("a join of two tables is not supported yet", tree.written.how_span, hint)
     if "table" in kinds:
         _stream_table(tree)
         if keeps_table(tree) and not top:
             hint = "make it the last join, or CREATE VIEW … AS SELECT STREAM it and join that"
-            raise SqlError("an outer join that keeps a table's rows cannot be joined further", tree.span, hint)
+            raise SqlError(
+                "an outer join that keeps a table's rows cannot be joined further", tree.written.how_span, hint
+            )
 
 
 def _stream_table(pair: Pair) -> None:
-    table = pair.left if pair.left.kind == "table" else pair.right
+    table = pair.left if kind_of(pair.left) == "table" else pair.right
     name = table.alias if isinstance(table, Operand) else "the tables"
     if pair.how == "full":
         hint = "write LEFT JOIN or RIGHT JOIN, so that the stream's rows are kept"
-        raise SqlError("a FULL JOIN of a stream with a table is not possible", pair.span, hint)
-    if not pair.keys:
-        if pair.natural:
+        raise SqlError("a FULL JOIN of a stream with a table is not possible", pair.written.how_span, hint)
+    if not keys_of(pair):
+        if pair.written.natural:
             message = f"the stream and {name} have no column of the same name"
-            raise SqlError(message, pair.span, "write JOIN … ON a.x = b.y")
+            raise SqlError(message, pair.written.how_span, "write JOIN … ON a.x = b.y")
         message = f"a join with table {name} needs an equality between the stream and the table"
-        raise SqlError(message, pair.on, "write ON s.x = t.x, with further conditions behind AND")
+        raise SqlError(message, pair.span, "write ON s.x = t.x, with further conditions behind AND")
     if keeps_table(pair):
         _hopping(pair, name)
 
@@ -235,17 +208,17 @@ def _stream_table(pair: Pair) -> None:
 def keeps_table(pair: Pair) -> bool:
     """Does an outer join keep the rows of its table?"""
     kept = pair.left if pair.how == "left" else pair.right if pair.how == "right" else None
-    return kept is not None and kept.kind == "table" and pair.kind == "stream"
+    return kept is not None and kind_of(kept) == "table" and kind_of(pair) == "stream"
 
 
 def _hopping(pair: Pair, name: str) -> None:
     """Rows of a table without a partner are known when a window of no length ends."""
-    stream = pair.right if pair.left.kind == "table" else pair.left
+    stream = pair.right if kind_of(pair.left) == "table" else pair.left
     hint = "write OVER (ORDER BY FLOOR(ROWTIME TO HOUR) RANGE CURRENT ROW) on the stream, or keep the stream's rows"
     frame = stream.frame if isinstance(stream, Operand) else None
     if not isinstance(frame, ast.RangeWindow) or frame.order is None or frame.order.kind == "ROWTIME":
         message = f"an outer join that keeps the rows of table {name} needs a hopping window on the stream"
-        raise SqlError(message, pair.span, hint)
+        raise SqlError(message, pair.written.how_span, hint)
     if frame.lower is not None and (frame.lower.ms or frame.lower.months):
         message = f"an outer join that keeps the rows of table {name} needs a window of no length"
         raise SqlError(message, frame.span, hint)
@@ -255,76 +228,61 @@ def _hopping(pair: Pair, name: str) -> None:
 
 
 def with_where(tree: Tree, where: list[Expr]) -> tuple[Tree, list[Expr]]:
-    """The tree that makes use of WHERE, and the conjuncts that must still be applied to its result."""
+    """The tree that makes use of WHERE, and the conjuncts that must still be applied to its result. Above outer joins
+    one that became a key is applied again, where it is true for no padded row."""
+    keyed, others = _keyed(tree, where)
     left_over: list[Expr] = []
-    inner = _all_inner(tree)
     for condition in where:
-        keyed = _as_key(tree, condition)
-        if keyed is not None:
-            tree = keyed
-            left_over += [] if inner else [condition]
-            continue
-        pushed = _into(tree, condition)
-        if pushed is None:
+        pushed = _into(keyed, condition) if condition in others else None
+        if pushed is not None:
+            keyed = pushed
+        elif condition in others or not _all_inner(tree):
             left_over.append(condition)
-        else:
-            tree = pushed
-    return _on_conditions(tree), left_over
+    return _on_conditions(keyed), left_over
 
 
 def _all_inner(tree: Tree) -> bool:
     return isinstance(tree, Operand) or (tree.how == "inner" and _all_inner(tree.left) and _all_inner(tree.right))
 
 
-def _as_key(tree: Tree, condition: Expr) -> Tree | None:
-    """The tree whose join without a condition compares what the conjunct compares. Such a join is inner; above
-    outer joins the conjunct is applied again, where it is true for no padded row."""
+def _keyed(tree: Tree, where: list[Expr]) -> tuple[Tree, list[Expr]]:
+    """The tree whose joins without a condition compare what conjuncts compare, and the other conjuncts."""
     if isinstance(tree, Operand):
-        return None
-    below = _replaced(tree, _as_key(tree.left, condition), _as_key(tree.right, condition))
-    if below is not None:
-        return below
-    key = key_of(tree, condition) if tree.bare else None
-    return replace(tree, keys=(*tree.keys, key)) if key is not None else None
+        return tree, where
+    left, where = _keyed(tree.left, where)
+    right, where = _keyed(tree.right, where)
+    mine = [c for c in where if key_of(tree, c) is not None] if is_bare(tree) else []
+    made = replace(tree, left=left, right=right, terms=(*tree.terms, *mine))
+    return made, [c for c in where if c not in mine]
 
 
 def _into(tree: Tree, condition: Expr) -> Tree | None:
     """The tree with the condition applied to the rows of the one operand that it is about; None where it cannot be."""
-    names = frozenset(columns(condition))
     if isinstance(tree, Operand):
-        if not names or not names <= tree.names or isinstance(tree.frame, ast.RowsWindow):
+        if not covered([condition], tree.names)[0] or isinstance(tree.frame, ast.RowsWindow):
             return None
         return replace(tree, filters=(*tree.filters, condition))
-    left = _into(tree.left, condition) if names <= tree.left.names and tree.how in ("inner", "left") else None
-    right = _into(tree.right, condition) if names <= tree.right.names and tree.how in ("inner", "right") else None
-    return _replaced(tree, left, right)
+    return _into_side(tree, condition, where_enters)
+
+
+def _into_side(tree: Pair, condition: Expr, enters: Callable[[How, Side], bool]) -> Pair | None:
+    """The same, where the side that it is about may be entered."""
+    left = _into(tree.left, condition) if enters(tree.how, "left") else None
+    right = _into(tree.right, condition) if enters(tree.how, "right") else None
+    if left is None and right is None:
+        return None
+    return replace(tree, left=left or tree.left, right=right or tree.right)
 
 
 def _on_conditions(tree: Tree) -> Tree:
     """Conjuncts of ON about one side go into that side, if the join does not keep its rows."""
     if isinstance(tree, Operand):
         return tree
-    tree = replace(tree, left=_on_conditions(tree.left), right=_on_conditions(tree.right))
-    kept: list[Expr] = []
-    for condition in tree.residual:
-        names = frozenset(columns(condition))
-        pushed: Tree | None = None
-        if names <= tree.left.names and tree.how in ("inner", "right") and not keeps_table(tree):
-            pushed = _replaced(tree, _into(tree.left, condition), None)
-        elif names <= tree.right.names and tree.how in ("inner", "left") and not keeps_table(tree):
-            pushed = _replaced(tree, None, _into(tree.right, condition))
-        if pushed is None:
-            kept.append(condition)
-        else:
-            assert isinstance(pushed, Pair)
-            tree = pushed
-    return replace(tree, residual=tuple(kept))
-
-
-def _replaced(tree: Pair, left: Tree | None, right: Tree | None) -> Tree | None:
-    if left is None and right is None:
-        return None
-    return replace(tree, left=left or tree.left, right=right or tree.right)
+    made = replace(tree, left=_on_conditions(tree.left), right=_on_conditions(tree.right), terms=())
+    for condition in tree.terms:
+        pushed = None if keeps_table(tree) else _into_side(made, condition, on_enters)
+        made = pushed or replace(made, terms=(*made.terms, condition))
+    return made
 
 
 # --------------------------------------------------------------------- the node
@@ -341,7 +299,8 @@ def built(tree: Tree, settings: SqlstreamSettings, rowtime: Col | None) -> Node:
 def _tree(tree: Tree) -> sliding.Tree:
     if isinstance(tree, Operand):
         return sliding.Operand(_filtered(tree), None if tree.kind == "table" else _life(tree.frame))
-    return sliding.Meeting(_tree(tree.left), _tree(tree.right), tree.how, tree.keys, typing.all_of(tree.residual))
+    residual = [c for c in tree.terms if key_of(tree, c) is None]
+    return sliding.Meeting(_tree(tree.left), _tree(tree.right), tree.how, tuple(keys_of(tree)), typing.all_of(residual))
 
 
 def _filtered(tree: Operand) -> Node:

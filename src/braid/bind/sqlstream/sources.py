@@ -19,7 +19,7 @@ from braid.bind.insert import inserted_values, named_columns, no_column
 from braid.bind.sources import KIND, check_topic_name, misread, refuse
 from braid.bind.sqlstream.scope import rules
 from braid.errors import Span, SqlError
-from braid.guess import guess
+from braid.guess import meant
 from braid.plan.logical import PSEUDO, Timestamp
 from braid.records.encoding import Encoding
 from braid.sql import ast
@@ -173,14 +173,9 @@ def declared(name: ast.Name, env: Env) -> Declared:
         ways = " or ".join(d.name for d in found)
         raise SqlError(f"{name} is in several schemas", name.span, f"write {ways}, or SET SCHEMA first")
     known = {d.name.rpartition(".")[2]: d.name for d in env.catalog.sources.values()}
-    near = guess(name.parts[-1], known)
     exact = known.get(name.parts[-1])
-    if exact is not None:
-        hint = f"there is {exact}"
-    elif near is not None:
-        hint = f"did you mean {known[near]}?"
-    else:
-        hint = f"CREATE STREAM {name} (…) first; declared: {', '.join(env.catalog.sources) or 'nothing yet'}"
+    listed = f"CREATE STREAM {name} (…) first; declared: {', '.join(env.catalog.sources) or 'nothing yet'}"
+    hint = meant(name.parts[-1], known, listed, ways=lambda n: known[n]) if exact is None else f"there is {exact}"
     raise env.catalog.unknown(str(name), name.span, hint)
 
 

@@ -10,8 +10,9 @@ import re
 from dataclasses import dataclass, replace
 from decimal import Decimal as PyDecimal
 
+from braid.guess import meant
 from braid.sql import ast
-from braid.sql.cursor import Cursor, closest
+from braid.sql.cursor import Cursor
 from braid.sql.expressions import LONGEST, UNARY, expression
 from braid.sql.tokens import Token, TokenKind
 from braid.types import Array, Decimal, Scalar, Type
@@ -76,8 +77,7 @@ def sql_type(c: Cursor) -> SqlType:
     else:
         if not word:
             raise c.unexpected("a type")
-        meant = closest(word, TYPE_WORDS)
-        hint = f"did you mean {meant.lower()}?" if meant else f"types are {', '.join(TYPE_WORDS).lower()}"
+        hint = meant(word, TYPE_WORDS, f"types are {', '.join(TYPE_WORDS).lower()}", ways=str.lower)
         raise c.error(f"unknown type {c.now.text}", c.now, hint)
     while c.at_symbol("[", "]"):
         c.advance()

@@ -1,0 +1,165 @@
+"""FROM of a batch query: its relations as text, and the text of a tree of them.
+
+In: a relation as written, what names mean around it; a tree. Out: the leaves of the tree; what DuckDB reads.
+Rule: the tree is that of views (`select/tree.py`), so merged columns are those of the dialect. A relation has a name of
+its own in the text. RW-30: an ASOF join is a look-up that breaks ties by the smallest key, as views do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from braid.bind.bound import Declared
+from braid.bind.expressions import conjuncts, names
+from braid.bind.risingwave.batch_values import NOTHING, Batch, BatchColumn, Values, column_token
+from braid.bind.risingwave.expressions import ROW_SETS, either
+from braid.bind.risingwave.scope import QUOTE
+from braid.bind.select.scope import Column, Scope, Table, of_table, renamed
+from braid.bind.select.tree import Joined, Policy
+from braid.errors import Span, SqlError
+from braid.expr.nodes import Col
+from braid.expr.postgres import typing
+from braid.sql import ast
+from braid.sql.windows import CALLS
+
+_KINDS = {"inner": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "FULL JOIN"}
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A relation as DuckDB reads it, which calls it `token`."""
+
+    sql: str
+    token: str
+    scope: Scope
+
+
+def policy(batch: Batch) -> Policy[Text]:
+    return Policy(
+        partial(_leaf, batch),
+        lambda on, scope: (Values(batch, scope, "ON").predicate(on),),
+        lambda a, b: typing.compare("=", a, b),
+        either,
+        batch.context.merged_order,
+        partial(_check_asof, batch),
+    )
+
+
+# --------------------------------------------------------------------- leaves
+
+
+def _leaf(batch: Batch, relation: ast.Relation, before: Scope | None) -> Text:
+    match relation:
+        case ast.Table():
+            return _table(relation, batch)
+        case ast.Derived():
+            return _derived(relation, batch, before)
+        case ast.TableFunction():
+            return _function(relation, batch, before)
+    raise AssertionError(relation)
+
+
+def _named(sql: str, alias: str, columns: tuple[BatchColumn, ...], r: ast.Table | ast.Derived | ast.TableFunction,
+           batch: Batch) -> Text:  # fmt: skip
+    """A relation under a name of its own."""
+    token = batch.token("t", alias)
+    seen = tuple(Column(n, Col(f"{token}.{t}", u)) for n, t, u in columns)
+    return Text(f"{sql} AS {token}", token, of_table(Table(alias, renamed(seen, r.columns, r.span)), QUOTE))
+
+
+def called(columns: tuple[BatchColumn, ...], names: tuple[str, ...], span: Span) -> tuple[BatchColumn, ...]:
+    """Columns under the names of a list."""
+    seen = tuple(Column(n, Col(t, u)) for n, t, u in columns)
+    found = zip(renamed(seen, names, span), columns, strict=True)
+    return tuple((c.name, token, t) for c, (_, token, t) in found)
+
+
+def _table(t: ast.Table, batch: Batch) -> Text:
+    name = t.name.parts[-1]
+    if t.name.parts in {(n,) for n in batch.ctes}:
+        if t.as_of is not None:
+            raise SqlError("time travel reads tables and materialized views", t.as_of.span, "leave the clause out")
+        sql, columns = batch.ctes[name]
+    else:
+        sql, columns = batch.relation(t)
+    return _named(sql, t.alias or name, columns, t, batch)
+
+
+def _derived(d: ast.Derived, batch: Batch, before: Scope | None) -> Text:
+    assert isinstance(d.query, ast.Query)
+    inner = batch.rows(d.query, batch.under(before) if d.lateral and before is not None else batch)
+    alias = d.alias or f"subquery {len(batch.made)}"
+    return _named(f"{'LATERAL ' if d.lateral else ''}({inner.sql})", alias, inner.columns, d, batch)
+
+
+def _function(f: ast.TableFunction, batch: Batch, before: Scope | None) -> Text:
+    """Functions that give rows; a function over columns is asked for each row before it."""
+    name = f.call.name
+    if name in CALLS:
+        hint = f"write it in a view: CREATE MATERIALIZED VIEW w AS SELECT * FROM {name}(…), and read that"
+        raise SqlError(f"{name} in a batch query is not supported yet", f.call.span, hint)
+    if name not in ROW_SETS:
+        known = ", ".join((*map(str.lower, ROW_SETS), *CALLS))
+        raise SqlError(f"there is no table function {name.lower()}", f.call.span, f"there are {known}")
+    found = Values(batch, before or NOTHING, "FROM").set_of(f.call)
+    alias = f.alias or name.lower()
+    column = batch.token("c", alias)
+    sql = f"{'LATERAL ' if any(names(f.call)) else ''}({found.relation(column, batch)})"
+    return _named(sql, alias, ((alias, column, found.type),), f, batch)
+
+
+def _check_asof(batch: Batch, join: ast.Join) -> None:
+    if not join.asof:
+        return
+    if batch.context.settings.risingwave.strict:
+        hint = "write CREATE MATERIALIZED VIEW v AS SELECT …, or SET strict = false"
+        raise SqlError("an ASOF JOIN needs a view", join.how_span, hint)
+    hint = "write ON a.x = b.x AND a.t >= b.t"
+    if join.using or join.natural or join.on is None:
+        raise SqlError("an ASOF JOIN takes ON, with an equality and one inequality", join.how_span, hint)
+    if not isinstance(join.right, ast.Table):
+        raise SqlError("the right side of a batch ASOF JOIN is a table", join.right.span, "make it a view first")
+    if len(_inequalities(join.on)) != 1:
+        raise SqlError("an ASOF JOIN takes exactly one inequality", join.on.span, hint)
+
+
+def _inequalities(on: ast.Expr) -> list[ast.Binary]:
+    return [t for t in conjuncts(on) if isinstance(t, ast.Binary) and t.op in _TURNED]
+
+
+# ----------------------------------------------------------------------- text
+
+
+def printed(tree: Text | Joined[Text], batch: Batch) -> str:
+    """What stands behind FROM."""
+    if isinstance(tree, Text):
+        return tree.sql
+    join, left = tree.written, printed(tree.left, batch)
+    if join.asof:
+        return f"{left} {_KINDS[tree.how]} {_nearest(tree, batch)}"
+    right = printed(tree.right, batch)
+    right = f"({right})" if isinstance(tree.right, Joined) else right
+    if join.on is None and not join.using and not join.natural:
+        return f"{left} CROSS JOIN {right}"
+    return f"{left} {_KINDS[tree.how]} {right} ON {_condition(tree, batch)}"
+
+
+def _condition(tree: Joined[Text], batch: Batch) -> str:
+    return " AND ".join(batch.condition(t, tree.span) for t in tree.terms) or "TRUE"
+
+
+def _nearest(tree: Joined[Text], batch: Batch) -> str:
+    """The right side of an ASOF join: for each left row the nearest right one."""
+    table, right, on = tree.written.right, tree.right, tree.written.on
+    assert isinstance(table, ast.Table) and isinstance(right, Text) and on is not None
+    (compare,) = _inequalities(on)
+    of_right = [right.scope.knows(n) and not tree.left.scope.knows(n) for n in names(compare.left)]
+    nearest, op = (compare.left, _TURNED[compare.op]) if all(of_right) else (compare.right, compare.op)
+    order = [f"{Values(batch, tree.scope, 'ON').sql(nearest)} {'ASC' if op in ('<', '<=') else 'DESC'}"]
+    found = batch.context.found(table.name.parts[-1]) if table.name.parts not in {(n,) for n in batch.ctes} else None
+    if isinstance(found, Declared) and found.relation is not None:
+        order += [f"{right.token}.{column_token(k)}" for k in found.relation.key]
+    inner = f"SELECT * FROM {right.sql} WHERE {_condition(tree, batch)} ORDER BY {', '.join(order)} LIMIT 1"
+    return f"LATERAL ({inner}) AS {right.token} ON TRUE"

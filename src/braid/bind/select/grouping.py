@@ -1,0 +1,76 @@
+"""Groups: what GROUP BY and DISTINCT make of the rows, and what the clauses above them may say.
+
+In: grouping expressions; what SELECT and HAVING ask, as written. Out: columns over the groups, and aggregations.
+Rule: an expression that is grouped by is its key, also as a part of another. A column that is in no key is refused, or
+what the dialect makes of it. Aggregates are over the rows; each stands once. DISTINCT is groups without aggregates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from braid.bind.expressions import Aggregations, aggregates
+from braid.errors import SqlError
+from braid.expr.nodes import Col, Expr
+from braid.plan.groups import Aggregate
+from braid.plan.logical import Node
+from braid.sql import ast
+
+
+@dataclass(slots=True)
+class Groups:
+    """`below`: binds an expression over the rows, for a clause. `keys`: the columns that tell groups apart, with what
+    each is of a row; `shown`: what a grouping expression is above the groups. `aggregations` are collected as clauses
+    are bound."""
+
+    below: Callable[[ast.Expr, str], Expr]
+    aggregations: Aggregations
+    keys: list[tuple[Col, Expr]] = field(default_factory=list)
+    shown: dict[Expr, Expr] = field(default_factory=dict)
+
+    def group_by(self, e: ast.Expr, column: str) -> Col:
+        """One more key, under this name."""
+        bound = self.below(e, "GROUP BY")
+        if bound in self.shown:
+            raise SqlError("GROUP BY has this expression twice", e.span, "keep one of them")
+        key = Col(column, bound.type)
+        self.keys.append((key, bound))
+        self.shown[bound] = key
+        return key
+
+    def column(self, n: ast.Name) -> Expr:
+        """What a name means above the groups."""
+        return self.lifted(self.below(n, "SELECT"), str(n))
+
+    def lifted(self, e: Expr, name: str) -> Expr:
+        """What an expression over the rows is above the groups; `name`: as it is written."""
+        return self.shown[e] if e in self.shown else self.bare(e, name)
+
+    def bare(self, e: Expr, name: str) -> Expr:
+        """What is in no key."""
+        raise SqlError(f"{name} is neither grouped nor aggregated", hint=self.instead(name))
+
+    def instead(self, name: str) -> str:
+        return f"add {name} to GROUP BY"
+
+    def known(self, e: ast.Expr) -> Expr | None:
+        """The key that `e` is as a whole, if it is a grouping expression."""
+        if isinstance(e, ast.Name | ast.Star) or self.has_aggregates(e):
+            return None
+        try:
+            return self.shown.get(self.below(e, "SELECT"))
+        except SqlError:
+            return None  # the same error comes again, with its place, when `e` is bound part by part
+
+    def has_aggregates(self, e: ast.Expr) -> bool:
+        return next(aggregates(e), None) is not None
+
+    def arguments(self, call: ast.Call) -> list[Expr] | None:
+        """Those of an aggregate, over the rows; None: `*`."""
+        if len(call.args) == 1 and isinstance(call.args[0], ast.Star):
+            return None
+        return [self.below(x, f"the aggregate {call.name}") for x in call.args]
+
+    def grouped(self, rows: Node) -> Aggregate:
+        return Aggregate(rows, tuple(self.keys), tuple(self.aggregations.made))

@@ -1,0 +1,96 @@
+"""Which side of a join the parts of WHERE and ON may enter, and which of them are keys.
+
+In: the kind of a join, terms over plan columns. Out: the terms by where they go.
+Rule: a term over one side alone goes into that side where this changes no result. One of WHERE may, unless the join
+keeps rows of the other side, which it would have to drop; one of ON may, unless the join keeps rows of this side, which
+it only hinders to match. An equality of both sides is a key; what else reads both decides which rows match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from braid.bind.expressions import sides
+from braid.bind.select.tree import Joined, Leaf
+from braid.expr.nodes import Call, Expr, Lit, columns
+from braid.plan.logical import How
+
+Side = Literal["left", "right"]
+SIDES: tuple[Side, Side] = ("left", "right")
+T = TypeVar("T", bound=Leaf)
+Names = frozenset[str]
+
+
+def names(tree: Leaf | Joined[Leaf]) -> Names:
+    """The plan columns of a tree."""
+    return tree.names if isinstance(tree, Leaf) else names(tree.left) | names(tree.right)
+
+
+def keeps(how: How, side: Side) -> bool:
+    """Whether the join keeps rows of the side that match nothing, which pads the other side."""
+    return how in (side, "full")
+
+
+def where_enters(how: How, side: Side) -> bool:
+    return not keeps(how, "right" if side == "left" else "left")
+
+
+def on_enters(how: How, side: Side) -> bool:
+    return not keeps(how, side)
+
+
+def covered(terms: Iterable[Expr], by: Names) -> tuple[list[Expr], list[Expr]]:
+    """The terms that read only these columns, and at least one of them; and the others."""
+    mine: list[Expr] = []
+    others: list[Expr] = []
+    for t in terms:
+        reads = frozenset(columns(t))
+        (mine if reads and reads <= by else others).append(t)
+    return mine, others
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Terms by where they go: into a side, into the join, above it."""
+
+    left: list[Expr]
+    right: list[Expr]
+    on: list[Expr]
+    above: list[Expr]
+
+
+def shared_out(join: Joined[Leaf], where: list[Expr]) -> Shares:
+    """WHERE above an inner join is part of its condition."""
+    of = {"left": names(join.left), "right": names(join.right)}
+    on, above = [t for t in join.terms if not is_true(t)], where
+    if join.how == "inner":
+        mine, above = covered(where, of["left"] | of["right"])
+        on += mine
+    found: dict[Side, list[Expr]] = {"left": [], "right": []}
+    for side in SIDES:
+        if where_enters(join.how, side):
+            mine, above = covered(above, of[side])
+            found[side] += mine
+        if on_enters(join.how, side):
+            mine, on = covered(on, of[side])
+            found[side] += mine
+    return Shares(found["left"], found["right"], on, above)
+
+
+def pair(term: Expr, left: Names, right: Names) -> tuple[Expr, Expr, bool] | None:
+    """(left, right, whether two NULLs are equal) of an equality of both sides."""
+    match term:
+        case Call(function="eq", args=(a, b)):
+            null_safe = False
+        case Call(function="not", args=(Call(function="is_distinct_from", args=(a, b)),)):
+            null_safe = True
+        case _:
+            return None
+    found = sides(a, b, left, right)
+    return None if found is None else (*found, null_safe)
+
+
+def is_true(e: Expr) -> bool:
+    return isinstance(e, Lit) and e.value is True
