@@ -9,7 +9,7 @@ tell them apart at every moment; which do, follows from the plan (`plan/follows.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -93,8 +93,8 @@ class Given:
 @dataclass(frozen=True, slots=True)
 class Connector:
     """`table`: which one is meant; `needs` are among the parameters that it takes. `idle`: those that change
-    nothing here. `elsewhere`: says of others, by what they begin with, what to do instead. `upserts`: it takes rows that
-    change; `keyed`: it keeps them by a key, and `type` must say how."""
+    nothing here. `elsewhere`: says of others, by what they begin with, what to do instead. `upserts`: it takes rows
+    that change; `keyed`: it keeps them by a key, and `type` must say how."""
 
     table: Callable[[Given], Elsewhere]
     needs: tuple[str, ...]
