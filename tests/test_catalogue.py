@@ -76,6 +76,34 @@ def test_every_declaration_stands_for_the_next_reader(dialect: str, store: Topic
     assert [n.lower() for n in program(store, dialect=dialect).standing] == [n.lower() for n in left]
 
 
+LAKE = "CREATE CONNECTION lake WITH (type = 'iceberg', catalog.uri = 'http://c:1', enable_config_load = true);"
+TO_LAKE = (
+    "CREATE SINK kept FROM lake WITH (connector = 'iceberg', type = 'append-only', connection = lake, "
+    "database.name = 'd', table.name = 't');"
+)
+
+
+def test_a_connection_stands_for_the_next_reader(store: TopicStore) -> None:
+    """It may be called as a table is, and is there for the sink that refers to it, as long as that is."""
+    first = program(store, dialect="risingwave")
+    (connection, *_) = first.statements(LAKE)
+    assert connection.notices == (
+        "enable_config_load has no effect here",
+        "settings of a catalog are pyiceberg's: set PYICEBERG_CATALOG__LAKE__URI, or write ~/.pyiceberg.yaml",
+    )
+    made(first, "CREATE TABLE lake (a INT) APPEND ONLY;" + TO_LAKE)
+    again = program(store, dialect="risingwave")
+    assert again.catalog.connections == first.catalog.connections and again.catalog.fallen == {}
+    assert [type(e.bound).__name__ for e in again.statements(LAKE + TO_LAKE)] == ["Connection", "Again"]
+    with pytest.raises(SqlError, match="exists already, with another definition"):
+        made(program(store, dialect="risingwave"), LAKE.replace("c:1", "c:2"))
+    with pytest.raises(SqlError, match="used by kept"):
+        made(again, "DROP CONNECTION lake;")
+    made(again, "DROP SINK kept; DROP CONNECTION lake;")
+    assert list(program(store, dialect="risingwave").standing) == ["lake"]
+    assert list(program(store, dialect="risingwave").catalog.sources) == ["lake"]
+
+
 def test_the_same_statement_again_and_another_one(store: TopicStore) -> None:
     made(program(store), S + O)
     p = program(store)

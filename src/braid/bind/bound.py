@@ -79,7 +79,7 @@ class Relation:
     `types`: the SQL name of each column's type. `row_id`: the key is made for each row, `_row_id`. `key`: the
     columns of the key, in the order of PRIMARY KEY. `inherited`: the watermarks that a view passes on; `follows`: what
     follows from what among its columns. `into`: where the rows of a sink go that has no topic. `alone`: the row of a
-    view of one group before any has come.
+    view of one group before any has come. `connections`: those that it refers to.
     """
 
     what: Literal["table", "source", "materialized view", "sink"]
@@ -92,6 +92,7 @@ class Relation:
     follows: tuple[Follows, ...] = ()
     into: Elsewhere | None = None
     alone: tuple[tuple[str, object], ...] = ()
+    connections: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,9 +258,24 @@ def type_name(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Connection:
+    """CREATE CONNECTION: settings of a kind, under a name."""
+
+    name: str
+    kind: str
+    settings: tuple[tuple[str, str], ...]
+    notices: tuple[str, ...] = field(default=(), compare=False)
+
+
+def connection_key(name: str) -> str:
+    """What a connection is called among all that has a name: a table may be called the same."""
+    return f"CONNECTION {name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Dropped:
-    """DROP: sources, views, indexes and types (`type_name`) by name, the queries that stop, the topics that go, and
-    with them the schemas of `subjects`."""
+    """DROP: sources, views, indexes, types (`type_name`) and connections (`connection_key`) by name, the queries that
+    stop, the topics that go, and with them the schemas of `subjects`."""
 
     names: tuple[str, ...]
     queries: tuple[str, ...] = ()
@@ -494,6 +510,6 @@ class Flushed:
 
 Bound = (
     SourceDeclared | QueryBound | Inserted | Shown | Described | Explained | Dropped | SettingChanged | Nothing
-    | BatchAsked | Pull | RowsChanged | View | Index | Flushed | Named | Again | TypeMade
+    | BatchAsked | Pull | RowsChanged | View | Index | Connection | Flushed | Named | Again | TypeMade
     | Altered | Terminated | Paused | Resumed | TopicAsserted | SchemaAsserted | RowAsserted | Printed
 )  # fmt: skip

@@ -15,6 +15,7 @@ from braid.bind.bound import (
     Altered,
     BatchAsked,
     Bound,
+    Connection,
     Declared,
     DeclaredColumn,
     Described,
@@ -40,6 +41,7 @@ from braid.bind.bound import (
     TopicAsserted,
     TypeMade,
     View,
+    connection_key,
     type_name,
 )
 from braid.errors import Span, SqlError
@@ -77,6 +79,7 @@ class Catalog:
     views: Mapping[str, View] = field(default_factory=dict)
     indexes: Mapping[str, Index] = field(default_factory=dict)
     types: Mapping[str, Type] = field(default_factory=dict)
+    connections: Mapping[str, Connection] = field(default_factory=dict)
     paused: frozenset[str] = frozenset()
     stored: Mapping[str, int] = field(default_factory=dict)
     registry: Registry | None = field(default=None, compare=False, repr=False)
@@ -151,6 +154,8 @@ class Catalog:
                 return replace(self, views={**self.views, name: bound})
             case Index(name=name):
                 return replace(self, indexes={**self.indexes, name: bound})
+            case Connection(name=name):
+                return replace(self, connections={**self.connections, name: bound})
             case Dropped(names=names, queries=stopped):
                 return replace(
                     self,
@@ -158,6 +163,7 @@ class Catalog:
                     views={n: v for n, v in self.views.items() if n not in names},
                     indexes={n: i for n, i in self.indexes.items() if n not in names},
                     types={n: t for n, t in self.types.items() if type_name(n) not in names},
+                    connections={n: c for n, c in self.connections.items() if connection_key(n) not in names},
                     queries={n: q for n, q in self.queries.items() if n not in stopped},
                     paused=self.paused - set(stopped),
                 )

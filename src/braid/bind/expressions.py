@@ -333,8 +333,9 @@ def _function(name: str, rules: Rules) -> Function:
     return found
 
 
-def unknown_function(name: str, known: Collection[str]) -> SqlError:
-    all_of_them = f"the functions are {', '.join(sorted(known))}" if len(known) <= FEW else "SHOW FUNCTIONS lists them"
+def unknown_function(name: str, known: Collection[str], listed: str = "SHOW FUNCTIONS lists them") -> SqlError:
+    """`listed`: where all of them are, if they are many."""
+    all_of_them = f"the functions are {', '.join(sorted(known))}" if len(known) <= FEW else listed
     return SqlError(f"unknown function {name}", hint=meant(name, known, all_of_them, 3))
 
 

@@ -18,6 +18,7 @@ from braid.bind.bound import (
     Again,
     Altered,
     Bound,
+    Connection,
     Declared,
     Dropped,
     Explained,
@@ -32,6 +33,7 @@ from braid.bind.bound import (
     Terminated,
     TypeMade,
     View,
+    connection_key,
     type_name,
 )
 from braid.bind.catalog import Catalog
@@ -270,6 +272,8 @@ class Program:
                 return self._made(name, effect)
             case TypeMade(name=name):
                 return self._made(type_name(name), effect)
+            case Connection(name=name):
+                return self._made(connection_key(name), effect)
             case Again(name=name, query=query):
                 if query is not None and self.standing[name].anew:
                     self._stands(replace(self.standing[name], anew=False))
@@ -393,6 +397,8 @@ def made_name(statement: ast.Statement) -> str | None:
     """The name that a CREATE statement makes."""
     if isinstance(statement, ast.CreateType):
         return type_name(statement.name)
+    if isinstance(statement, ast.CreateConnection):
+        return connection_key(statement.name.parts[-1])
     name = getattr(statement, "name", None)
     return str(name) if name is not None and type(statement).__name__.startswith("Create") else None
 

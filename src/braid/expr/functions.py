@@ -402,13 +402,13 @@ _SCALARS = (
         "UCASE",
         _text_to_text,
         lambda call, args: args[0].str.to_uppercase(),
-        names=in_sql(lenses="UPPERCASE", sqlstream="UPPER"),
+        names=in_sql(lenses="UPPER UPPERCASE", sqlstream="UPPER"),
     ),
     Function(
         "LCASE",
         _text_to_text,
         lambda call, args: args[0].str.to_lowercase(),
-        names=in_sql(lenses="LOWERCASE", sqlstream="LOWER"),
+        names=in_sql(lenses="LOWER LOWERCASE", sqlstream="LOWER"),
     ),
     Function(
         "TRIM",
@@ -479,6 +479,13 @@ _SCALARS = (
     Function("CEIL", _number, _ceiling, decimal_failed(_ceiling), names=in_sql(lenses="CEIL", sqlstream="CEIL")),
     Function("FLOOR", _number, _floor, decimal_failed(_floor), names=in_sql(lenses="FLOOR", sqlstream="FLOOR")),
     Function("ROUND", _resolve_round, _round, decimal_failed(_round)),
+    Function(
+        "whole",
+        lambda args: _resolve_round(args) if len(args) == 1 else Refused("it takes a number"),
+        _round,
+        decimal_failed(_round),
+        names=in_sql(ksqldb="", lenses="ROUND"),
+    ),
     Function(
         "sql.round",
         _resolve_round,

@@ -18,15 +18,15 @@ from braid.expr.arithmetic import of_doubles
 from braid.expr.casts import cast, fit
 from braid.expr.nodes import Call, Expr
 from braid.expr.rows import distinct
-from braid.expr.signatures import Function, Refused, Signature, common_type, constant, decimal, forms
+from braid.expr.signatures import Function, Refused, Signature, common_type, constant, decimal, forms, in_sql
 from braid.types import Decimal, Scalar, polars_type
 
 S = Scalar
 _D = S.DOUBLE
 
 
-def _of_one(name: str, f: Callable[[pl.Expr], pl.Expr]) -> Function:
-    return Function(name, forms("a number", ((_D,), _D)), lambda call, args: f(args[0]))
+def _of_one(name: str, f: Callable[[pl.Expr], pl.Expr], **names: str) -> Function:
+    return Function(name, forms("a number", ((_D,), _D)), lambda call, args: f(args[0]), names=in_sql(**names))
 
 
 def _of_two(name: str, usage: str, f: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Function:
@@ -52,7 +52,7 @@ def _log10(s: pl.Series) -> pl.Series:
         return pl.Series(s.name, np.log10(s.fill_null(1.0).to_numpy())).set(s.is_null(), None)
 
 
-def _power(base: pl.Expr, exponent: pl.Expr) -> pl.Expr:
+def power(base: pl.Expr, exponent: pl.Expr) -> pl.Expr:
     """1 to the NaN, and -1 or 1 to an infinite power, are NaN, as Java's."""
     odd = exponent.is_nan() | (exponent.is_infinite() & (base.abs() == 1))
     return pl.when(odd & base.is_not_null()).then(math.nan).otherwise(base.pow(exponent))
@@ -162,21 +162,21 @@ NUMBER_FUNCTIONS = {
         _of_one("EXP", lambda x: x.exp()),
         _of_one("LN", lambda x: x.log()),
         Function("LOG", forms("a number, or a base and a number", ((_D,), _D), ((_D, _D), _D)), _log),
-        _of_one("CBRT", lambda x: x.cbrt()),
-        _of_two("POWER", "a number and an exponent", _power),
-        _of_one("SIN", lambda x: x.sin()),
-        _of_one("COS", lambda x: x.cos()),
-        _of_one("TAN", lambda x: x.tan()),
+        _of_one("CBRT", lambda x: x.cbrt(), lenses="CBRT"),
+        _of_two("POWER", "a number and an exponent", power),
+        _of_one("SIN", lambda x: x.sin(), lenses="SIN"),
+        _of_one("COS", lambda x: x.cos(), lenses="COS"),
+        _of_one("TAN", lambda x: x.tan(), lenses="TAN"),
         _of_one("COT", lambda x: 1 / x.tan()),
-        _of_one("ASIN", lambda x: x.arcsin()),
-        _of_one("ACOS", lambda x: x.arccos()),
-        _of_one("ATAN", lambda x: x.arctan()),
+        _of_one("ASIN", lambda x: x.arcsin(), lenses="ASIN"),
+        _of_one("ACOS", lambda x: x.arccos(), lenses="ACOS"),
+        _of_one("ATAN", lambda x: x.arctan(), lenses="ATAN"),
         _of_two("ATAN2", "y and x", pl.arctan2),
-        _of_one("SINH", lambda x: x.sinh()),
-        _of_one("COSH", lambda x: x.cosh()),
-        _of_one("TANH", lambda x: x.tanh()),
-        _of_one("DEGREES", lambda x: x * (180.0 / math.pi)),
-        _of_one("RADIANS", _radians),
+        _of_one("SINH", lambda x: x.sinh(), lenses="SINH"),
+        _of_one("COSH", lambda x: x.cosh(), lenses="COSH"),
+        _of_one("TANH", lambda x: x.tanh(), lenses="TANH"),
+        _of_one("DEGREES", lambda x: x * (180.0 / math.pi), lenses="DEGREES"),
+        _of_one("RADIANS", _radians, lenses="RADIANS"),
         Function("TRUNC", _resolve_trunc, _trunc, _trunc_failed, why="the number is not finite"),
         Function("GEO_DISTANCE", _resolve_distance, _distance, _distance_failed, why="there is no such place or unit"),
     )

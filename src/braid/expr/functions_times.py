@@ -16,7 +16,7 @@ import polars as pl
 
 from braid.errors import SqlError
 from braid.expr import dates
-from braid.expr.nodes import Call, Expr
+from braid.expr.nodes import Call, Expr, Lit
 from braid.expr.signatures import (
     NO_TIME,
     Function,
@@ -26,6 +26,7 @@ from braid.expr.signatures import (
     common_type,
     constant,
     forms,
+    in_sql,
     null_failed,
 )
 from braid.types import DAY_MS, UNITS, Scalar, Type
@@ -235,6 +236,127 @@ def _unix_date(args: Sequence[Expr]) -> Signature | Refused:
     return forms("a DATE", ((S.DATE,), S.INT))(args)
 
 
+# ---------------------------------------------------------------------- Lenses
+
+
+def _alone(resolve: Resolver) -> Resolver:
+    """Lenses' patterns have no time zone of their own: all times are UTC."""
+    return lambda args: resolve(args) if len(args) == 2 else Refused("it takes a value and a pattern")
+
+
+_moment_read = _alone(_pattern("a text and a pattern", _TEXT, S.TIMESTAMP, reads=True))
+_moment_written = _alone(_pattern("a TIMESTAMP and a pattern", S.TIMESTAMP, _TEXT, reads=False))
+_day_written = _alone(_pattern("a DATE and a pattern", S.DATE, _TEXT, reads=False))
+
+
+def _resolve_written(args: Sequence[Expr]) -> Signature | Refused:
+    return _day_written(args) if args and args[0].type is S.DATE else _moment_written(args)
+
+
+def _resolve_moment(args: Sequence[Expr]) -> Signature | Refused:
+    if len(args) == 1:
+        found = forms("a LONG of milliseconds, or a text and a pattern", ((S.BIGINT,), S.TIMESTAMP))(args)
+        return replace(found, name="FROM_UNIXTIME") if isinstance(found, Signature) else found
+    return _moment_read(args)
+
+
+def _resolve_day(args: Sequence[Expr]) -> Signature | Refused:
+    found = _moment_read(args)
+    return replace(found, result=S.DATE) if isinstance(found, Signature) else found
+
+
+def _read_day(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """The day of a text whose pattern may hold a time, too."""
+    return _parse(replace(call, type=S.TIMESTAMP), args).dt.date()
+
+
+def _resolve_converted(args: Sequence[Expr]) -> Signature | Refused:
+    if len(args) != 3:
+        return Refused("it takes a text, its pattern and the pattern to write")
+    read = _moment_read(args[:2])
+    if isinstance(read, Refused):
+        return read
+    written = _moment_written((Lit(None, S.TIMESTAMP), args[2]))
+    return written if isinstance(written, Refused) else Signature((_TEXT,) * 3, _TEXT)
+
+
+def _converted(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    def moved(x: pl.Expr, source: str, target: str) -> pl.Expr:
+        dates.check_parse(source)
+        dates.check_format(target)
+        utc = dates.zone("UTC")
+        return dates.format_pattern(dates.parse_pattern(x, source, utc), target, utc)
+
+    return _each(call, args, moved, pl.String())
+
+
+def _part(name: str, f: Callable[[pl.Expr], pl.Expr]) -> Function:
+    """A field of a time in UTC; a DATE is its midnight."""
+    return Function(
+        name.lower(),
+        forms("a TIMESTAMP", ((S.TIMESTAMP,), S.INT), ((S.DATE,), S.INT)),
+        lambda call, args: f(args[0].cast(dates.DATETIME)).cast(pl.Int32),
+        names=in_sql(ksqldb="", lenses=name),
+    )
+
+
+_LENSES = (
+    _part("YEAR", lambda x: x.dt.year()),
+    _part("MONTH", lambda x: x.dt.month()),
+    _part("DAY", lambda x: x.dt.day()),
+    _part("HOUR", lambda x: x.dt.hour()),
+    _part("MINUTE", lambda x: x.dt.minute()),
+    _part("SECOND", lambda x: x.dt.second()),
+    Function(
+        "month_text",
+        forms("a TIMESTAMP", ((S.TIMESTAMP,), _TEXT), ((S.DATE,), _TEXT)),
+        lambda call, args: dates.format_pattern(args[0].cast(dates.DATETIME), "MMMM", dates.zone("UTC")),
+        names=in_sql(ksqldb="", lenses="MONTH_TEXT"),
+    ),
+    Function(
+        "format_timestamp",
+        _resolve_written,
+        _format,
+        _format_failed,
+        names=in_sql(ksqldb="", lenses="FORMAT_DATE FORMAT_TIME FORMAT_TIMESTAMP"),
+        why=NO_PATTERN,
+    ),
+    Function(
+        "to_datetime",
+        _moment_read,
+        _parse,
+        null_failed(_parse),
+        names=in_sql(ksqldb="", lenses="TO_DATETIME PARSE_TIMESTAMP_MILLIS"),
+        why=NO_PATTERN,
+    ),
+    Function(
+        "to_timestamp",
+        _resolve_moment,
+        _parse,
+        null_failed(_parse),
+        names=in_sql(ksqldb="", lenses="TO_TIMESTAMP"),
+        why=NO_PATTERN,
+    ),
+    Function(
+        "to_date",
+        _resolve_day,
+        _read_day,
+        null_failed(_read_day),
+        names=in_sql(ksqldb="", lenses="TO_DATE PARSE_DATE"),
+        why=NO_PATTERN,
+    ),
+    Function(
+        "convert_datetime",
+        _resolve_converted,
+        _converted,
+        null_failed(_converted),
+        names=in_sql(ksqldb="", lenses="CONVERT_DATETIME"),
+        why=NO_PATTERN,
+    ),
+)
+
+# ----------------------------------------------------------------------- table
+
 _ZONED = "and a pattern, and maybe a time zone"
 
 TIME_FUNCTIONS = {
@@ -246,6 +368,7 @@ TIME_FUNCTIONS = {
             forms("a BIGINT of milliseconds", ((S.BIGINT,), S.TIMESTAMP)),
             _from_unixtime,
             null_failed(_from_unixtime),
+            names=in_sql(lenses="TIMESTAMP_MILLIS"),
             why=NO_TIME,
         ),
         _written("TIMESTAMPTOSTRING", f"a BIGINT of milliseconds, {_ZONED}", S.BIGINT),
@@ -268,5 +391,6 @@ TIME_FUNCTIONS = {
             why=NO_TIME,
         ),
         Function("UNIX_DATE", _unix_date, lambda call, args: args[0].cast(pl.Int32)),
+        *_LENSES,
     )
 }

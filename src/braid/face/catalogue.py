@@ -131,6 +131,7 @@ class Catalogue:
             views=program.catalog.views,
             indexes=program.catalog.indexes,
             types=program.catalog.types,
+            connections=program.catalog.connections,
             registry=self._registry,
             stored=self._store.sizes(),
             functions=self._functions,

@@ -24,6 +24,7 @@ from braid.bind.bound import (
     Altered,
     BatchAsked,
     BatchQuery,
+    Connection,
     Declared,
     Described,
     Dropped,
@@ -298,11 +299,7 @@ def carry_out(effect: Effect, world: World) -> None:
                 world.keep(query.sink.topic, bound.keeps)
             world.start(replace(bound, or_replace=_replaces(effect)))
         case Inserted():
-            try:
-                records = new_records(bound)
-            except BraidError as e:
-                raise SqlError(e.message, effect.statement.span, e.hint) from None
-            world.insert(records, line)
+            world.insert(_records(bound, effect.statement.span), line)
         case RowsChanged(target=target):
             if bound.creates:
                 world.create_topic(target.topic, target.partitions, target.kind == "table")
@@ -338,10 +335,19 @@ def carry_out(effect: Effect, world: World) -> None:
             world.print_topic(bound)
         case TopicAsserted() | SchemaAsserted() | RowAsserted():
             world.check(bound, effect.statement.span)
-        case TypeMade() | Altered() | View() | Index() | Named() | SettingChanged() | Nothing() | Again():
+        case (
+            TypeMade() | Altered() | View() | Index() | Named() | SettingChanged() | Nothing() | Again() | Connection()
+        ):
             pass  # the program keeps them
         case _:
             assert_never(bound)
+
+
+def _records(bound: Inserted, span: Span) -> NewRecords:
+    try:
+        return new_records(bound)
+    except BraidError as e:
+        raise SqlError(e.message, span, e.hint) from None
 
 
 def _replaces(effect: Effect) -> bool:

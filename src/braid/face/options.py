@@ -183,7 +183,7 @@ def places_options(command: Decorated) -> Decorated:
         "--sink",
         "sinks",
         multiple=True,
-        metavar="NAME=PATH|console|KIND:…",
+        metavar="NAME=PATH|console|none|KIND:…",
         help="Write a result to files (a folder: .csv, .parquet, .jsonl), here, or to a table: postgres:…, delta:…, "
         "iceberg:… (docs/sinks.md).",
     )(command)

@@ -245,7 +245,8 @@ class Elsewhere:
 
     def __str__(self) -> str:
         """In the words of `--sink`."""
-        return f"{self.kind}:{self.name}" if self.at is None else f"{self.kind}:{self.at}#{self.name}"
+        place = self.name if self.at is None else f"{self.at}#{self.name}"
+        return f"{self.kind}:{place}" if place else self.kind
 
 
 @dataclass(frozen=True, slots=True)

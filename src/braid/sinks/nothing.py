@@ -1,7 +1,7 @@
-"""Nowhere: rows are counted.
+"""Nowhere: rows are counted (`--sink NAME=none`, `connector = 'blackhole'`).
 
 In: rows. Out: how many they are.
-Rule: for measuring what comes before, and where somebody else writes the rows.
+Rule: for measuring what comes before, and where another process writes the rows.
 """
 
 from __future__ import annotations

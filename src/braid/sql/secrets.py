@@ -30,7 +30,7 @@ HARMLESS = frozenset(
         *("query_id", "connector", "type", "primary_key", "force_append_only", "snapshot", "host", "port"),
         *("user", "database", "table", "schema", "ssl_mode", "ssl.root.cert", "table.name", "schema.name"),
         *("catalog.name", "database.name", "max_batch_rows", "commit_checkpoint_interval", "topic"),
-        *("create_table_if_not_exists", "is_exactly_once", "appendonly", "scan.startup.mode"),
+        *("connection", "create_table_if_not_exists", "is_exactly_once", "appendonly", "scan.startup.mode"),
         *("scan.startup.timestamp.millis", "message", "rowtime", "delimiter", "separator", "parser"),
         *("skip_header", "character_encoding", "emit_on_window_close", "defaults.topic.autocreate"),
         *("commit.interval.ms", "auto.offset.reset", "processing.guarantee", "compression", "compact"),

@@ -20,6 +20,7 @@ from braid.bind.select.tree import Leaf
 from braid.errors import Span, SqlError
 from braid.expr import typing, user
 from braid.expr.functions import by_name
+from braid.expr.functions_dialects import WITHOUT
 from braid.expr.nodes import Call, Case, Expr, Lit, columns
 from braid.plan.logical import Kind, Node
 from braid.records.formats.named import named_in
@@ -234,10 +235,10 @@ def tidy(written: str) -> str:
 
 
 OPERATORS = {**expressions.OPERATORS, "||": "sql.concat"}
+LISTED = "docs/dialects/lenses.md lists the functions"
 TURNED = ("IN_ARRAY",)  # its arguments stand the other way round
 AGGREGATES = {"COUNT": "COUNT", "SUM": "SUM", "AVG": "AVG", "LAST": "LATEST"}
-LATER = ("BOTTOMK", "COLLECT", "COLLECT_UNIQUE", "FIRST", "MAXK", "MAXK_UNIQUE", "MINK", "MINK_UNIQUE", "TOPK",
-         "ELEMENT_OF", "REPEAT", "ZIP", "ZIP_ALL")  # fmt: skip
+LATER = ("BOTTOMK", "COLLECT", "COLLECT_UNIQUE", "FIRST", "MAXK", "MAXK_UNIQUE", "MINK", "MINK_UNIQUE", "TOPK")
 
 
 def rules(
@@ -294,9 +295,12 @@ def _call(e: ast.Call, r: Rules) -> Expr:
         raise SqlError(f"{e.name} takes values", hint="only COUNT takes *")
     function = r.functions.get(e.name)
     if function is None and e.name in LATER:
-        raise SqlError(f"{e.name} is not supported yet", hint=f"supported are {', '.join((*AGGREGATES, *r.functions))}")
+        raise SqlError(f"{e.name} is not supported yet", hint=f"aggregates are {', '.join(AGGREGATES)}")
+    if function is None and e.name in WITHOUT:
+        why, hint = WITHOUT[e.name]
+        raise SqlError(f"{e.name} cannot be used: {why}", hint=hint)
     if function is None:
-        raise unknown_function(e.name, [*r.functions, *AGGREGATES, *user.names()])
+        raise unknown_function(e.name, [*r.functions, *AGGREGATES, *user.names()], LISTED)
     args = [bind_expr(a, r) for a in e.args]
     if e.name not in TURNED:
         return typing.call(function.name, args, e.name)

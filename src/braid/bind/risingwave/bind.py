@@ -14,7 +14,7 @@ from braid.bind.bound import BatchAsked, Bound, Declared, Dropped, Flushed, Inde
 from braid.bind.catalog import Catalog
 from braid.bind.commands import Dialect, Table
 from braid.bind.env import Env
-from braid.bind.risingwave import batch, tables
+from braid.bind.risingwave import batch, connections, tables
 from braid.bind.risingwave.scope import Context
 from braid.bind.settings import SCHEMA
 from braid.errors import SqlError
@@ -47,6 +47,10 @@ def _own(s: ast.Statement, env: Env) -> Bound | None:
             return BatchAsked(batch.batch_query(s.rows, context))
         case ast.Flush():
             return Flushed()
+        case ast.CreateConnection():
+            return connections.create(s, context)
+        case ast.Drop(kind="CONNECTION"):
+            return connections.drop(s, context)
         case ast.Drop():
             return _drop(s, context)
         case ast.Alter():
@@ -158,6 +162,10 @@ DIALECT = Dialect(
         **{f"{kind.upper()}S": _listed(kind) for kind in ("table", "source", "materialized view", "sink")},
         "VIEWS": (("name",), lambda env: sorted((n,) for n in env.catalog.views)),
         "INDEXES": (("name", "table", "columns"), _indexes),
+        "CONNECTIONS": (
+            ("name", "type", "properties"),
+            lambda env: connections.listed(env.catalog.connections.values()),
+        ),
     },
     no_query=_no_query,
     queries="EXPLAIN SELECT …, or CREATE MATERIALIZED VIEW …",

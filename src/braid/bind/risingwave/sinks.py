@@ -9,7 +9,7 @@ tell them apart at every moment; which do, follows from the plan (`plan/follows.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -20,7 +20,7 @@ from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr, columns
 from braid.guess import meant
 from braid.plan.follows import Follows, Rules, follows
-from braid.plan.logical import Elsewhere, Node, Source
+from braid.plan.logical import Elsewhere, Node, Source, sources
 from braid.sql import ast
 
 COMMON = ("connector", "type", "primary_key", "force_append_only", "snapshot")
@@ -93,7 +93,8 @@ class Given:
 @dataclass(frozen=True, slots=True)
 class Connector:
     """`table`: which one is meant; `needs` are among the parameters that it takes. `idle`: those that change
-    nothing here. `elsewhere`: says of others, by what they begin with, what to do instead."""
+    nothing here. `elsewhere`: says of others, by what they begin with, what to do instead. `upserts`: it takes rows
+    that change; `keyed`: it keeps them by a key, and `type` must say how."""
 
     table: Callable[[Given], Elsewhere]
     needs: tuple[str, ...]
@@ -101,6 +102,7 @@ class Connector:
     idle: tuple[str, ...] = ()
     elsewhere: Mapping[str, Callable[[Given, str], str]] = field(default_factory=dict)
     upserts: bool = True
+    keyed: bool = True
 
 
 def wish(s: ast.CreateView, rows: Result, context: Context) -> Wish:
@@ -120,7 +122,7 @@ def wish(s: ast.CreateView, rows: Result, context: Context) -> Wish:
     into = connector.table(given)
     changes = rows.node.mode != "append"
     added, forced = _type(given, connector, changes)
-    keys = rows.node.row_key if added else _keys(given, rows, context)
+    keys = rows.node.row_key if added else _keys(given, rows, context, connector.keyed)
     return Wish(keys, into, added, forced, notices)
 
 
@@ -151,6 +153,8 @@ def _checked(properties: Iterable[ast.Property], connector: Connector, given: Gi
 def _type(given: Given, connector: Connector, changes: bool) -> tuple[bool, bool]:
     """Whether rows are only added, and whether those that change are, too."""
     type_, forced = given.text("type"), given.flag("force_append_only") is True
+    if type_ is None and not forced and not connector.keyed:
+        return not changes, False
     if type_ not in TYPES:
         what = "a sink needs type" if type_ is None else f"type cannot be {type_}"
         raise SqlError(what, given.span("type"), "write type = 'upsert', or type = 'append-only'")
@@ -175,8 +179,9 @@ def _type(given: Given, connector: Connector, changes: bool) -> tuple[bool, bool
 # -------------------------------------------------------------------------- keys
 
 
-def _keys(given: Given, rows: Result, context: Context) -> tuple[Expr, ...]:
-    """The columns that rows are kept by: `primary_key`, else the first that tell them apart."""
+def _keys(given: Given, rows: Result, context: Context, needed: bool) -> tuple[Expr, ...]:
+    """The columns that rows are kept by: `primary_key`, else the first that tell them apart; where none do and none are
+    `needed`, the rows' own key."""
     wanted = [name for e in rows.node.row_key for name in columns(e)]
     rules, by_name = rules_of(rows.node, context), {i.col.name: i for i in rows.items}
     asked = _asked(given, rows)
@@ -184,17 +189,27 @@ def _keys(given: Given, rows: Result, context: Context) -> tuple[Expr, ...]:
     if names and rules.suffices(names, wanted):
         in_order = [e for e in rows.node.row_key if isinstance(e, Col)]
         return tuple(in_order) if {c.name for c in in_order} == {*names} else tuple(by_name[n].col for n in names)
+    if not needed and not asked:
+        return rows.node.row_key
     more = rules.least([*(i.col.name for i in asked), *by_name], wanted)
     if more:
         hint = f"write primary_key = '{', '.join(by_name[n].name for n in more)}'"
     else:
-        enough = rules.least([*by_name, *wanted], wanted) or ()
+        enough = rules.least([*by_name, *_shown(rows.node, context), *wanted], wanted) or ()
         lacks = ", ".join(context.written(name) for name in enough if name not in by_name)
         hint = f"select their key, too: {lacks}; rows of a table have one by PRIMARY KEY, others by GROUP BY"
     if asked:
         what = f"two rows of {given.sink} may have the same {', '.join(i.name for i in asked)}"
         raise SqlError(what, given.span("primary_key"), hint)
     raise SqlError(f"rows of {given.sink} are not distinguished by what is selected", given.span("type"), hint)
+
+
+def _shown(node: Node, context: Context) -> Iterator[str]:
+    """The columns of the sources that a statement can select."""
+    for source in sources(node):
+        found = context.found(source.name)
+        hidden = {c.name for c in found.columns if c.hidden} if isinstance(found, Declared) else ()
+        yield from (c.name for c in source.columns if c.field not in hidden)
 
 
 def _asked(given: Given, rows: Result) -> list[Item]:
@@ -347,4 +362,5 @@ CONNECTORS: Mapping[str, Connector] = {
         },
         upserts=False,
     ),
+    "blackhole": Connector(lambda given: Elsewhere("none", ""), needs=(), keyed=False),
 }

@@ -28,7 +28,7 @@ from braid.bind.bound import (
 )
 from braid.bind.expressions import told_at
 from braid.bind.names import free_name, repeated
-from braid.bind.risingwave import encodings, grouping, sinks
+from braid.bind.risingwave import connections, encodings, grouping, sinks
 from braid.bind.risingwave.batch import batch_query
 from braid.bind.risingwave.expressions import bound, usual_name
 from braid.bind.risingwave.queries import bind_query
@@ -67,6 +67,8 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
     """CREATE TABLE | SOURCE, with columns or AS a query."""
     if (there := _there(s, context)) is not None:
         return there
+    refers = connections.used(s)
+    s = connections.connected(s, context)
     columns = list(s.columns)
     if s.rows is not None:
         return _table_of_rows(s, s.rows, context)
@@ -99,6 +101,9 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
     if any(p.name == "connector" and p.value.value == "datagen" for p in s.properties):
         notices.append(_NO_GENERATOR)
     declared = _of_kafka(s, declared)
+    if refers:
+        assert declared.relation is not None
+        declared = replace(declared, relation=replace(declared.relation, connections=refers))
     return SourceDeclared(declared, notices=tuple(notices))
 
 
@@ -235,8 +240,10 @@ def create_view(s: ast.CreateView, context: Context) -> Bound:
         return there
     if s.what == "view":
         return _view(s, context)
+    refers = connections.used(s)
+    s = connections.connected(s, context)
     result = bind_query(s.query, context, s.columns)
-    return materialized(s, result, context)
+    return materialized(s, result, context, refers)
 
 
 def _view(s: ast.CreateView, context: Context) -> View:
@@ -250,7 +257,7 @@ def _view(s: ast.CreateView, context: Context) -> View:
     return View(s.name, columns, query, s.query, context.text)
 
 
-def materialized(s: ast.CreateView, result: Result, context: Context) -> QueryBound:
+def materialized(s: ast.CreateView, result: Result, context: Context, refers: tuple[str, ...] = ()) -> QueryBound:
     """The running query of a view, and the table it makes."""
     if (item := repeated(result.items, lambda i: i.name)) is not None:
         raise SqlError(f"the view has two columns {item.name}", item.span, "give one of them another name with AS")
@@ -274,7 +281,7 @@ def materialized(s: ast.CreateView, result: Result, context: Context) -> QueryBo
     alone = grouping.alone(result.node)
     outputs = [] if alone is None else [*key, *values]
     row = tuple((o.name, alone[o.expr.name]) for o in outputs if alone is not None and isinstance(o.expr, Col))
-    relation = Relation(what, types, append, False, None, key_names, passed, follows, wish.into, row)
+    relation = Relation(what, types, append, False, None, key_names, passed, follows, wish.into, row, refers)
     encoding = Encoding() if s.encode is None else encodings.of_sink(s.encode, s.name, columns)
     kind: Kind = "stream" if append and (wish.added or not wish.into) else "table"
     topic = (encodings.topic_of(s.properties) if s.what == "sink" else None) or s.name

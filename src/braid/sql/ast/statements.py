@@ -19,11 +19,13 @@ from braid.types import Type
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """`name = value` of WITH, `NAME 'value'` of OPTIONS, `name = value` of PROPERTIES."""
+    """`name = value` of WITH, `NAME 'value'` of OPTIONS, `name = value` of PROPERTIES. `ref`: the connection that it
+    names, whose text is `value`."""
 
     name: str
     value: Literal
     span: Span
+    ref: Name | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,15 @@ class CreateIndex:
     span: Span
     name_span: Span
     schema: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateConnection:
+    name: Name
+    properties: tuple[Property, ...]
+    if_not_exists: bool
+    span: Span
+    name_span: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,6 +498,7 @@ class Unsupported:
 
 Statement = (
     CreateSource | CreateRelation | CreateTopic | CreateTable | CreateIndex | CreateSchema | CreateType | DropType
+    | CreateConnection
     | CreateAs | CreateStreamView | CreateView | CreatePump | WithQuery
     | Ask | Batch | InsertSelect | InsertValues | Insert | Update | Delete
     | Show | Describe | DescribeFunction | Explain | Drop | Alter

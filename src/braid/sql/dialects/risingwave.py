@@ -265,6 +265,17 @@ def _index_column(c: Cursor) -> ast.Name:
     return found
 
 
+def create_connection(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
+    """CREATE CONNECTION [IF NOT EXISTS] name WITH (…)."""
+    _no_replace(c, start, or_replace)
+    c.expect("CONNECTION")
+    if_not_exists = c.accept("IF", "NOT", "EXISTS")
+    name = relation_name(c, "the name of the connection")
+    if not c.at("WITH"):
+        raise c.unexpected("WITH and settings", "WITH")
+    return ast.CreateConnection(name, with_properties(c), if_not_exists, c.span(start), name.span)
+
+
 def _no_replace(c: Cursor, start: int, or_replace: bool) -> None:
     if or_replace:
         raise c.error_from(start, "CREATE OR REPLACE is not supported yet", "DROP it first")
@@ -282,6 +293,12 @@ def _property(c: Cursor) -> ast.Property:
     while c.accept_symbol("."):
         name = f"{name}.{c.label('the name of a property')}"
     c.expect_symbol("=")
+    if name.lower() == "connection":
+        if c.now.kind not in (TokenKind.WORD, TokenKind.NAME):
+            raise c.error("connection is a name", c.now, "write connection = name, without quotes")
+        at = c.index
+        ref = relation_name(c, "the name of a connection")
+        return ast.Property("connection", ast.Literal(str(ref), Scalar.VARCHAR, c.span(at)), c.span(start), ref)
     if c.at("SECRET") and c.ahead(1).kind is TokenKind.WORD:
         hint = "write password = '$NAME', of the environment, or '@FILE'; of other settings leave it out"
         raise c.error("SECRET is not supported yet", c.now, hint)
@@ -351,11 +368,11 @@ def drop(c: Cursor) -> ast.Statement:
     if c.at("MATERIALIZED"):
         c.expect("MATERIALIZED", "VIEW")
         kind = "MATERIALIZED VIEW"
-    elif c.word() in ("TABLE", "SOURCE", "VIEW", "INDEX", "SINK"):
+    elif c.word() in ("TABLE", "SOURCE", "VIEW", "INDEX", "SINK", "CONNECTION"):
         kind = c.advance().value
     else:
-        raise c.unexpected("TABLE, SOURCE, VIEW, MATERIALIZED VIEW, INDEX or SINK", "TABLE", "SOURCE", "VIEW",
-                           "MATERIALIZED VIEW", "INDEX", "SINK")  # fmt: skip
+        raise c.unexpected("TABLE, SOURCE, VIEW, MATERIALIZED VIEW, INDEX, SINK or CONNECTION", "TABLE", "SOURCE",
+                           "VIEW", "MATERIALIZED VIEW", "INDEX", "SINK", "CONNECTION")  # fmt: skip
     if_exists = c.accept("IF", "EXISTS")
     names = comma_list(c, lambda c: relation_name(c, f"the name of a {kind.lower()}"))
     cascade = c.accept("CASCADE")
@@ -464,13 +481,14 @@ RISINGWAVE = Words(
         "VIEW": create_view,
         "SINK": create_view,
         "INDEX": create_index,
+        "CONNECTION": create_connection,
     },
     types={},
     source=source,
     join=join,
     condition=condition,
     lists=True,
-    shows=("TABLES", "SOURCES", "MATERIALIZED VIEWS", "VIEWS", "INDEXES", "SINKS"),
+    shows=("TABLES", "SOURCES", "MATERIALIZED VIEWS", "VIEWS", "INDEXES", "SINKS", "CONNECTIONS"),
     kinds=("TABLE", "SOURCE", "MATERIALIZED VIEW", "VIEW", "INDEX"),
     foreign={
         ("SHOW", "STREAMS"): "RisingWave has no streams: SHOW TABLES or SHOW SOURCES",
