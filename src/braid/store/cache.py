@@ -34,7 +34,7 @@ class Cache:
     """Of one store. Several processes may share it."""
 
     def __init__(self, store: ObjectStore) -> None:
-        self.folder = local_folder(store)
+        self.folder = _copies(store)
         self._most = most()
         self._came = random.randrange(
             self._most // _NOW_AND_THEN + 1
@@ -92,7 +92,11 @@ def cache_of(store: ObjectStore) -> Cache:
 
 def local_folder(store: ObjectStore) -> str:
     """What this machine has of a store: its folder, or that of the copies."""
-    return store.path or os.path.join(root(), hashlib.sha256(store.url.encode()).hexdigest()[:24])
+    return store.path or _copies(store)
+
+
+def _copies(store: ObjectStore) -> str:
+    return os.path.join(root(), hashlib.sha256(store.url.encode()).hexdigest()[:24])
 
 
 def root() -> str:

@@ -207,7 +207,7 @@ class FolderStore(ObjectStore):
     def latest(self, name: str, most: int = LARGEST) -> tuple[str, bytes] | None:
         try:
             return name, self.get(f"{name}.json", most)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
     def change(self, name: str, to: Change, most: int = LARGEST) -> None:
