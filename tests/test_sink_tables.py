@@ -675,9 +675,7 @@ def test_what_is_grouped_by_is_the_key(tmp_path: Path, query: str, columns: list
 
     sql = f"CREATE TABLE a (id INT PRIMARY KEY, k INT, w VARCHAR, f DOUBLE); CREATE MATERIALIZED VIEW v AS {query};"
     (made,) = (
-        e.query
-        for e in over(Store(store_in(str(tmp_path / "s"))), "risingwave", None).statements(sql)
-        if e.query is not None
+        e.query for e in over(Store(store_in(str(tmp_path / "s"))), "risingwave").statements(sql) if e.query is not None
     )
     shape = shape_of(made.sink, False)
     assert [x.name for x in shape.columns] == columns and shape.keys == keys

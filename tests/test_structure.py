@@ -9,6 +9,7 @@ import grimp
 
 from braid.plan.drop_reasons import Reason
 from braid.sinks.interface import Sink
+from braid.store import ObjectStore
 
 SOURCE = Path(__file__).parents[1] / "src" / "braid"
 
@@ -101,6 +102,14 @@ def test_the_page_about_sinks_names_all_that_a_sink_is_and_does() -> None:
     cells = re.findall(r"^\| (`[^|]+) \|", page, re.MULTILINE)
     told = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
     assert {"target", "partitions", *told} == {name for name in vars(Sink) if not name.startswith("_")}
+
+
+def test_the_page_about_object_stores_names_all_that_one_does() -> None:
+    page = (SOURCE.parents[1] / "docs/adding-an-object-store.md").read_text(encoding="utf-8")
+    cells = re.findall(r"^ *\| (`[^|]+) \|", page, re.MULTILINE)
+    assert {name for cell in cells for name in re.findall(r"`(\w+)`", cell)} == {
+        name for name in vars(ObjectStore) if not name.startswith("_")
+    }
 
 
 # --------------------------------------------------------------- where a thing lies

@@ -17,7 +17,8 @@ import pytest
 from braid.errors import BraidError
 from braid.stage import offset_log
 from braid.store import opened
-from braid.topics import TopicStore, commit, documents, files, log
+from braid.store.files import locked
+from braid.topics import TopicStore, commit, documents, log
 from braid.topics.lock import StoreLock
 from braid.topics.sealed import has_seal, sealed, unsealed
 from cli_help import braid, records
@@ -288,7 +289,7 @@ def test_a_refused_lock_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    for take in (files.locked(str(tmp_path / "a.lock")), StoreLock(opened(tmp_path))):
+    for take in (locked(str(tmp_path / "a.lock")), StoreLock(opened(tmp_path))):
         with pytest.raises(OSError, match="locks") as e, take:
             pass
         assert str(e.value.filename).startswith(str(tmp_path))

@@ -170,6 +170,9 @@ class RunObjects:
         self._checkpoint = checkpoint
         self._held: deque[set[str]] = deque(maxlen=2)  # by the states of the last two batches
         self._undecided = set[str]()  # put for batches that have no state yet, by drivers before this one
+        self._known: dict[
+            str, tuple[Any, frozenset[str]]
+        ] = {}  # of each bucket: what it keeps, and the objects of that
 
     def begin(self) -> None:
         """What killed runs have left goes."""
@@ -186,13 +189,23 @@ class RunObjects:
 
     def keep(self, batch: int, documents: Mapping[str, Mapping[str, Any]]) -> None:
         """The state behind a batch that is published: what only the one before its last named goes."""
-        now = state_file.objects_in(documents)
+        now = self._named(documents)
         before = self._held[0] if len(self._held) == 2 else set()
         self._held.append(now)
         self._remove(before.difference(*self._held))
         if self._undecided:
             self._undecided -= now
             self._decide(batch)
+
+    def _named(self, documents: Mapping[str, Mapping[str, Any]]) -> set[str]:
+        """The objects that documents name; a bucket that keeps what it kept before is not looked through again."""
+        known, self._known = self._known, {}
+        for where, x in documents.items():
+            kept, named = known.get(where, (None, frozenset[str]()))
+            if kept is None or kept is not x.get("steps"):
+                kept, named = x.get("steps"), frozenset(state_file.objects_in({where: x}))
+            self._known[where] = kept, named
+        return set[str]().union(*(named for _, named in self._known.values()))
 
     def _decide(self, batch: int) -> None:
         """The state of this batch is there, and names none of them."""

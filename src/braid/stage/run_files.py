@@ -41,11 +41,6 @@ def run_prefix(checkpoint: str, batch: int, stage: int, bucket: int, given: Iter
     return f"{checkpoint}-{batch}-{digest.hexdigest()}-{stage}-{bucket}"
 
 
-def batch_of(run: str) -> int:
-    """The batch that made a run."""
-    return int(run.split("-")[1])
-
-
 def remembered(run: str) -> pl.DataFrame | None:
     frame = _frames.get(run)
     if frame is not None:

@@ -22,6 +22,7 @@ from functools import lru_cache
 from uuid import uuid4
 
 from braid.errors import BraidError
+from braid.store.files import private_folder, remove
 from braid.store.interface import ObjectStore
 
 BYTES = 10 << 30  # that are kept, where nobody says
@@ -34,7 +35,7 @@ class Cache:
     """Of one store. Several processes may share it."""
 
     def __init__(self, store: ObjectStore) -> None:
-        self.folder = local_folder(store)
+        self.folder = _copies(store)
         self._most = most()
         self._came = random.randrange(
             self._most // _NOW_AND_THEN + 1
@@ -45,7 +46,7 @@ class Cache:
     def scratch(self) -> str:
         """A folder for files that are on their way."""
         made = os.path.join(self.folder, _SCRATCH)
-        os.makedirs(made, mode=0o700, exist_ok=True)
+        private_folder(made)
         return made
 
     def held(self, name: str, fetch: Callable[[str], None]) -> str:
@@ -61,11 +62,11 @@ class Cache:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             os.replace(temporary, path)
         finally:
-            _remove(temporary)
+            remove(temporary)
         return path
 
     def drop(self, name: str) -> None:
-        _remove(self.path(name))
+        remove(self.path(name))
 
     def forget(self, folder: str) -> None:
         """No copy below a folder is left."""
@@ -92,7 +93,11 @@ def cache_of(store: ObjectStore) -> Cache:
 
 def local_folder(store: ObjectStore) -> str:
     """What this machine has of a store: its folder, or that of the copies."""
-    return store.path or os.path.join(root(), hashlib.sha256(store.url.encode()).hexdigest()[:24])
+    return store.path or _copies(store)
+
+
+def _copies(store: ObjectStore) -> str:
+    return os.path.join(root(), hashlib.sha256(store.url.encode()).hexdigest()[:24])
 
 
 def root() -> str:
@@ -101,12 +106,12 @@ def root() -> str:
     above = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     path = os.path.realpath(said or os.path.join(above, "braid"))
     try:
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        private_folder(path)
     except OSError:  # a user without a home, such as a service's
         if said:
             raise
         path = os.path.join(tempfile.gettempdir(), f"braid-cache-{os.geteuid()}")
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        private_folder(path)
     found = os.lstat(path)
     if found.st_uid != os.geteuid() or not stat.S_ISDIR(found.st_mode):
         raise BraidError(f"{path} is not a folder of this user's", "name one that is: BRAID_CACHE")
@@ -131,15 +136,10 @@ def sweep(folder: str, size: int) -> None:
                 if os.path.basename(parent) != _SCRATCH:
                     found.append((s.st_mtime, s.st_size, path))
                 elif time.time() - s.st_mtime > _ABANDONED:
-                    _remove(path)
+                    remove(path)
     held = sum(size for _, size, _ in found)
     for _, bytes_, path in sorted(found):
         if held <= size:
             break
-        _remove(path)
+        remove(path)
         held -= bytes_
-
-
-def _remove(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)

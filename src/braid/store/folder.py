@@ -1,4 +1,4 @@
-"""An object store in a folder; how a file of a folder is written whole, and forced to the disk.
+"""An object store in a folder.
 
 In: a folder, made when something is put there. Out: its files.
 Rule: what is written has a name of its own, with a `~`, until it is whole. Then it gets its name by a link, which fails
@@ -207,7 +207,7 @@ class FolderStore(ObjectStore):
     def latest(self, name: str, most: int = LARGEST) -> tuple[str, bytes] | None:
         try:
             return name, self.get(f"{name}.json", most)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
     def change(self, name: str, to: Change, most: int = LARGEST) -> None:

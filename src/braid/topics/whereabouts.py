@@ -52,7 +52,7 @@ def note(root: ObjectStore, parent: ObjectStore) -> None:
 def refuse_other(root: ObjectStore, checkpoint: ObjectStore, owner: str) -> None:
     """Refuses a checkpoint that knows another store (`owner`) than this one."""
     if not belongs(root, checkpoint, owner):
-        what = f"the checkpoint {checkpoint} belongs to another store than {root}"
+        what = f"the checkpoint {checkpoint} belongs to another store than {root.url}"
         raise BraidError(what, "name its store: --store DIR; or give this one a --checkpoint DIR of its own")
 
 
