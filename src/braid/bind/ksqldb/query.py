@@ -15,7 +15,7 @@ from braid.bind.env import PUSH, Env, check_cycle
 from braid.bind.expressions import Rules, bind_expr, bind_predicate, children, names, told_at
 from braid.bind.insert import check_insertable, matched
 from braid.bind.ksqldb.exploding import exploded
-from braid.bind.ksqldb.from_ import From, bind_from
+from braid.bind.ksqldb.from_ import From, bind_chain
 from braid.bind.ksqldb.items import Grouping, bind_grouping, bind_items, is_copy
 from braid.bind.ksqldb.scope import Entry, Namer
 from braid.bind.ksqldb.windows import OF_GROUPS, bind_window
@@ -237,7 +237,7 @@ def _result(a: Asked) -> Keyed:
     """The bound query, before its sink."""
     q = a.query
     assert q.source is not None
-    source = bind_from(q.source, a.env)
+    source = bind_chain(q.source, a.env)
     _check_kept(a, source)
     node, scope = source.node, source.scope
     notices = list(source.notices)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from braid.bind.expressions import sides
-from braid.bind.select.tree import Joined, Leaf
+from braid.bind.select.tree import Joined, Leaf, leaves
 from braid.expr.nodes import Call, Expr, Lit, columns
 from braid.plan.logical import How
 
@@ -25,7 +25,7 @@ Names = frozenset[str]
 
 def names(tree: Leaf | Joined[Leaf]) -> Names:
     """The plan columns of a tree."""
-    return tree.names if isinstance(tree, Leaf) else names(tree.left) | names(tree.right)
+    return frozenset[str]().union(*(leaf.names for leaf in leaves(tree)))
 
 
 def keeps(how: How, side: Side) -> bool:
