@@ -26,7 +26,6 @@ from braid.guess import meant
 from braid.plan.joins import ForeignKeyJoin, Pad, StreamStreamJoin, StreamTableJoin, TableTableJoin
 from braid.plan.logical import Filter, How, Kind, Node, Project
 from braid.plan.names import level
-from braid.records.formats.named import grouped
 from braid.sql import ast
 
 DAY = 86_400_000
@@ -158,11 +157,7 @@ def _check_sources(join: ast.Join, left: Tree, new: Tree) -> None:
             raise SqlError(f"{d.name} is joined with itself", new.span, hint)
     check_windows(before[0], new, new.span)
     for e, span in ((before[0], join.left.span), (new, new.span)):
-        if not e.declared.encoding.value_format.grouped:
-            hint = f"declare {e.declared.name} with value_format = {grouped()}"
-            raise SqlError(
-                f"{e.declared.name} has {e.declared.encoding.value} values, which cannot be joined", span, hint
-            )
+        e.check_format("joined", span)
 
 
 def _check_within(s: Step) -> None:

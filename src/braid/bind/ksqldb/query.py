@@ -30,7 +30,6 @@ from braid.plan.joins import StreamStreamJoin
 from braid.plan.logical import BOUNDS, Filter, Kind, Node, Output, Query, Sink, sources
 from braid.plan.names import level_of
 from braid.records.encoding import Encoding
-from braid.records.formats.named import grouped
 from braid.sql import ast
 from braid.types import Scalar
 
@@ -282,11 +281,7 @@ def _check_groups(entries: tuple[Entry, ...], env: Env, span: Span) -> None:
         if e.declared.windowed is not None and env.settings.mode != "native":
             hint = "group what it was made of, or SET 'braid.mode'='native' to count each window as a row"
             raise SqlError(f"{e.declared.name} is windowed; GROUP BY takes rows without windows", span, hint)
-        if not e.declared.encoding.value_format.grouped:
-            hint = f"declare {e.declared.name} with value_format = {grouped()}"
-            raise SqlError(
-                f"{e.declared.name} has {e.declared.encoding.value} values, which cannot be grouped", span, hint
-            )
+        e.check_format("grouped", span)
 
 
 def _grouped(q: ast.Select, node: Node, grouping: Grouping) -> Node:

@@ -17,6 +17,7 @@ from braid.bind.select.tree import Leaf
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr
 from braid.plan.logical import BOUNDS, PSEUDO, Source
+from braid.records.formats.named import grouped
 from braid.sql import ast
 from braid.sql.declare import quoted
 from braid.sql.dialects.ksqldb import KSQLDB
@@ -50,6 +51,13 @@ class Entry(Leaf):
 
     def col(self, c: DeclaredColumn) -> Col:
         return Col(f"{self.source.alias}.{c.name}", c.type)
+
+    def check_format(self, done: str, span: Span) -> None:
+        """Values of some formats can be read one by one only."""
+        d = self.declared
+        if not d.encoding.value_format.grouped:
+            hint = f"declare {d.name} with value_format = {grouped()}"
+            raise SqlError(f"{d.name} has {d.encoding.value} values, which cannot be {done}", span, hint)
 
 
 @dataclass(frozen=True, slots=True)
