@@ -16,6 +16,7 @@ from braid.bind.env import Env
 from braid.bind.expressions import Rules, aggregates, bind_expr, bind_predicate, conjuncts, names, told_at
 from braid.bind.ksqldb.joined_windows import check_keeps_key, check_windows, same_window
 from braid.bind.ksqldb.scope import Entry, Sources, synthetic_key_name
+from braid.bind.select.tree import Joined, Policy, bind_from, leaves
 from braid.bind.sources import check_key_type
 from braid.errors import SqlError
 from braid.expr import casts, typing
@@ -25,7 +26,6 @@ from braid.guess import meant
 from braid.plan.joins import ForeignKeyJoin, Pad, StreamStreamJoin, StreamTableJoin, TableTableJoin
 from braid.plan.logical import Filter, How, Kind, Node, Project
 from braid.plan.names import level
-from braid.records.formats.named import grouped
 from braid.sql import ast
 
 DAY = 86_400_000
@@ -97,18 +97,23 @@ class Step:
         return Sources.of((*self.left.scope.entries, *self.right.scope.entries))
 
 
-def bind_from(relation: ast.Relation, env: Env, last: bool = True) -> From:
-    """The relation's node; `last`: no further join follows."""
-    if not isinstance(relation, ast.Join):
-        return _source(relation, env)
-    left = bind_from(relation.left, env, last=False)
-    if isinstance(relation.right, ast.Join):
-        raise SqlError("joins run from left to right", relation.right.span, "write a JOIN b ON … JOIN c ON …")
-    right = _source(relation.right, env)
-    return _join(Step(relation, left, right, _how(relation), env), last)
+Tree = Entry | Joined[Entry]
 
 
-def _source(ref: ast.Relation, env: Env) -> From:
+def bind_chain(relation: ast.Relation, env: Env) -> From:
+    """FROM, its joins one after the other."""
+    return _from(bind_from(relation, Policy(lambda r, _: _source(r, env), _check_sources)), env)
+
+
+def _from(tree: Tree, env: Env, last: bool = True) -> From:
+    """`last`: no further join follows."""
+    if isinstance(tree, Entry):
+        return From(tree.node, Sources.of((tree,)), tree.declared.kind)
+    left, right = _from(tree.left, env, last=False), _from(tree.right, env, last=False)
+    return _join(Step(tree.written, left, right, tree.how, env), last)
+
+
+def _source(ref: ast.Relation, env: Env) -> Entry:
     assert isinstance(ref, ast.Table)
     name = str(ref.name)
     declared = env.catalog.get(name)
@@ -117,12 +122,10 @@ def _source(ref: ast.Relation, env: Env) -> From:
         listed = f"CREATE STREAM {name} (…) first; declared: {', '.join(known) or 'none'}"
         raise env.catalog.unknown(name, ref.span, meant(name, known, listed))
     alias = ref.alias or name
-    entry = Entry(alias, declared, replace(declared.read_as(level(alias)), begin=env.settings.begin))
-    return From(entry.source, Sources.of((entry,)), declared.kind)
+    return Entry.of(alias, declared, replace(declared.read_as(level(alias)), begin=env.settings.begin), ref.span)
 
 
 def _join(s: Step, last: bool) -> From:
-    _check_sources(s)
     left_names = [e.declared.name for e in s.left.scope.entries]
     problem = refusal(s.left.kind, s.right.kind, s.how, left_names, s.new.declared.name)
     if problem is not None:
@@ -139,30 +142,22 @@ def _join(s: Step, last: bool) -> From:
     return _joined(on, s)
 
 
-def _how(j: ast.Join) -> How:
-    if j.how == "cross":
-        raise SqlError("CROSS JOIN is not possible: every join has a key", j.how_span, "write JOIN … ON a.x = b.y")
-    return j.how
-
-
-def _check_sources(s: Step) -> None:
-    d = s.new.declared
-    for e in s.left.scope.entries:
+def _check_sources(join: ast.Join, left: Tree, new: Tree) -> None:
+    if join.how == "cross":
+        raise SqlError("CROSS JOIN is not possible: every join has a key", join.how_span, "write JOIN … ON a.x = b.y")
+    if isinstance(new, Joined):
+        raise SqlError("joins run from left to right", join.right.span, "write a JOIN b ON … JOIN c ON …")
+    d, before = new.declared, leaves(left)
+    for e in before:
         if e.declared.name == d.name:
             hint = (
                 f"declare a second {d.kind} over the same topic: "
                 f"CREATE {d.kind.upper()} {d.name}_2 (…) WITH (kafka_topic='{d.topic}', …)"
             )
-            raise SqlError(f"{d.name} is joined with itself", s.join.right.span, hint)
-        if e.alias == s.new.alias:
-            raise SqlError(f"{e.alias} names two sources", s.join.right.span, f"write {d.name} AS another name")
-    check_windows(s.left.scope.entries[0], s.new, s.join.right.span)
-    for e, span in ((s.left.scope.entries[0], s.join.left.span), (s.new, s.join.right.span)):
-        if not e.declared.encoding.value_format.grouped:
-            hint = f"declare {e.declared.name} with value_format = {grouped()}"
-            raise SqlError(
-                f"{e.declared.name} has {e.declared.encoding.value} values, which cannot be joined", span, hint
-            )
+            raise SqlError(f"{d.name} is joined with itself", new.span, hint)
+    check_windows(before[0], new, new.span)
+    for e, span in ((before[0], join.left.span), (new, new.span)):
+        e.check_format("joined", span)
 
 
 def _check_within(s: Step) -> None:

@@ -13,7 +13,7 @@ from itertools import product
 from braid.bind.bound import Declared, Pull
 from braid.bind.env import Env
 from braid.bind.expressions import Rules, bind_predicate
-from braid.bind.ksqldb.from_ import bind_from
+from braid.bind.ksqldb.from_ import bind_chain
 from braid.bind.ksqldb.items import bind_items
 from braid.bind.ksqldb.query import clause
 from braid.bind.moments import moments
@@ -32,7 +32,7 @@ Wanted = Mapping[str, Expr]  # key column -> the value that it must have
 def bind_pull(q: ast.Select, env: Env) -> Pull:
     _check_clauses(q)
     assert q.source is not None
-    scope = bind_from(q.source, env).scope
+    scope = bind_chain(q.source, env).scope
     (entry,) = scope.entries
     declared = entry.declared
     if declared.kind == "table":

@@ -15,7 +15,7 @@ from braid.bind.env import PUSH, Env, check_cycle
 from braid.bind.expressions import Rules, bind_expr, bind_predicate, children, names, told_at
 from braid.bind.insert import check_insertable, matched
 from braid.bind.ksqldb.exploding import exploded
-from braid.bind.ksqldb.from_ import From, bind_from
+from braid.bind.ksqldb.from_ import From, bind_chain
 from braid.bind.ksqldb.items import Grouping, bind_grouping, bind_items, is_copy
 from braid.bind.ksqldb.scope import Entry, Namer
 from braid.bind.ksqldb.windows import OF_GROUPS, bind_window
@@ -30,7 +30,6 @@ from braid.plan.joins import StreamStreamJoin
 from braid.plan.logical import BOUNDS, Filter, Kind, Node, Output, Query, Sink, sources
 from braid.plan.names import level_of
 from braid.records.encoding import Encoding
-from braid.records.formats.named import grouped
 from braid.sql import ast
 from braid.types import Scalar
 
@@ -237,7 +236,7 @@ def _result(a: Asked) -> Keyed:
     """The bound query, before its sink."""
     q = a.query
     assert q.source is not None
-    source = bind_from(q.source, a.env)
+    source = bind_chain(q.source, a.env)
     _check_kept(a, source)
     node, scope = source.node, source.scope
     notices = list(source.notices)
@@ -282,11 +281,7 @@ def _check_groups(entries: tuple[Entry, ...], env: Env, span: Span) -> None:
         if e.declared.windowed is not None and env.settings.mode != "native":
             hint = "group what it was made of, or SET 'braid.mode'='native' to count each window as a row"
             raise SqlError(f"{e.declared.name} is windowed; GROUP BY takes rows without windows", span, hint)
-        if not e.declared.encoding.value_format.grouped:
-            hint = f"declare {e.declared.name} with value_format = {grouped()}"
-            raise SqlError(
-                f"{e.declared.name} has {e.declared.encoding.value} values, which cannot be grouped", span, hint
-            )
+        e.check_format("grouped", span)
 
 
 def _grouped(q: ast.Select, node: Node, grouping: Grouping) -> Node:

@@ -12,10 +12,12 @@ from functools import partial
 
 from braid.bind.bound import Declared, DeclaredColumn
 from braid.bind.names import free_name
-from braid.bind.select.scope import Column, Scope, Table, of_tables
-from braid.errors import SqlError
+from braid.bind.select.scope import Column, Scope, Table, of_table, of_tables
+from braid.bind.select.tree import Leaf
+from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr
 from braid.plan.logical import BOUNDS, PSEUDO, Source
+from braid.records.formats.named import grouped
 from braid.sql import ast
 from braid.sql.declare import quoted
 from braid.sql.dialects.ksqldb import KSQLDB
@@ -25,18 +27,22 @@ QUOTE = partial(quoted, KSQLDB)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Leaf):
     """A source as a query sees it."""
 
-    alias: str
     declared: Declared
-    source: Source
+
+    @staticmethod
+    def of(alias: str, declared: Declared, source: Source, span: Span) -> Entry:
+        pseudo = PSEUDO if declared.windowed is None else PSEUDO | BOUNDS
+        columns = tuple(Column(c.name, Col(f"{source.alias}.{c.name}", c.type)) for c in declared.visible)
+        others = tuple(Column(name, Col(f"{source.alias}.{name}", t)) for name, (_, t) in pseudo.items())
+        return Entry(source, of_table(Table(alias, columns, others), QUOTE), span, declared)
 
     @property
-    def table(self) -> Table:
-        pseudo = PSEUDO if self.declared.windowed is None else PSEUDO | BOUNDS
-        others = (Column(name, Col(f"{self.source.alias}.{name}", t)) for name, (_, t) in pseudo.items())
-        return Table(self.alias, tuple(Column(c.name, self.col(c)) for c in self.declared.visible), tuple(others))
+    def source(self) -> Source:
+        assert isinstance(self.node, Source)
+        return self.node
 
     @property
     def time(self) -> Col:
@@ -45,6 +51,13 @@ class Entry:
 
     def col(self, c: DeclaredColumn) -> Col:
         return Col(f"{self.source.alias}.{c.name}", c.type)
+
+    def check_format(self, done: str, span: Span) -> None:
+        """Values of some formats can be read one by one only."""
+        d = self.declared
+        if not d.encoding.value_format.grouped:
+            hint = f"declare {d.name} with value_format = {grouped()}"
+            raise SqlError(f"{d.name} has {d.encoding.value} values, which cannot be {done}", span, hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +70,7 @@ class Sources:
 
     @staticmethod
     def of(entries: tuple[Entry, ...], synthetic: tuple[str, Col] | None = None) -> Sources:
-        tables = tuple(e.table for e in entries)
+        tables = tuple(t for e in entries for t in e.scope.tables)
         pseudo = () if synthetic is None else (Column(*synthetic),)
         return Sources(entries, of_tables(tables, QUOTE, pseudo), synthetic)
 

@@ -20,6 +20,7 @@ from braid.bind.lenses.scope import AGGREGATES, Given, Relation, Sources, defaul
 from braid.bind.select.grouping import Groups
 from braid.bind.select.items import Item, Result
 from braid.bind.select.scope import Column
+from braid.bind.select.tree import Joined, Policy, bind_from, leaves
 from braid.bind.sources import KIND
 from braid.errors import Span, SqlError
 from braid.expr import typing, user
@@ -47,8 +48,9 @@ class Faceted(Result):
 
 def bind_query(q: ast.Select, env: Env, stored: Stored = (None, None)) -> Faceted:
     notices = list(q.notices)
-    source = q.source
-    given = _join(q, source, env, notices) if isinstance(source, ast.Join) else _source(q, source, env, notices)
+    assert q.source is not None
+    tree = bind_from(q.source, Policy(lambda r, _: _relation(r, _kind(q), env, notices)))
+    given = _join(q, tree, env, notices) if isinstance(tree, Joined) else _source(q, tree, env, notices)
     if q.where is not None:
         predicate = bind_predicate(q.where, rules("WHERE", given.sources.barring(None)))
         given = replace(given, node=Filter(given.node, predicate))
@@ -79,9 +81,8 @@ def _rekeyed(node: Node, key: Expr | None) -> Node:
 # ----------------------------------------------------------------------- FROM
 
 
-def _source(q: ast.Select, ref: ast.Relation | None, env: Env, notices: list[str]) -> Given:
+def _source(q: ast.Select, r: Relation, env: Env, notices: list[str]) -> Given:
     """One source with its LATERALs."""
-    r = _relation(ref, _kind(q), env, notices)
     if r.is_query and r.kind != _kind(q):
         notices.append(f"{r.alias} is a {r.kind}; SELECT {q.kind} does not change that")
     if q.event_time is not None:
@@ -131,12 +132,8 @@ def _timed(r: Relation, name: ast.Name) -> Node:
     return replace(r.node, timestamp=Timestamp(name.parts[-1]))
 
 
-def _join(q: ast.Select, j: ast.Join, env: Env, notices: list[str]) -> Given:
-    left, right = (_relation(x, _kind(q), env, notices) for x in (j.left, j.right))
-    if left.alias == right.alias:
-        assert isinstance(j.right, ast.Table)
-        raise SqlError(f"{left.alias} names two sources", j.right.span, f"write {j.right.name} AS another name")
-    given = bind_join(j, Sources((left, right)), env, notices)
+def _join(q: ast.Select, tree: Joined[Relation], env: Env, notices: list[str]) -> Given:
+    given = bind_join(tree.written, Sources(leaves(tree)), env, notices)
     if _kind(q) != given.kind:
         notices.append(f"the join gives a {given.kind}: SELECT {q.kind} only says how topics are read")
     return given
@@ -148,7 +145,7 @@ def _kind(q: ast.Select) -> Kind:
     return KIND[q.kind]
 
 
-def _relation(ref: ast.Relation | None, kind: Kind, env: Env, notices: list[str]) -> Relation:
+def _relation(ref: ast.Relation, kind: Kind, env: Env, notices: list[str]) -> Relation:
     """What a name in FROM stands for: a WITH query, or a topic."""
     assert isinstance(ref, ast.Table)
     name = str(ref.name)

@@ -16,7 +16,7 @@ from typing import assert_never
 from braid.batch_sql.duck_expr import condition_of, duck_name, list_of, name_of, text_of
 from braid.batch_sql.duck_text import name, token
 from braid.bind.bound import Asked, BatchQuery, Declared, Index, Read, View
-from braid.bind.expressions import located, told_at
+from braid.bind.expressions import told_at
 from braid.bind.risingwave.batch_aggregates import AGGREGATES, RENAMED, WINDOWS, computed
 from braid.bind.risingwave.expressions import ROW_SETS, Names, bind, bind_condition
 from braid.bind.risingwave.scope import Context, check_not_sink
@@ -173,19 +173,15 @@ def _leaves(sql: str, t: Array) -> RowSet:
     return RowSet(t.element, sql)
 
 
-@dataclass(frozen=True, slots=True)
-class _told:
+class _told(told_at):
     """Constants are computed here: one that fails is told at its place."""
 
-    span: Span
-
-    def __enter__(self) -> None: ...
+    __slots__ = ()
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, SqlError):
-            located(error, self.span)
-        elif isinstance(error, BraidError):
+        if isinstance(error, BraidError) and not isinstance(error, SqlError):
             raise SqlError(error.message, self.span, error.hint) from None
+        told_at.__exit__(self, _, error, __)
 
 
 def column_token(column: str) -> str:

@@ -39,11 +39,11 @@ class Text:
 def policy(batch: Batch) -> Policy[Text]:
     return Policy(
         partial(_leaf, batch),
+        partial(_check_asof, batch),
         lambda on, scope: (Values(batch, scope, "ON").predicate(on),),
         lambda a, b: typing.compare("=", a, b),
         either,
         batch.context.merged_order,
-        partial(_check_asof, batch),
     )
 
 
@@ -110,7 +110,7 @@ def _function(f: ast.TableFunction, batch: Batch, before: Scope | None) -> Text:
     return _named(sql, alias, ((alias, column, found.type),), f, batch)
 
 
-def _check_asof(batch: Batch, join: ast.Join) -> None:
+def _check_asof(batch: Batch, join: ast.Join, *_: Text | Joined[Text]) -> None:
     if not join.asof:
         return
     if batch.context.settings.risingwave.strict:

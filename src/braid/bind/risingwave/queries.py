@@ -16,7 +16,7 @@ from braid.bind.bound import Bounded, Declared, Index, View
 from braid.bind.names import free_name
 from braid.bind.risingwave import grouping
 from braid.bind.risingwave.expressions import bound, condition, either, usual_name
-from braid.bind.risingwave.placing import Relation, place
+from braid.bind.risingwave.placing import Relation, Tree, place
 from braid.bind.risingwave.scope import QUOTE, Context, check_not_sink, default_name
 from braid.bind.select.items import Item, Result, listed
 from braid.bind.select.scope import Column, Scope, Table, of_table, renamed
@@ -183,20 +183,20 @@ def _of_outer(node: Node, column: Col, fits: Callable[[Clean, tuple[Expr, ...], 
 def policy(context: Context) -> Policy[Relation]:
     return Policy(
         lambda relation, _: _leaf(relation, context),
+        _check_asof,
         lambda on, scope: conjuncts(condition(on, "ON", scope.expr)),
         lambda a, b: typing.compare("=", a, b),
         either,
         context.merged_order,
-        _check_asof,
     )
 
 
-def _check_asof(j: ast.Join) -> None:
+def _check_asof(j: ast.Join, left: Tree, right: Tree) -> None:
     if not j.asof:
         return
-    if isinstance(j.right, ast.Table) and j.right.as_of is not None:
+    if isinstance(right, Relation) and right.as_of is not None:
         hint = "write ASOF JOIN, or JOIN … FOR SYSTEM_TIME AS OF PROCTIME()"
-        raise SqlError("an ASOF JOIN reads no FOR SYSTEM_TIME", j.right.as_of.span, hint)
+        raise SqlError("an ASOF JOIN reads no FOR SYSTEM_TIME", right.as_of.span, hint)
     if j.using or j.natural:
         hint, word = "write ON a.x = b.x AND a.t >= b.t", "NATURAL" if j.natural else "USING"
         raise SqlError(f"an ASOF JOIN takes no {word}", j.how_span, hint)

@@ -2,30 +2,29 @@
 
 In: the kind of a join, terms over plan columns. Out: the terms by where they go.
 Rule: a term over one side alone goes into that side where this changes no result. One of WHERE may, unless the join
-keeps rows of the other side, which it would have to drop; one of ON may, unless the join keeps rows of this side, which
-it only hinders to match. An equality of both sides is a key; what else reads both decides which rows match.
+keeps rows of the other side: those it drops when it is above. One of ON may, unless the join keeps rows of this side:
+those it pads where they do not pass. An equality of both sides is a key; what else reads both decides which rows match.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal
 
 from braid.bind.expressions import sides
-from braid.bind.select.tree import Joined, Leaf
+from braid.bind.select.tree import Joined, Leaf, leaves
 from braid.expr.nodes import Call, Expr, Lit, columns
 from braid.plan.logical import How
 
 Side = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
-T = TypeVar("T", bound=Leaf)
 Names = frozenset[str]
 
 
 def names(tree: Leaf | Joined[Leaf]) -> Names:
     """The plan columns of a tree."""
-    return tree.names if isinstance(tree, Leaf) else names(tree.left) | names(tree.right)
+    return frozenset[str]().union(*(leaf.names for leaf in leaves(tree)))
 
 
 def keeps(how: How, side: Side) -> bool:

@@ -145,11 +145,12 @@ def of_table(table: Table, quote: Quote = str) -> Scope:
     return of_tables((table,), quote)
 
 
-def both(left: Scope, right: Scope, span: Span) -> Scope:
-    """The scope of two sides without merged columns."""
+def both(left: Scope, right: Scope, new: ast.Relation) -> Scope:
+    """The scope of two sides without merged columns; `new`: the right one."""
     twice = next((t.alias for t in right.tables if any(x.alias == t.alias for x in left.tables)), None)
     if twice is not None:
-        raise SqlError(f"{twice} names two sources", span, f"give one of them another name: {twice} AS {twice}2")
+        hint = f"write {new.name} AS another name" if isinstance(new, ast.Table) else "give one of them another name"
+        raise SqlError(f"{twice} names two sources", new.span, hint)
     return left.beside(right)
 
 
@@ -169,7 +170,7 @@ def merged(
     order: Callable[[list[str]], Iterable[str]] = list,
 ) -> Merged:
     """The scope of a join with USING or NATURAL. `either`: the first of two that is not null; `order`: of several."""
-    plain = both(left, right, join.right.span)
+    plain = both(left, right, join.right)
     if join.natural:
         theirs = set(right.names())
         names = [(n, join.how_span) for n in left.names() if n in theirs]

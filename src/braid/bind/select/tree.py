@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from braid.bind.select.scope import Scope, both, merged
 from braid.errors import Span
+from braid.expr import typing
 from braid.expr.nodes import Expr
 from braid.plan.logical import How, Node
 from braid.sql import ast
@@ -64,19 +65,24 @@ class Joined(Generic[L_co]):
         return self.written.how_span if self.written.on is None else self.written.on.span
 
 
+def leaves(tree: L_co | Joined[L_co]) -> tuple[L_co, ...]:
+    """From left to right."""
+    return (*leaves(tree.left), *leaves(tree.right)) if isinstance(tree, Joined) else (tree,)
+
+
 @dataclass(frozen=True, slots=True)
 class Policy(Generic[L_co]):
-    """What a dialect decides. `leaf`: a relation that is no join; what is to its left may be meant in it. `terms`: the
-    parts of ON; `equal`: of a merged column; `either`: the first of two that is not null; `order`: that of several
-    merged columns in `*`. `check`: refuses joins, before their conditions are
-    bound."""
+    """What a dialect decides. `leaf`: a relation that is no join; what is to its left may be meant in it. `check`:
+    refuses a join of two sides, before its condition is bound. `terms`: the parts of ON; none where a dialect binds it
+    when the tree is known. `equal`: of a merged column; `either`: the first of two that is not null; `order`: that of
+    several merged columns in `*`."""
 
     leaf: Callable[[ast.Relation, Scope | None], L_co]
-    terms: Callable[[ast.Expr, Scope], Iterable[Expr]]
-    equal: Callable[[Expr, Expr], Expr]
-    either: Callable[[Expr, Expr], Expr]
+    check: Callable[[ast.Join, L_co | Joined[L_co], L_co | Joined[L_co]], None] = lambda *_: None
+    terms: Callable[[ast.Expr, Scope], Iterable[Expr]] = lambda *_: ()
+    equal: Callable[[Expr, Expr], Expr] = lambda a, b: typing.call("eq", [a, b])
+    either: Callable[[Expr, Expr], Expr] = lambda a, b: typing.call("COALESCE", [a, b])
     order: Callable[[list[str]], Iterable[str]] = list
-    check: Callable[[ast.Join], None] = lambda _: None
 
 
 def bind_from(relation: ast.Relation, policy: Policy[L_co], before: Scope | None = None) -> L_co | Joined[L_co]:
@@ -86,10 +92,10 @@ def bind_from(relation: ast.Relation, policy: Policy[L_co], before: Scope | None
     left = bind_from(relation.left, policy, before)
     seen = left.scope if before is None else before.beside(left.scope)
     right = bind_from(relation.right, policy, seen)
-    policy.check(relation)
+    policy.check(relation, left, right)
     if relation.using or relation.natural:
         made = merged(relation, left.scope, right.scope, policy.either, policy.order)
         return Joined(left, right, tuple(policy.equal(a, b) for a, b in made.equal), made.scope, relation)
-    scope = both(left.scope, right.scope, relation.right.span)
+    scope = both(left.scope, right.scope, relation.right)
     terms = () if relation.on is None else policy.terms(relation.on, scope)
     return Joined(left, right, tuple(terms), scope, relation)

@@ -88,10 +88,10 @@ class Context:
 
 
 def bind_relation(r: ast.Relation, c: Context) -> Tree:
-    return bind_from(r, Policy(lambda r, _: _operand(r, c), _terms, _equal, _either, check=_check_using))
+    return bind_from(r, Policy(lambda r, _: _operand(r, c), _check_using, _terms))
 
 
-def _check_using(r: ast.Join) -> None:
+def _check_using(r: ast.Join, *_: Tree) -> None:
     if (time := next((n for n in r.using if str(n) == ROWTIME), None)) is not None:
         raise SqlError("ROWTIME is no column of USING", time.span, "windows say which times meet")
 
@@ -99,14 +99,6 @@ def _check_using(r: ast.Join) -> None:
 def _terms(on: ast.Expr, scope: Scope) -> list[Expr]:
     bound = (bind_predicate(term, rules("ON", column(scope))) for term in conjuncts(on))
     return [e for e in bound if not is_true(e)]
-
-
-def _equal(a: Expr, b: Expr) -> Expr:
-    return typing.call("eq", [a, b])
-
-
-def _either(a: Expr, b: Expr) -> Expr:
-    return typing.call("COALESCE", [a, b])
 
 
 # ------------------------------------------------------------------- operands
