@@ -15,6 +15,7 @@ from braid.expr import typing as t
 from braid.expr.compile import evaluate, failed, value_of
 from braid.expr.functions import FUNCTIONS, by_name
 from braid.expr.functions_dialects import LENSES
+from braid.expr.functions_sqlstream import SQLSTREAM
 from braid.expr.functions_standard import STANDARD
 from braid.expr.nodes import Call, Cast, Col, Expr, Lit
 from braid.expr.postgres import ROWS
@@ -179,7 +180,7 @@ def test_every_function_has_a_case() -> None:
         "EXPLODE",  # cases/ksqldb/table_functions
         "sql.round",  # cases/sqlstream/functions
     }
-    own = {*LENSES, *STANDARD, *ROWS}  # test_lenses, test_sqlstream, tests/postgres
+    own = {*LENSES, *STANDARD, *SQLSTREAM, *ROWS}  # test_lenses, test_sqlstream, tests/postgres
     tested |= {name for name, _, _ in MORE}
     own |= {f.name for f in by_name("lenses").values()} - by_name("ksqldb").keys() - tested  # test_function_pages.py
     assert set(FUNCTIONS) - own == tested | elsewhere

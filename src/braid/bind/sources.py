@@ -133,12 +133,12 @@ def _check_evolved(old: Declared, new: Declared, catalog: Catalog, span: Span) -
         check_idle(old, catalog, span, ": its topic, formats or timestamp are others")
 
 
-def check_topic_name(topic: str, span: Span, example: str = ": kafka_topic = 'name'") -> None:
-    """Names of topics are checked: none is a path."""
+def check_topic_name(topic: str, span: Span, example: str = ": kafka_topic = 'name'", what: str = "topic name") -> None:
+    """Names of topics are checked, and of what is kept under a name: none is a path."""
     bad = sorted({c for c in topic if not (c.isascii() and (c.isalnum() or c in "._-"))})
     if bad or topic in ("", ".", ".."):
-        what = f"{', '.join(map(repr, bad))} in it" if bad else "not a name"
-        raise SqlError(f"topic name {topic!r}: {what}", span, f"use letters, digits, '.', '_' and '-'{example}")
+        why = f"{', '.join(map(repr, bad))} in it" if bad else "not a name"
+        raise SqlError(f"{what} {topic!r}: {why}", span, f"use letters, digits, '.', '_' and '-'{example}")
 
 
 def declared_column(c: ast.ColumnDef, kind: Kind) -> DeclaredColumn:

@@ -25,6 +25,7 @@ from braid.expr.functions_bytes import BYTES_FUNCTIONS
 from braid.expr.functions_dialects import LENSES
 from braid.expr.functions_json import JSON_FUNCTIONS
 from braid.expr.functions_numbers import NUMBER_FUNCTIONS
+from braid.expr.functions_sqlstream import SQLSTREAM
 from braid.expr.functions_standard import STANDARD
 from braid.expr.functions_text import TEXT_FUNCTIONS
 from braid.expr.functions_times import TIME_FUNCTIONS
@@ -476,7 +477,9 @@ _SCALARS = (
     Function("LPAD", _pads, _pad(True), _pad_failed, names=in_sql(sqlstream="LPAD"), why=GROWS),
     Function("RPAD", _pads, _pad(False), _pad_failed, names=in_sql(sqlstream="RPAD"), why=GROWS),
     Function("ABS", _number, lambda call, args: args[0].abs(), names=in_sql(lenses="ABS")),
-    Function("CEIL", _number, _ceiling, decimal_failed(_ceiling), names=in_sql(lenses="CEIL", sqlstream="CEIL")),
+    Function(
+        "CEIL", _number, _ceiling, decimal_failed(_ceiling), names=in_sql(lenses="CEIL", sqlstream="CEIL CEILING")
+    ),
     Function("FLOOR", _number, _floor, decimal_failed(_floor), names=in_sql(lenses="FLOOR", sqlstream="FLOOR")),
     Function("ROUND", _resolve_round, _round, decimal_failed(_round)),
     Function(
@@ -531,6 +534,7 @@ FUNCTIONS: dict[str, Function] = {
     **LENSES,
     **ROWS,
     **STANDARD,
+    **SQLSTREAM,
     **_of_ksqldb(
         {f.name: f for f in _SCALARS},
         TEXT_FUNCTIONS,

@@ -40,14 +40,18 @@ def _radians(x: pl.Expr) -> pl.Expr:
 def _log(call: Call, args: list[pl.Expr]) -> pl.Expr:
     """To base 10; with two arguments to the base of the first, NaN where it is no base."""
     if len(args) == 1:
-        return args[0].map_batches(_log10, return_dtype=pl.Float64, is_elementwise=True)
+        return log10(args[0])
     base, x = args
     made = of_doubles(np.divide, x.log(), base.log())  # null for a base of 1
     return pl.when((base <= 0) | (base == 1)).then(pl.when(x.is_not_null()).then(math.nan)).otherwise(made)
 
 
-def _log10(s: pl.Series) -> pl.Series:
+def log10(x: pl.Expr) -> pl.Expr:
     """NumPy's: Polars divides logarithms, and that of 1000 is not 3 then."""
+    return x.map_batches(_log10, return_dtype=pl.Float64, is_elementwise=True)
+
+
+def _log10(s: pl.Series) -> pl.Series:
     with np.errstate(all="ignore"):
         return pl.Series(s.name, np.log10(s.fill_null(1.0).to_numpy())).set(s.is_null(), None)
 

@@ -171,12 +171,6 @@ STANDARD = {
             names=in_sql(sqlstream="SUBSTRING"),
             why="the length is negative",
         ),
-        Function(
-            "sql.trim",
-            forms("a VARCHAR", ((_TEXT,), _TEXT)),
-            lambda call, args: args[0].str.strip_chars(" "),
-            names=in_sql(sqlstream="TRIM"),
-        ),
         Function("sql.greatest", resolve_extreme, _extreme(True), names=in_sql(sqlstream="GREATEST")),
         Function("sql.least", resolve_extreme, _extreme(False), names=in_sql(sqlstream="LEAST")),
     )

@@ -226,7 +226,7 @@ def primary(c: Cursor) -> ast.Expr:
             expr = _typed_string(c)
         case TokenKind.WORD | TokenKind.NAME:
             called = c.ahead(1).text == "("
-            expr = (c.dialect.call or _call)(c) if called else _named(c)
+            expr = (c.dialect.call or plain_call)(c) if called else _named(c)
         case TokenKind.SYMBOL if token.text == "(":
             if _is_lambda(c):
                 raise _no_lambda(c, token)
@@ -349,7 +349,7 @@ def _subquery(c: Cursor) -> SqlError:
     return c.error("sub-queries in expressions are not supported", c.now, hint)
 
 
-def _call(c: Cursor) -> ast.Expr:
+def plain_call(c: Cursor) -> ast.Expr:
     start = c.index
     if c.word() == "EXISTS" and c.ahead(2).text.upper() in ("SELECT", "WITH"):
         raise _subquery(c)

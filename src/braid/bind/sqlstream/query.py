@@ -44,7 +44,7 @@ def bind_view(s: ast.CreateStreamView, env: Env) -> QueryBound | SourceDeclared:
     """A stream view runs, so that its rows can be read; a query that reads it puts its SQL in its place."""
     name = full_name(s.name, env)
     replaced = check_free(name, "view", s.or_replace, s.name.span, env)
-    check_topic_name(name, s.name.span)
+    check_topic_name(name, s.name.span, "; a column or a stream may have others", "view")
     result = _named(_result(s.query, _within(name, env), ""), s.columns, s.query.span)
     columns = tuple(DeclaredColumn(i.name, i.expr.type, "value") for i in result.columns)
     written = env.text[s.span.start : s.span.end]
@@ -68,6 +68,7 @@ def bind_pump(s: ast.CreatePump, env: Env) -> QueryBound:
     if s.state == "STOPPED":
         hint = "write CREATE PUMP … STARTED AS, when it shall run"
         raise SqlError("a pump that is STOPPED is not supported yet", s.name.span, hint)
+    check_topic_name(name, s.name.span, "; a column or a stream may have others", "pump")
     if name in env.catalog.queries:
         raise SqlError(f"pump {name} exists already", s.name.span, f"DROP PUMP {name} first")
     made = bind_insert_query(s.insert, env, name, s.span)

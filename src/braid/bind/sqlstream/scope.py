@@ -70,6 +70,9 @@ OPERATORS = {
 }  # fmt: skip
 
 
+TIMES = {"FLOOR TO": "sql.floor_to", "CEIL TO": "sql.ceil_to", "STEP BY": "sql.step_by"}
+
+
 def rules(clause: str, column: Callable[[ast.Name], Expr]) -> Rules:
     known = by_name("sqlstream")
     made = Rules(
@@ -82,6 +85,13 @@ def _own(e: ast.Expr, r: Rules) -> Expr | None:
     match e:
         case ast.Cast(type=Scalar.TIMESTAMP):
             return _timestamp(e, r)
+        case ast.Binary(op="+" | "-" as op, left=time, right=ast.Interval() as by):
+            return _moved(bind_expr(time, r), by, 1 if op == "+" else -1)
+        case ast.Binary(op="+", left=ast.Interval() as by, right=time):
+            return _moved(bind_expr(time, r), by, 1)
+        case ast.Call(name=name, args=(time, to)) if name in TIMES:
+            ms = typing.literal(to.ms, Scalar.BIGINT) if isinstance(to, ast.Interval) else bind_expr(to, r)
+            return typing.call(TIMES[name], [bind_expr(time, r), ms], name.split()[0])
         case ast.Cast(arg=arg, type=Scalar.INT | Scalar.BIGINT as whole):
             made = bind_expr(arg, r)
             if isinstance(made.type, Decimal) or (
@@ -90,6 +100,17 @@ def _own(e: ast.Expr, r: Rules) -> Expr | None:
                 return typing.call("sql.int" if whole is Scalar.INT else "sql.bigint", [made])
             return typing.cast(made, whole)
     return None
+
+
+def _moved(time: Expr, by: ast.Interval, sign: int) -> Expr:
+    """A time, so much later or earlier; a DATE stays one."""
+    if by.months:
+        if time.type is Scalar.DATE:
+            moved = _moved(typing.cast(time, Scalar.TIMESTAMP), by, sign)
+            return typing.cast(moved, Scalar.DATE)
+        return typing.call("sql.shift_months", [time, typing.literal(sign * by.months, Scalar.INT)])
+    ms = typing.literal(sign * by.ms, Scalar.BIGINT)
+    return typing.call("sql.shift_days" if time.type is Scalar.DATE else "shift", [time, ms])
 
 
 def _timestamp(e: ast.Cast, r: Rules) -> Expr | None:

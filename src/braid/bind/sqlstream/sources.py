@@ -9,6 +9,7 @@ rowtime. INSERT gives a row its time in the column ROWTIME.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
@@ -39,14 +40,24 @@ def bind_relation(s: ast.CreateRelation, env: Env) -> SourceDeclared:
         check_column(c.name, [x.name for x in columns], c.span)
         columns.append(DeclaredColumn(c.name, c.type, "value", not_null=c.name in s.not_null))
     options = _options(s.options)
-    topic = str(options["TOPIC"].value.value) if "TOPIC" in options else name
-    check_topic_name(topic, options["TOPIC"].span if "TOPIC" in options else s.name.span)
+    topic = str(options["TOPIC"].value.value) if "TOPIC" in options else _topic_of(name, s, env)
+    check_topic_name(topic, options["TOPIC"].span if "TOPIC" in options else s.name.span, ": OPTIONS (TOPIC 'name')")
     made = Declared(
         name, kind, topic, tuple(columns), JSON, _rowtime(options.get("ROWTIME"), columns),
         partitions=_partitions(options.get("PARTITIONS")), sql=env.text[s.span.start : s.span.end],
     )  # fmt: skip
     refuse(misread(made, env.catalog, {c.name: c.span for c in s.columns}, s.name.span))
     return SourceDeclared(made, replaced)
+
+
+def _topic_of(name: str, s: ast.CreateRelation, env: Env) -> str:
+    """The topic of a name: characters that no topic may have are `_` in it, where no other topic is called so."""
+    topic = re.sub(r"[^A-Za-z0-9._-]", "_", name)
+    other = None if topic == name else next((d for d in env.catalog.sources.values() if d.topic == topic), None)
+    if other is not None and other.name != name:
+        hint = f"name the topic of one of them: OPTIONS (TOPIC '{topic}2')"
+        raise SqlError(f"the topic of {name} would be {topic}, which is that of {other.name}", s.name.span, hint)
+    return topic
 
 
 def check_free(name: str, kind: str, or_replace: bool, span: Span, env: Env) -> bool:

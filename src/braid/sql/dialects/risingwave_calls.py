@@ -6,8 +6,10 @@ Rule: forms with words between their arguments become calls with commas: POSITIO
 
 from __future__ import annotations
 
-from braid.errors import Span
-from braid.sql import ast
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from braid.sql import ast, calls
 from braid.sql.cursor import Cursor
 from braid.sql.dialects.risingwave_values import PRIMARIES as VALUES
 from braid.sql.expressions import (
@@ -22,7 +24,6 @@ from braid.sql.expressions import (
     expression,
     in_parentheses,
 )
-from braid.sql.tokens import TokenKind
 from braid.types import Scalar
 
 QUERY_STARTS = ("SELECT", "WITH", "VALUES")
@@ -171,71 +172,29 @@ def _bound(c: Cursor) -> tuple[ast.Expr | None, str]:
 # ------------------------------------------------------- calls with words in them
 
 
-def _word(text: str, at: Span) -> ast.Literal:
-    return ast.Literal(text, Scalar.VARCHAR, at)
-
-
 def _extract(c: Cursor) -> tuple[str, tuple[ast.Expr, ...]]:
-    """EXTRACT(field FROM x)."""
-    start = c.index
-    if c.now.kind not in (TokenKind.WORD, TokenKind.STRING):
-        raise c.unexpected("a part of a time, such as HOUR")
-    field = c.advance().value.lower()
-    part = _word(field, c.span(start))
-    c.expect("FROM")
-    of = expression(c)
-    c.taller()
-    return "EXTRACT", (part, of)
+    part, of = calls.extract(c)
+    return "EXTRACT", (replace(part, value=str(part.value).lower()), of)
 
 
 def _position(c: Cursor) -> tuple[str, tuple[ast.Expr, ...]]:
-    """POSITION(part IN text)."""
-    part = expression(c, CONCAT)
-    c.expect("IN")
-    text = expression(c)
-    c.taller()
+    part, text = calls.position(c)
     return "STRPOS", (text, part)
 
 
-def _substring(c: Cursor) -> tuple[str, tuple[ast.Expr, ...]]:
-    """SUBSTRING(x, from, for), SUBSTRING(x FROM a FOR b)."""
-    return "SUBSTRING", _mixed(c, ("FROM", "FOR"))
-
-
-def _overlay(c: Cursor) -> tuple[str, tuple[ast.Expr, ...]]:
-    """OVERLAY(x PLACING y FROM a FOR b)."""
-    return "OVERLAY", _mixed(c, ("PLACING", "FROM", "FOR"))
-
-
-def _mixed(c: Cursor, words: tuple[str, ...]) -> tuple[ast.Expr, ...]:
-    """Arguments with commas or one of these words between."""
-    args = [expression(c)]
-    while c.accept_symbol(",") or any(c.accept(w) for w in words):
-        args.append(expression(c))
-    c.taller()
-    return tuple(args)
-
-
 def _trim(c: Cursor) -> tuple[str, tuple[ast.Expr, ...]]:
-    """TRIM([LEADING | TRAILING | BOTH] [characters] FROM x), TRIM(x [, characters])."""
-    side = next((s for s in _SIDES if c.accept(s)), None)
-    name = _SIDES[side] if side is not None else "TRIM"
-    alone = side is not None and c.accept("FROM")
-    args = [expression(c)]
-    if alone:
-        pass
-    elif c.accept("FROM"):
-        args.insert(0, expression(c))
-    elif c.accept_symbol(","):
-        args.append(expression(c))
-    elif side is not None:
-        raise c.unexpected("FROM", "FROM")
-    c.taller()
-    return name, tuple(args)
+    side, args = calls.trim(c)
+    return _SIDES.get(side or "", "TRIM"), args
 
 
-_SIDES = {"LEADING": "LTRIM", "TRAILING": "RTRIM", "BOTH": "TRIM"}
-_SPECIAL = {"EXTRACT": _extract, "POSITION": _position, "SUBSTRING": _substring, "OVERLAY": _overlay, "TRIM": _trim}
+_SIDES = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}
+_SPECIAL: Mapping[str, Callable[[Cursor], tuple[str, tuple[ast.Expr, ...]]]] = {
+    "EXTRACT": _extract,
+    "POSITION": _position,
+    "SUBSTRING": lambda c: ("SUBSTRING", calls.mixed(c, "FROM", "FOR")),
+    "OVERLAY": lambda c: ("OVERLAY", calls.mixed(c, "PLACING", "FROM", "FOR")),
+    "TRIM": _trim,
+}
 
 
 # ----------------------------------------------------------------- predicates

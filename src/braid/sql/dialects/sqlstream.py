@@ -14,6 +14,7 @@ from braid.sql import ast
 from braid.sql.cursor import Cursor, closest
 from braid.sql.declare import Declaring, plainly, text
 from braid.sql.dialects.base import RESERVED, STARTERS, Condition, Words
+from braid.sql.dialects.sqlstream_calls import PRIMARIES, call
 from braid.sql.dialects.sqlstream_windows import over, window
 from braid.sql.expressions import comma_list, expression, in_parentheses, plain_name, row
 from braid.sql.queries import kind_of_join, relation, select_item
@@ -476,7 +477,6 @@ SQLSTREAM = Words(
         ("SHOW", "PUMPS"): "pumps are among SHOW QUERIES",
         ("OVER", "("): "OVER comes behind a source of a join; aggregates over windows are not supported yet",
         ("WITH", "("): "write OPTIONS (TOPIC 'x', PARTITIONS '1', ROWTIME 'column')",
-        ("EXTRACT", "("): "keep the part of the time as a column of its own",
         ("EMIT", "CHANGES"): f"SQLstream has no EMIT: {_STREAM}",
         ("FOR", "SYSTEM_TIME"): "SQLstream captures a table when the query starts",
     },
@@ -490,6 +490,8 @@ SQLSTREAM = Words(
     type_advice={"STRING": "VARCHAR(100)", "BYTES": "VARBINARY", "NUMERIC": "DECIMAL", "TEXT": "VARCHAR(100)"},
     name_quotes='"',
     reserved=_RESERVED,
+    call=call,
+    primaries=PRIMARIES,
     never_alias=(RESERVED - {"WITHIN"})
     | STARTERS
     | {"NATURAL", "OVER", "USING", "INTERVAL", "OFFSET", "FETCH", "UNION"}

@@ -39,12 +39,12 @@ def interval(c: Cursor) -> ast.Interval:
         raise c.error("the value of an interval is written in quotes", c.now, hint)
     value = c.now
     text = c.string("the value of the interval in quotes", "write INTERVAL '1' MINUTE")
-    first = _unit(c)
+    first = time_unit(c)
     leading, fraction = _precision(c, first)
     last = first
     if c.accept("TO"):
         at = c.now
-        last = _unit(c)
+        last = time_unit(c)
         _check_units(c, first, last, at)
         more, fraction_after = _precision(c, last)
         if last != "SECOND":
@@ -55,7 +55,7 @@ def interval(c: Cursor) -> ast.Interval:
     return ast.Interval(months, ms, c.span(start))
 
 
-def _unit(c: Cursor) -> ast.TimeUnit:
+def time_unit(c: Cursor) -> ast.TimeUnit:
     for unit in UNITS:
         if c.accept(unit):
             return unit
@@ -201,22 +201,28 @@ def _order_key(c: Cursor) -> ast.OrderKey:
     opened = c.advance()
     if not _rowtime(c):
         raise _not_monotonic(c)
-    unit: ast.TimeUnit | None = None
-    step: ast.Interval | None = None
+    to: ast.TimeUnit | None = None
+    by: ast.Interval | None = None
     if kind == "STEP":
-        if not c.accept("BY"):
-            raise c.unexpected("BY", "BY", hint="write STEP(ROWTIME BY INTERVAL '5' MINUTE)")
-        step = interval(c)
-        if step.months:
-            hint = "write FLOOR(ROWTIME TO MONTH) or FLOOR(ROWTIME TO YEAR)"
-            raise c.error("STEP takes an interval of DAY to SECOND", step.span, hint)
-        if step.ms == 0:
-            raise c.error("a step of no length", step.span, "write STEP(ROWTIME BY INTERVAL '5' MINUTE)")
+        by = step(c)
     else:
         c.expect("TO")
-        unit = _unit(c)
+        to = time_unit(c)
     c.close(opened, ")")
-    return ast.OrderKey(kind, unit, step, c.span(start))
+    return ast.OrderKey(kind, to, by, c.span(start))
+
+
+def step(c: Cursor) -> ast.Interval:
+    """`BY INTERVAL …`, behind what is rounded."""
+    if not c.accept("BY"):
+        raise c.unexpected("BY", "BY", hint="write STEP(ROWTIME BY INTERVAL '5' MINUTE)")
+    by = interval(c)
+    if by.months:
+        hint = "write FLOOR(ROWTIME TO MONTH) or FLOOR(ROWTIME TO YEAR)"
+        raise c.error("STEP takes an interval of DAY to SECOND", by.span, hint)
+    if by.ms == 0:
+        raise c.error("a step of no length", by.span, "write STEP(ROWTIME BY INTERVAL '5' MINUTE)")
+    return by
 
 
 def _rowtime(c: Cursor) -> bool:

@@ -1,0 +1,222 @@
+"""SQLstream's functions of times, and of texts that are written with words: EXTRACT, FLOOR(x TO HOUR), OVERLAY.
+
+In: typed calls and the Polars expressions of their arguments. Out: rows of `FUNCTIONS`.
+Rule: null in, null out; times are UTC; texts are measured in characters, positions count from 1. What has no value is a
+failure (docs/rules/sqlstream.md, "Values").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import polars as pl
+
+from braid.expr import dates
+from braid.expr.functions_numbers import log10, power
+from braid.expr.nodes import Call, Expr
+from braid.expr.rows import distinct
+from braid.expr.signatures import (
+    NO_TIME,
+    Function,
+    Refused,
+    Resolver,
+    Signature,
+    constant,
+    forms,
+    in_sql,
+    null_failed,
+    refusal,
+    tried,
+)
+from braid.types import DAY_MS, Decimal, Scalar
+
+S = Scalar
+_D = S.DOUBLE
+_TEXT = S.VARCHAR
+NO_NUMBER = "it has no value, or is out of range"
+
+# ------------------------------------------------------------------------ times
+
+_TRUNCATED = {"YEAR": "1y", "MONTH": "1mo", "DAY": "1d", "HOUR": "1h", "MINUTE": "1m", "SECOND": "1s"}
+_OF_DATES = ("YEAR", "MONTH", "DAY")
+_OF_TIMES = ("HOUR", "MINUTE", "SECOND")
+_SECONDS = Decimal(5, 3)
+
+
+def _resolve_extract(args: Sequence[Expr]) -> Signature | Refused:
+    unit = constant(args[0]) if len(args) == 2 else None
+    if unit not in _TRUNCATED:
+        return Refused("it takes a unit FROM a time", f"units are {', '.join(_TRUNCATED)}")
+    t = args[1].type
+    units = {S.DATE: _OF_DATES, S.TIME: _OF_TIMES}.get(t, tuple(_TRUNCATED)) if isinstance(t, Scalar) else ()
+    if t not in (S.DATE, S.TIME, S.TIMESTAMP, S.NULL):
+        return Refused(f"{unit} is part of a DATE, a TIME or a TIMESTAMP", "CAST(x AS TIMESTAMP) reads a text")
+    if unit not in units:
+        return Refused(f"a {t} has no {unit}", f"it has {', '.join(units)}")
+    t = S.TIMESTAMP if t is S.NULL else t
+    return Signature((_TEXT, t), _SECONDS if unit == "SECOND" else S.BIGINT)
+
+
+def _extract(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """Whole numbers, but of seconds, which have their milliseconds."""
+    unit, x = constant(call.args[0]), args[1]
+    if unit == "SECOND":
+        us = x.cast(pl.Int64) // 1000 if call.args[1].type is S.TIME else x.cast(dates.DATETIME).cast(pl.Int64)
+        return (us % 60_000_000 // 1000).cast(pl.Float64).truediv(1000).cast(pl.Decimal(5, 3))
+    parts = {"YEAR": x.dt.year, "MONTH": x.dt.month, "DAY": x.dt.day, "HOUR": x.dt.hour, "MINUTE": x.dt.minute}
+    return parts[str(unit)]().cast(pl.Int64)
+
+
+def _resolve_rounded(args: Sequence[Expr]) -> Signature | Refused:
+    if args[0].type not in (S.TIMESTAMP, S.NULL):
+        return Refused("only a TIMESTAMP is rounded to a unit of time", "CAST(x AS TIMESTAMP), or leave the unit out")
+    return Signature((S.TIMESTAMP, args[1].type), S.TIMESTAMP)
+
+
+def _floor(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    return args[0].dt.truncate(_TRUNCATED[str(constant(call.args[1]))])
+
+
+def _ceil(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    unit = _TRUNCATED[str(constant(call.args[1]))]
+    below = args[0].dt.truncate(unit)
+    later = pl.when(below == args[0]).then(below).otherwise(below.dt.offset_by(unit))
+    return _there(later)
+
+
+def _step(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """The last multiple since 1970."""
+    us = args[1] * 1000
+    return (args[0].cast(pl.Int64).floordiv(us) * us).cast(dates.DATETIME)
+
+
+def _months(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """Later by calendar months; a day that a month lacks is its last one."""
+    months = constant(call.args[1])
+    return _there(args[0].dt.offset_by(f"{months}mo"))
+
+
+def _there(x: pl.Expr) -> pl.Expr:
+    """Null where no TIMESTAMP is so late, or so early."""
+    return pl.when(dates.instant(x.dt.epoch("ms")).is_not_null()).then(x)
+
+
+def _resolve_days(args: Sequence[Expr]) -> Signature | Refused:
+    by = constant(args[1])
+    if not isinstance(by, int) or by % DAY_MS:
+        return Refused("a DATE has no hours", "CAST(x AS TIMESTAMP) + INTERVAL …")
+    return Signature((S.DATE, S.BIGINT), S.DATE)
+
+
+def _days(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    return dates.day(args[0].cast(pl.Int32).cast(pl.Int64) + args[1].floordiv(DAY_MS))
+
+
+def _resolve_unix(args: Sequence[Expr]) -> Signature | Refused:
+    if not args:
+        return Refused(
+            "without an argument it is the present time: a batch that is run again would give other rows",
+            "UNIX_TIMESTAMP(ROWTIME) is that of the row",
+        )
+    return forms("a TIMESTAMP", ((S.TIMESTAMP,), S.BIGINT))(args)
+
+
+# ---------------------------------------------------------------------- numbers
+
+
+def _finite(name: str, f: Callable[..., pl.Expr], resolve: Resolver) -> Function:
+    """Of numbers, with a result that is one."""
+
+    def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
+        made = f(*args)
+        given = pl.all_horizontal([a.is_finite() for a in args])
+        return pl.when(made.is_finite() | ~given).then(made)
+
+    names = in_sql(sqlstream=name)
+    return Function(f"sql.{name.lower()}", resolve, build, null_failed(build), names=names, why=NO_NUMBER)
+
+
+_number = forms("a number", ((_D,), _D))
+
+# ------------------------------------------------------------------------ texts
+
+
+def _position(part: str, text: str) -> int:
+    return text.find(part) + 1
+
+
+def _overlaid(text: str, new: str, start: int, length: int | None = None) -> str:
+    if length is None:
+        length = len(new)
+    if length < 0:
+        raise ValueError("the length is negative")
+    return text[: max(start - 1, 0)] + new + text[max(start - 1 + length, 0) :]
+
+
+def _trimmed(text: str, char: str, side: str = "BOTH") -> str:
+    if len(char) != 1:
+        raise ValueError("what is taken away is one character")
+    left = text if side == "TRAILING" else text.lstrip(char)
+    return left if side == "LEADING" else left.rstrip(char)
+
+
+def _resolve_trim(args: Sequence[Expr]) -> Signature | Refused:
+    known = forms("a VARCHAR, or a character FROM a VARCHAR", *(((_TEXT,) * n, _TEXT) for n in (1, 2, 3)))(args)
+    return known if isinstance(known, Refused) or len(args) == 1 else Signature(known.args, _TEXT, "sql.trim_of")
+
+
+def _initcap(text: str) -> str:
+    return " ".join(word[:1].upper() + word[1:].lower() for word in text.split(" "))
+
+
+SQLSTREAM = {
+    f.name: f
+    for f in (
+        Function("sql.extract", _resolve_extract, _extract, names=in_sql(sqlstream="EXTRACT")),
+        Function("sql.floor_to", _resolve_rounded, _floor),
+        Function("sql.ceil_to", _resolve_rounded, _ceil, null_failed(_ceil), why=NO_TIME),
+        Function("sql.step_by", _resolve_rounded, _step),
+        Function("sql.shift_months", _resolve_rounded, _months, null_failed(_months), why=NO_TIME),
+        Function("sql.shift_days", _resolve_days, _days, null_failed(_days), why=NO_TIME),
+        Function(
+            "sql.unix_timestamp",
+            _resolve_unix,
+            lambda call, args: args[0].dt.epoch("ms"),
+            names=in_sql(sqlstream="UNIX_TIMESTAMP"),
+        ),
+        _finite("POWER", power, forms("a number and an exponent", ((_D, _D), _D))),
+        _finite("EXP", lambda x: x.exp(), _number),
+        _finite("LN", lambda x: x.log(), _number),
+        _finite("LOG10", log10, _number),
+        Function(
+            "sql.position",
+            forms("a VARCHAR IN a VARCHAR", ((_TEXT, _TEXT), S.INT)),
+            lambda call, args: distinct(_position, args, pl.Int32()),
+            names=in_sql(sqlstream="POSITION"),
+        ),
+        Function(
+            "sql.overlay",
+            forms(
+                "a VARCHAR PLACING a VARCHAR FROM an INTEGER, and maybe FOR an INTEGER",
+                ((_TEXT, _TEXT, S.INT), _TEXT),
+                ((_TEXT, _TEXT, S.INT, S.INT), _TEXT),
+            ),
+            *tried(_overlaid, _TEXT),
+            names=in_sql(sqlstream="OVERLAY"),
+            why=refusal(_overlaid),
+        ),
+        Function(
+            "sql.trim",
+            _resolve_trim,
+            lambda call, args: args[0].str.strip_chars(" "),
+            names=in_sql(sqlstream="TRIM"),
+        ),
+        Function("sql.trim_of", _resolve_trim, *tried(_trimmed, _TEXT), why=refusal(_trimmed)),
+        Function(
+            "sql.initcap",
+            forms("a VARCHAR", ((_TEXT,), _TEXT)),
+            lambda call, args: distinct(_initcap, args, pl.String()),
+            names=in_sql(sqlstream="INITCAP"),
+        ),
+    )
+}
