@@ -241,7 +241,7 @@ class Values:
         return self.batch.condition(self.predicate(e), e.span)
 
     def _names(self) -> Names:
-        return Names(self.clause, self._name, None, self._special, batch=True)
+        return Names(self.clause, self._name, self._special, batch=True)
 
     def _special(self, e: ast.Expr) -> Expr | None:
         match e:

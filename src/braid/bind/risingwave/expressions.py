@@ -27,7 +27,6 @@ from braid.types import Array, Decimal, Scalar, Type, is_numeric
 
 S = Scalar
 Column = Callable[[ast.Name], Expr]
-Aggregate = Callable[[ast.Call], Expr]
 Asked = Callable[[ast.Expr], Expr | None]
 _NAMES: dict[Type, str] = {
     S.BOOLEAN: "boolean",
@@ -51,19 +50,18 @@ _PRESENT = ("NOW", "CURRENT_TIMESTAMP", "PROCTIME", "CURRENT_DATE", "LOCALTIMEST
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What an expression of a clause may hold. `aggregate` None: no aggregates. `special`: asked first about each
-    node, so that a grouped query finds its grouping expressions, and a batch query what only it has."""
+    """What an expression of a clause may hold. `special`: asked first about each node, so that a grouped query finds
+    its grouping expressions and aggregates, and a batch query what only it has."""
 
     clause: str
     column: Column
-    aggregate: Aggregate | None = None
     special: Asked | None = None
     batch: bool = False
 
 
-def bound(e: ast.Expr, clause: str, column: Column, aggregate: Aggregate | None = None) -> Expr:
+def bound(e: ast.Expr, clause: str, column: Column) -> Expr:
     """The typed expression of a view."""
-    return typing.finished(bind(e, Names(clause, column, aggregate)))
+    return typing.finished(bind(e, Names(clause, column)))
 
 
 def condition(e: ast.Expr, clause: str, column: Column) -> Expr:
@@ -268,7 +266,7 @@ def either(a: Expr, b: Expr) -> Expr:
 
 def _call(e: ast.Call, names: Names) -> Expr:
     if is_known(e.name) and not names.batch:
-        return _aggregate(e, names)
+        raise _misplaced(e, names)
     _check_known(e.name, names)
     if e.distinct:
         raise SqlError(f"DISTINCT has no meaning in {e.name.lower()}", hint="leave it out")
@@ -295,13 +293,11 @@ def _typeof(t: Type) -> str:
     return "numeric" if isinstance(t, Decimal) else _TYPEOF.get(t) or usual_name(t)
 
 
-def _aggregate(e: ast.Call, names: Names) -> Expr:
-    if names.aggregate is not None:
-        return names.aggregate(e)
+def _misplaced(e: ast.Call, names: Names) -> SqlError:
     hint = "WHERE sees single rows; write HAVING behind GROUP BY"
     if names.clause != "WHERE":
         hint = "aggregate first, in a sub-query: FROM (SELECT …, sum(x) AS s … GROUP BY …) t"
-    raise SqlError(f"{e.name} is an aggregate; it is not allowed in {names.clause}", hint=hint)
+    return SqlError(f"{e.name} is an aggregate; it is not allowed in {names.clause}", hint=hint)
 
 
 def _check_known(name: str, names: Names) -> None:

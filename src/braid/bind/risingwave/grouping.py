@@ -16,12 +16,12 @@ from itertools import combinations
 
 import polars as pl
 
-from braid.bind.expressions import Aggregations, any_of, children
+from braid.bind.expressions import Aggregations, any_of, children, told_at
 from braid.bind.risingwave.aggregates import Asked, ignores_distinct, is_known, value
 from braid.bind.risingwave.expressions import Names, bind, bind_condition, bound, condition, usual_name
 from braid.bind.risingwave.scope import default_name
 from braid.bind.select.grouping import Groups
-from braid.bind.select.items import Item
+from braid.bind.select.items import Item, listed
 from braid.bind.select.scope import Scope
 from braid.errors import SqlError
 from braid.expr import compile, typing
@@ -254,13 +254,16 @@ def _has_aggregates(e: ast.Expr) -> bool:
 
 def bind_grouped(s: ast.Select, node: Node, scope: Scope, alias: str) -> Grouped:
     groups = _keyed(s, node, scope, alias)
-    names = Names("SELECT", groups.column, groups.aggregate, groups.ask)
+    names = Names("SELECT", groups.column, groups.ask)
 
-    def item(i: ast.SelectItem) -> Item:
-        e = finished(bind(i.expr, names))
-        return Item(i.alias or default_name(i.expr), e, i.span, i.expr, usual_name(e.type))
+    def value(i: ast.SelectItem) -> Item:
+        return Item(i.alias or default_name(i.expr), finished(bind(i.expr, names)), i.span, i.expr)
 
-    items = [item(i) for i in _without_stars(s.items, scope)]
+    items: list[Item] = []
+    for i in listed(s.items, scope, value):
+        with told_at(i.span):
+            e = i.expr if i.written is not None else groups.lifted(i.expr, scope.written(i.name, i.expr))
+            items.append(replace(i, expr=e, type=usual_name(e.type)))
     having = bind_condition(s.having, replace(names, clause="HAVING")) if s.having is not None else None
     made = groups.node()
     if having is not None:
@@ -284,7 +287,7 @@ def _keyed(s: ast.Select, node: Node, scope: Scope, alias: str) -> _Groups:
         groups.keys.append((groups.sets.key, groups.sets.number))
     exprs = list(dict.fromkeys(e for x in sets for e in x))
     if s.distinct is not None:
-        exprs = [bound(i.expr, "SELECT", scope.expr) for i in _without_stars(s.items, scope)]
+        exprs = [i.expr for i in listed(s.items, scope, lambda i: Item("", below(i.expr, "SELECT"), i.span, i.expr))]
     for e in exprs:
         groups.add_key(e)
     if not groups.keys:
@@ -297,7 +300,7 @@ def _sets(s: ast.Select, scope: Scope) -> list[tuple[Expr, ...]]:
     found: list[tuple[Expr, ...]] = [()]
     for e in s.group_by:
         of = _expanded(e) if isinstance(e, ast.GroupingSets) else ((e,),)
-        each = [tuple(_group_expr(x, s.items, scope) for x in one) for one in of]
+        each = [tuple(bound(_meant(x, s.items, scope), "GROUP BY", scope.expr) for x in one) for one in of]
         found = [(*before, *more) for before in found for more in each]
         if len(found) > MOST_SETS:
             raise SqlError(f"GROUP BY makes {len(found)} sets", e.span, f"take {MOST_SETS} at most")
@@ -341,30 +344,15 @@ def alone(node: Node) -> dict[str, object] | None:
             return None
 
 
-def _without_stars(items: Sequence[ast.SelectItem], scope: Scope) -> list[ast.SelectItem]:
-    """`*` as the columns it stands for."""
-    made: list[ast.SelectItem] = []
-    for item in items:
-        if not isinstance(item.expr, ast.Star):
-            made.append(item)
-            continue
-        tables = scope.tables if item.expr.qualifier is None else (scope.table(item.expr.qualifier, item.span),)
-        made += [ast.SelectItem(ast.Name((t.alias, c.name), item.span), c.name, item.span) for t in tables
-                 for c in t.columns]  # fmt: skip
-    return made
-
-
-def _group_expr(e: ast.Expr, items: tuple[ast.SelectItem, ...], scope: Scope) -> Expr:
+def _meant(e: ast.Expr, items: tuple[ast.SelectItem, ...], scope: Scope) -> ast.Expr:
     """A grouping expression: also the number or the alias of an item."""
     if isinstance(e, ast.Literal) and isinstance(e.value, int):
         if not 1 <= e.value <= len(items):
             raise SqlError(f"there is no item {e.value}", e.span, f"SELECT has {len(items)} items")
-        return bound(items[e.value - 1].expr, "GROUP BY", scope.expr)
+        return items[e.value - 1].expr
     if isinstance(e, ast.Name) and len(e.parts) == 1 and not any(c.name == e.parts[0] for c in scope.columns):
-        item = next((i for i in items if i.alias == e.parts[0]), None)
-        if item is not None:
-            return bound(item.expr, "GROUP BY", scope.expr)
-    return bound(e, "GROUP BY", scope.expr)
+        return next((i.expr for i in items if i.alias == e.parts[0]), e)
+    return e
 
 
 def _zero(t: Type) -> object:

@@ -115,6 +115,12 @@ class Scope:
             raise SqlError(f"{name} is ambiguous", name.span, "give the columns names of their own")
         return found[0]
 
+    def written(self, name: str, e: Expr) -> str:
+        """How a column of `*` is written where it alone is meant."""
+        if len(self._unqualified(name)) == 1:
+            return self.quote(name)
+        return next(self._full(t, name) for t in self.tables for c in t.named(name) if c.expr == e)
+
     def _full(self, table: Table, name: str) -> str:
         return f"{table.alias}.{self.quote(name)}"
 
