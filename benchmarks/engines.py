@@ -32,7 +32,7 @@ from braid.stage.measured import Measured
 from braid.store import opened
 from braid.topics import TopicStore
 from braid.topics.broker import Broker
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 
 BRAID, LOOP, SPARK = "Braid on Spark", "Braid's operators in a loop, no Spark", "Spark, state in memory"
 BUCKETS = 4  # what Braid takes by itself
@@ -77,15 +77,15 @@ def on_spark(
     from braid.sinks.nothing import NoSink
     from braid.sinks.topic import TopicSink
     from braid.spark.query import start
-    from braid.spark.wishes import Wishes
+    from braid.spark.query_options import QueryOptions
 
     to = KafkaSink if broker else TopicSink
     sink = to(output, sizes.cores) if output else NoSink(partitions=sizes.cores)
-    wishes = Wishes(
+    options = QueryOptions(
         files=files_of(plan, data) if data else {}, output=sink, checkpoint=opened(str(folder / "checkpoint")),
         tasks=sizes.cores, limit=limit or sizes.batch, trigger={"availableNow": True},
     )  # fmt: skip
-    running = start(spark, plan, Store(opened(store or folder / "store"), broker), wishes)
+    running = start(spark, plan, Store(opened(store or folder / "store"), broker), options)
     running.await_termination()
     return run_of(running)
 

@@ -28,7 +28,7 @@ from benchmarks.small import EACH, EVERY, watched
 from braid.spark.jvm import CARRIER
 from braid.stage.measured import Measured
 from braid.store import opened as store_in
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 
 RECENT = 20  # batches of which the parts are told
 Live = Callable[[Bench, Case, str, Path, float], list[float]]
@@ -75,14 +75,14 @@ def _case(address: str, partitions: int) -> Case:
 def _braid(bench: Bench, case: Case, output: str, folder: Path, seconds: float) -> list[float]:
     from braid.sinks.kafka import KafkaSink
     from braid.spark.query import start
-    from braid.spark.wishes import Wishes
+    from braid.spark.query_options import QueryOptions
 
     plan, cores = plan_of(case.sql.format(**case.topics)), bench.sizes.cores
     running = start(
         bench.spark,
         plan,
         Store(store_in(folder), bench.broker),
-        Wishes(output=KafkaSink(output, cores), tasks=cores),
+        QueryOptions(output=KafkaSink(output, cores), tasks=cores),
     )
     try:
         made = _live(bench.address, case, output, cores, seconds, lambda m: m.timestamp()[1])

@@ -29,7 +29,7 @@ from braid.face.copy import copy
 from braid.store import opened
 from braid.topics import TopicStore
 from braid.topics.interface import store_of
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 from objects.faulty import Faulty, faulty
 from objects.gateway import BUCKET, own_gateway
 
@@ -43,12 +43,12 @@ KINDS = {"topics": r"/topics/", "state": r"/state/", "runs": r"/runs/", "cuts": 
 def started(spark: Any, store: str, name: str, sizes: Sizes, limit: int, up: bool) -> Any:
     from braid.sinks.topic import TopicSink
     from braid.spark.query import start
-    from braid.spark.wishes import Wishes
+    from braid.spark.query_options import QueryOptions
 
     trigger = None if up else {"availableNow": True}
     sink, checkpoint = TopicSink(name, sizes.cores), f"{store}/checkpoints/{name}"
-    wishes = Wishes(output=sink, checkpoint=opened(checkpoint), tasks=sizes.cores, limit=limit, trigger=trigger)
-    return start(spark, plan_of(SQL), Store(opened(store)), wishes)
+    options = QueryOptions(output=sink, checkpoint=opened(checkpoint), tasks=sizes.cores, limit=limit, trigger=trigger)
+    return start(spark, plan_of(SQL), Store(opened(store)), options)
 
 
 def seconds(spark: Any, store: str, name: str, sizes: Sizes) -> float:

@@ -25,7 +25,7 @@ from benchmarks.processes import tree
 from braid.stage import state_file
 from braid.store import opened
 from braid.topics import TopicStore
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 
 SQL = """
 CREATE STREAM l (k BIGINT KEY, v BIGINT) WITH (kafka_topic='l', value_format='JSON', partitions={partitions});
@@ -77,16 +77,16 @@ def cost(spark: Any, buckets: int, partitions: int, tasks: int) -> Cost:
     """Of the steady batches of a run, which are put and done one after the other."""
     from braid.sinks.topic import TopicSink
     from braid.spark.query import start
-    from braid.spark.wishes import Wishes
+    from braid.spark.query_options import QueryOptions
 
     with TemporaryDirectory(prefix="braid-bench-") as folder:
         store = TopicStore(opened(Path(folder) / "s"))
         for topic in "lr":
             store.create(topic, partitions)
         checkpoint = f"{folder}/checkpoint"
-        wishes = Wishes(output=TopicSink("O", 2), checkpoint=opened(checkpoint), tasks=tasks, buckets=buckets)
+        options = QueryOptions(output=TopicSink("O", 2), checkpoint=opened(checkpoint), tasks=tasks, buckets=buckets)
         put(store, 0, partitions)
-        running = start(spark, plan_of(SQL.format(partitions=partitions)), Store(store.root), wishes)
+        running = start(spark, plan_of(SQL.format(partitions=partitions)), Store(store.root), options)
         taken, files, before = list[float](), list[tuple[int, int]](), (0.0, 0.0)
         for batch in range(1, WARM + BATCHES + 1):
             running.await_idle()

@@ -29,7 +29,7 @@ from benchmarks.topics import SCHEMA
 from benchmarks.topics import SQL as TOPICS_SQL
 from braid.store import opened
 from braid.topics import TopicStore
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 
 ROWS = 1000  # of a batch
 EVERY = 0.1  # s between two writes of records
@@ -98,13 +98,15 @@ def _latency(spark: Any, folder: Path, sizes: Sizes, report: Report) -> None:
 def _braid(spark: Any, folder: Path, seconds: float, sizes: Sizes) -> list[float]:
     from braid.sinks.topic import TopicSink
     from braid.spark.query import start
-    from braid.spark.wishes import Wishes
+    from braid.spark.query_options import QueryOptions
 
     topics = TopicStore(opened(folder))
     for name, partitions in (("l", 1), ("r", 1), ("o", sizes.cores)):
         topics.create(name, partitions)
     output = TopicSink("o", sizes.cores)
-    running = start(spark, plan_of(TOPICS_SQL), Store(opened(str(folder))), Wishes(output=output, tasks=sizes.cores))
+    running = start(
+        spark, plan_of(TOPICS_SQL), Store(opened(str(folder))), QueryOptions(output=output, tasks=sizes.cores)
+    )
     done = [0] * sizes.cores
 
     def results() -> Iterator[str]:

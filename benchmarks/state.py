@@ -29,7 +29,7 @@ from braid.lower.physical import Plan
 from braid.stage.ingest import Chunk, ingested
 from braid.stage.local import LocalQuery
 from braid.store import opened
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 
 ROWS = 11_000  # of a batch
 SPAN = 3 * 24 * 3600 * 1000  # ms over which all rows are spread: within the window
@@ -82,14 +82,14 @@ def _timed(spark: Any, plan: Plan, size: int, folder: Path, sizes: Sizes) -> tup
     """Builds state of `size` rows, then runs the small batches."""
     from braid.sinks.nothing import NoSink
     from braid.spark.query import start
-    from braid.spark.wishes import Wishes
+    from braid.spark.query_options import QueryOptions
 
     def go(limit: int) -> Any:
-        wishes = Wishes(
+        options = QueryOptions(
             files=files_of(plan, folder), output=NoSink(partitions=sizes.cores), tasks=sizes.cores, limit=limit,
             checkpoint=opened(str(folder / "checkpoint")), trigger={"availableNow": True},
         )  # fmt: skip
-        running = start(spark, plan, Store(opened(str(folder / "store"))), wishes)
+        running = start(spark, plan, Store(opened(str(folder / "store"))), options)
         running.await_termination()
         return running
 

@@ -26,14 +26,14 @@ from pyspark import TaskContext
 
 from braid.bind.program import Program
 from braid.lower.lower import lower
-from braid.spark import columns, figures, source, stage, writer
+from braid.spark import columns, source, stage, task_metrics, writer
 from braid.spark.columns import Blob, spark_partition
 from braid.spark.job import Job, dumps, loads
 from braid.spark.preparing import prepared
-from braid.spark.wishes import Wishes
+from braid.spark.query_options import QueryOptions
 from braid.stage import batches, state_file
 from braid.store import opened
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 from crash import world
 from crash.places import InStore
 
@@ -59,8 +59,8 @@ def main(name: str, seed: int, durable: bool = False) -> Iterator[str]:
         for e in Program("ksqldb").statements(world.SOURCES.replace("@", "") + QUERIES[name])
         if e.query is not None
     )
-    wishes = Wishes(tasks=TASKS, limit=100, durable=durable)
-    job, folder, _ = prepared(lower(query), Store(opened("s")), TASKS, wishes)
+    options = QueryOptions(tasks=TASKS, limit=100, durable=durable)
+    job, folder, _ = prepared(lower(query), Store(opened("s")), TASKS, options)
     text = dumps(job)
     planner, at = source.Planner(text), source.Planner(text).beginning()
     while (until := planner.latest(at)) is not at:
@@ -75,8 +75,8 @@ def main(name: str, seed: int, durable: bool = False) -> Iterator[str]:
             blobs = list(exchanged(text, step.number, batch, blobs, rng))
             yield f"{batch} {step.number} {digest(blobs)}"
         manifest = list(written(text, batch, blobs, rng))
-        said = figures.taken(folder, [x for kind, doc in manifest if kind == "counts" for x in json.loads(doc)])
-        assert all("spent" in x for x in said) and not folder.names(figures.FOLDER)
+        said = task_metrics.reported(folder, [x for kind, doc in manifest if kind == "counts" for x in json.loads(doc)])
+        assert all("spent" in x for x in said) and not folder.names(task_metrics.FOLDER)
         kept = state_file.changed(state_file.load(folder, batch - 1), said)
         state_file.save(folder, batch, kept, reads=[json.dumps(until)])
         yield f"{batch} state {hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()}"

@@ -26,8 +26,8 @@ import pandas as pd
 import polars as pl
 
 from braid.face.show import put_records
-from braid.topics.place import Store
 from braid.topics.store import TopicStore
+from braid.topics.store_value import Store
 from doors import records
 
 DIALECTS = ("ksqldb", "risingwave", "sqlstream", "lenses")

@@ -39,7 +39,7 @@ from braid.stage.measured import Piece
 from braid.store import opened
 from braid.topics import Staged, TopicStore, publish
 from braid.topics.envelope import RAW, WINDOW
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 from braid.types import Scalar
 from histories import Col, col, query, stream_stream, table
 from histories import source as stream

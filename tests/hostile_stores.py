@@ -37,14 +37,14 @@ from braid.files.watch import Files
 from braid.lower.lower import lower
 from braid.spark import conf, jvm
 from braid.spark.preparing import prepared
-from braid.spark.wishes import Wishes
+from braid.spark.query_options import QueryOptions
 from braid.stage import batches, state_file
 from braid.stage.checkpoint import load
 from braid.stage.checkpoint_runs import CheckpointRuns
 from braid.store import opened
 from braid.topics import TopicStore
 from braid.topics.drops import publish_drops, stage_drops
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 from cli_help import braid
 
 MEMORY = 6 << 30  # bytes of address space: Polars alone maps some
@@ -102,9 +102,9 @@ def real_store(folder: Path) -> None:
     (query,) = (e.query for e in Program("ksqldb").statements(SQL) if e.query is not None)
     (filed,) = (e.query for e in Program("ksqldb").statements(FILES) if e.query is not None)
     (folder / "f.csv").write_text("k,v,t\n1,a,5\n2,b,6\n")
-    wishes = Wishes()
-    prepared(lower(filed), Store(store.root), 2, replace(wishes, files={"F": Files(str(folder / "f.csv"))}))
-    job, found, *_ = prepared(lower(query), Store(opened(str(folder / "s"))), 2, wishes)
+    options = QueryOptions()
+    prepared(lower(filed), Store(store.root), 2, replace(options, files={"F": Files(str(folder / "f.csv"))}))
+    job, found, *_ = prepared(lower(query), Store(opened(str(folder / "s"))), 2, options)
     known = load(found)
     assert known is not None
     for batch in range(4):

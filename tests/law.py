@@ -24,8 +24,8 @@ from braid.stage.call_order import ORDER, bounds_of, moment_position, partition_
 from braid.stage.decode import decode
 from braid.stage.emit import written
 from braid.stage.ingest import Chunk, Mark
-from braid.stage.kept import known_by
 from braid.stage.local import LocalQuery
+from braid.stage.materialized import known_by
 from braid.testing.oracle import key_text, value_text
 from braid.topics.envelope import RAW
 from cuts import Batch, batches

@@ -17,7 +17,7 @@ from braid.lower.lower import lower
 from braid.sinks.files import FileSink
 from braid.store import opened
 from braid.topics import TopicStore, files
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 
 STATEMENTS = """
 CREATE STREAM l (k INT KEY, v STRING) WITH (kafka_topic='l', value_format='JSON', partitions=1);
@@ -51,17 +51,17 @@ def run(root: Path, to_files: bool) -> None:
 def start(root: Path, to_files: bool, trigger: Mapping[str, Any] | None = None, **more: Any) -> Any:
     """Results in files are always written by the same path, whatever lies there."""
     from braid.spark import query as queries
-    from braid.spark.wishes import Wishes
+    from braid.spark.query_options import QueryOptions
     from braid.testing.on_spark import shared_session
 
-    wishes = Wishes(trigger=trigger, **more)
+    options = QueryOptions(trigger=trigger, **more)
     if to_files:
         there = root.parent / "out.jsonl"
         there.unlink(missing_ok=True)
         place(root, "sink").mkdir(exist_ok=True)
         there.symlink_to(place(root, "sink"))
-        wishes = replace(wishes, output=FileSink.of(str(there)))
-    return queries.start(shared_session(), lower(QUERY), Store(opened(str(root / "s"))), wishes)
+        options = replace(options, output=FileSink.of(str(there)))
+    return queries.start(shared_session(), lower(QUERY), Store(opened(str(root / "s"))), options)
 
 
 def place(root: Path, part: str) -> Path:

@@ -23,7 +23,7 @@ from braid.plan.logical import Query, sources
 from braid.stage.local import LocalQuery
 from braid.store import opened
 from braid.topics import TopicStore, parse_envelope
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 from histories import History, random_history, random_query
 from law import Line, chunks_of, lines_of
 
@@ -83,10 +83,10 @@ def in_one_batch(query: Query, history: History, outputs: int, buckets: int) -> 
 def run(store: str, query: Query, spark: Any, broker: Any = None, **options: Any) -> Any:
     """Runs a query on Spark until what is there now has been processed."""
     from braid.spark import query as queries
-    from braid.spark.wishes import Wishes
+    from braid.spark.query_options import QueryOptions
 
     running = queries.start(
-        spark, lower(query), Store(opened(store), broker), Wishes(trigger={"availableNow": True}, **options)
+        spark, lower(query), Store(opened(store), broker), QueryOptions(trigger={"availableNow": True}, **options)
     )
     running.await_termination()
     return running

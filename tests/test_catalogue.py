@@ -15,7 +15,7 @@ from braid.face.catalogue import Catalogue
 from braid.face.shell import Shell
 from braid.store import opened
 from braid.topics import TopicStore
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 from cli_help import braid
 from sums import loaded, with_sum
 

@@ -20,8 +20,8 @@ from braid.face.request import Request, prepare
 from braid.face.show import put_records
 from braid.store import opened
 from braid.topics.drops import read_drops
-from braid.topics.place import Store
 from braid.topics.store import TopicStore
+from braid.topics.store_value import Store
 from cli_help import braid
 from door_matrix import DIALECTS, LOCAL, REFUSED, Matrix, build, found, frame_of, oracle, wanted
 from doors import records, run

@@ -19,8 +19,8 @@ from braid.face.session import Session
 from braid.face.shell import Shell
 from braid.store import opened
 from braid.testing.driver import Driver
-from braid.topics.place import Store
 from braid.topics.store import TopicStore
+from braid.topics.store_value import Store
 from cli_help import braid
 
 

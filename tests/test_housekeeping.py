@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from braid.store import opened
-from braid.topics import TopicStore, log, rooms
+from braid.topics import TopicStore, log, object_topics
 from braid.topics.interface import store_at
 from cli_help import Said, braid, on_shared_spark, records
 from test_upgrade import SOURCES, put
@@ -166,7 +166,7 @@ def test_an_upgrade_needs_all_that_was_read(tmp_path: Path) -> None:
 
 def test_in_an_object_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same over a URL: a query goes on, a new one begins later, one that was stopped holds all back."""
-    monkeypatch.setattr(rooms, "BESIDE", False)
+    monkeypatch.setattr(object_topics, "BESIDE", False)
     urls = {name: f"file://{tmp_path}/{name}" for name in ("kept", "other")}
     sql = "\n".join(QUERIES.strip().splitlines()[i] for i in (0, 3))
     (tmp_path / "q.sql").write_text(SOURCES + sql)

@@ -21,12 +21,12 @@ from braid.operators.clocks import IDLE
 from braid.plan.logical import Query
 from braid.spark.job import dumps
 from braid.spark.preparing import prepared
+from braid.spark.query_options import QueryOptions, Reading
 from braid.spark.source import Planner, _chunks, loads
-from braid.spark.wishes import Reading, Wishes
 from braid.stage.ingest import ingested
 from braid.store import opened
-from braid.topics.place import Store
 from braid.topics.store import TopicStore
+from braid.topics.store_value import Store
 
 SQL = """
 CREATE STREAM l (k INT KEY, v INT) WITH (kafka_topic='l', value_format='JSON', partitions=2);
@@ -55,11 +55,11 @@ def store(tmp_path: Path) -> TopicStore:
     return made
 
 
-WISHES = Wishes()
+OPTIONS = QueryOptions()
 
 
 def test_documents(store: TopicStore) -> None:
-    job, *_ = prepared(lower(asked()), Store(store.root), 2, replace(WISHES, idle=0.2))
+    job, *_ = prepared(lower(asked()), Store(store.root), 2, replace(OPTIONS, idle=0.2))
     text = dumps(job)
     planner = Planner(text)
     first = planner.latest(planner.beginning())
@@ -90,7 +90,7 @@ def test_what_waits_for_a_silent_partition_goes_out(store: TopicStore) -> None:
     from braid.testing.on_spark import shared_session
 
     write(store, 0, 3, 5_000)
-    run = queries.start(shared_session(), lower(asked()), Store(store.root), Wishes(idle=1.0))
+    run = queries.start(shared_session(), lower(asked()), Store(store.root), QueryOptions(idle=1.0))
     try:
         deadline = time.monotonic() + 200
         while sum(store.end_offsets("O")) < 2 and time.monotonic() < deadline and run.status() == "running":

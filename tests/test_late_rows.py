@@ -25,8 +25,8 @@ from braid.operators.clocks import CLOCK, STEPS, Clocks
 from braid.operators.on_time import OnTime
 from braid.operators.watermarks import Watermark
 from braid.store import opened
-from braid.topics.place import Store
 from braid.topics.store import TopicStore
+from braid.topics.store_value import Store
 from braid.types import Scalar
 
 SQL = """CREATE SOURCE s (id INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '20' SECOND);

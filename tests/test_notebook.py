@@ -27,7 +27,7 @@ from braid.face.effects import bound_whole  # noqa: E402
 from braid.face.frames import asked_of  # noqa: E402
 from braid.records.wire import Wires  # noqa: E402
 from braid.spark.dataframes import files_of  # noqa: E402
-from braid.spark.wishes import Wishes  # noqa: E402
+from braid.spark.query_options import QueryOptions  # noqa: E402
 from braid.store import opened  # noqa: E402
 from braid.testing.on_spark import shared_session  # noqa: E402
 from braid.topics import TopicStore, registered  # noqa: E402
@@ -479,8 +479,8 @@ def test_a_query_that_an_older_version_began_goes_on(spark: Any, store: str) -> 
         found = registered.read(opened(store), "orders")
         assert found is not None and effect.query is not None
         frame = files_of(spark, registered.path_of(opened(store), "orders", found.pieces[0]))
-        wishes = Wishes(frames={"ORDERS": s._as_read(asked_of(found), frame)})
-        s._engine.start(effect.query, wishes).await_idle()
+        options = QueryOptions(frames={"ORDERS": s._as_read(asked_of(found), frame)})
+        s._engine.start(effect.query, options).await_idle()
     assert (Path(store) / "checkpoints" / "O" / "spark").is_dir()
     with braid.connect("ksqldb", store, spark) as s:
         s.register("orders", ORDERS, key="id")

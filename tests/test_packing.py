@@ -17,10 +17,10 @@ import pytest
 pytest.importorskip("pyspark")
 
 from braid.errors import BraidError
-from braid.spark import equipment, executors, packing
-from braid.spark.equipment import Lacking
+from braid.spark import executors, packing, worker_env
 from braid.spark.executors import unfit
 from braid.spark.unpacking import NAMED
+from braid.spark.worker_env import Lacking
 from braid.spark.workers import unreachable
 
 
@@ -115,7 +115,7 @@ def test_a_copy_is_the_users(packs: Path, tmp_path: Path) -> None:
         ('Cannot run program "/x/python": error=2', "python", "the worker w has no Python /x/python"),
         ("ModuleNotFoundError: No module named 'braid.spark'", "braid", "does not have Braid"),
         ("ModuleNotFoundError: No module named 'polars'", "braid", "does not have the module polars, which Braid"),
-        (f"ImportError: {equipment.OTHER}", "braid", "does not have the Braid of this machine"),
+        (f"ImportError: {worker_env.OTHER}", "braid", "does not have the Braid of this machine"),
         (
             "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11, PySpark",
             None,
@@ -158,8 +158,8 @@ class Context:
 
 
 def test_our_own_daemon_unpacks_libraries_once_a_machine(packs: Path) -> None:
-    context = Context("python3", equipment.DAEMON)
-    equipment.equipped(context, Lacking("braid", "no braid", "do"), lambda text: None)
+    context = Context("python3", worker_env.DAEMON)
+    worker_env.equipped(context, Lacking("braid", "no braid", "do"), lambda text: None)
     braid, libraries = context.sent
     assert braid.endswith(f"#{packing.BRAID}") and "#" not in libraries
     assert context.environment["PYTHONPATH"] == "__braid__:own"
@@ -169,23 +169,23 @@ def test_our_own_daemon_unpacks_libraries_once_a_machine(packs: Path) -> None:
 def test_each_is_done_once(packs: Path) -> None:
     context, notes = Context("python3"), list[str]()
     lacking = Lacking("braid", "no braid", "do")
-    equipment.equipped(context, lacking, notes.append)
+    worker_env.equipped(context, lacking, notes.append)
     assert [x.partition("#")[2] for x in context.sent] == [packing.BRAID, packing.LIBRARIES]
     assert context.environment["PYTHONPATH"] == "__braid__:__braid_libraries__:own"
     assert len(notes) == 2
     with pytest.raises(Lacking, match="no braid"):
-        equipment.equipped(context, lacking, notes.append)
+        worker_env.equipped(context, lacking, notes.append)
 
 
 def test_a_python_that_the_user_named_is_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     lacking, context = Lacking("python", "no python", "do"), Context("/opt/python")
     with pytest.raises(Lacking):
-        equipment.equipped(context, lacking, print)
+        worker_env.equipped(context, lacking, print)
     assert context.pythonExec == "/opt/python"
     monkeypatch.setenv("PATH", "/bin")
-    equipment.named_here()
+    worker_env.named_here()
     context = Context(sys.executable)
-    equipment.equipped(context, lacking, print)
+    worker_env.equipped(context, lacking, print)
     assert context.pythonExec == packing.PYTHON
 
 

@@ -12,18 +12,18 @@ from braid.errors import BraidError
 from braid.lower.lower import lower
 from braid.spark.job import dumps
 from braid.spark.preparing import prepared
+from braid.spark.query_options import QueryOptions
 from braid.spark.source import Planner
-from braid.spark.wishes import Wishes
 from braid.stage.inputs import TopicInput
-from braid.topics.place import Store
 from braid.topics.store import TopicStore
+from braid.topics.store_value import Store
 
 SQL = """
 CREATE STREAM l (k INT KEY, t BIGINT) WITH (kafka_topic='l', value_format='JSON', timestamp='t', partitions=2);
 CREATE STREAM o AS SELECT * FROM l;
 """
 LIMIT = 10_000
-WISHES = Wishes(limit=LIMIT)
+OPTIONS = QueryOptions(limit=LIMIT)
 
 
 @pytest.mark.heavy
@@ -34,7 +34,7 @@ def test_times_are_read_ahead(tmp_path: Any, monkeypatch: pytest.MonkeyPatch, fa
     rows = ({"partition": n % 2, "key": n, "value": {"T": 10 * n}, "timestamp": 1} for n in range(60_000))
     store.append("l", list(rows))
     (query,) = [e.query for e in Program("ksqldb").statements(SQL) if e.query is not None]
-    job, *_ = prepared(lower(query), Store(store.root), 2, WISHES)
+    job, *_ = prepared(lower(query), Store(store.root), 2, OPTIONS)
     readers, read, planner = list[str](), TopicInput._times_of, Planner(dumps(job))
 
     def told(self: TopicInput, partition: int, start: int, stop: int) -> Any:

@@ -26,7 +26,7 @@ from braid.face.prompt import Names, coloured, function_names, keywords
 from braid.face.shell import STILL, Shell, complete, pieces
 from braid.store import opened
 from braid.topics import TopicStore
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 from cli_help import braid
 from crash import processes
 

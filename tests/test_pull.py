@@ -24,7 +24,7 @@ from braid.operators.changes import DIFF, HASH, TIME
 from braid.stage import checkpoint_runs, state_file
 from braid.stage.bucket import BucketState
 from braid.stage.checkpoint_runs import CheckpointRuns, RunObjects
-from braid.stage.kept import Keeper, Published
+from braid.stage.materialized import Keeper, Published
 from braid.stage.run_files import mapped, run_prefix
 from braid.store import opened as store_in
 from cli_help import braid as command

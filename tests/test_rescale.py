@@ -18,14 +18,14 @@ from braid.spark.columns import spark_partition
 from braid.spark.conf import workers_python
 from braid.spark.job import ranks_of, sources_of
 from braid.spark.preparing import loose, prepared
-from braid.spark.wishes import Wishes
+from braid.spark.query_options import QueryOptions
 from braid.store import opened
 from braid.topics import TopicStore
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 from histories import query, source, stream_stream
 
 PLAN = lower(query(stream_stream(source("A"), source("B"))))
-NO_WISHES = Wishes()
+NO_OPTIONS = QueryOptions()
 
 
 @pytest.fixture
@@ -38,13 +38,13 @@ def store(tmp_path: Path) -> TopicStore:
 
 def test_a_source_with_more_partitions_is_refused(store: TopicStore) -> None:
     """A topic keeps its number of partitions; one that was made again is another topic."""
-    prepared(PLAN, Store(store.root), 2, NO_WISHES)
+    prepared(PLAN, Store(store.root), 2, NO_OPTIONS)
     with pytest.raises(BraidError, match="has 2 partitions, not 3"):
         store.create("a", 3)
     store.delete("a")
     store.create("a", 3)
     with pytest.raises(BraidError, match="source a, partition 2: not in the checkpoint"):
-        prepared(PLAN, Store(store.root), 2, NO_WISHES)
+        prepared(PLAN, Store(store.root), 2, NO_OPTIONS)
 
 
 def test_partitions_that_are_added_stand_behind_all_others() -> None:
@@ -62,14 +62,14 @@ def test_partitions_that_are_added_stand_behind_all_others() -> None:
 
 
 def test_more_cores_change_nothing(store: TopicStore) -> None:
-    one, _, _ = prepared(PLAN, Store(store.root), 1, NO_WISHES)
-    many, _, _ = prepared(PLAN, Store(store.root), 64, NO_WISHES)
+    one, _, _ = prepared(PLAN, Store(store.root), 1, NO_OPTIONS)
+    many, _, _ = prepared(PLAN, Store(store.root), 64, NO_OPTIONS)
     assert (one.tasks, many.tasks) == (1, 1) and one.ids == many.ids and one.run == many.run
 
 
 def test_a_query_started_anew_takes_the_cores_that_there_are(store: TopicStore) -> None:
-    prepared(PLAN, Store(store.root), 1, NO_WISHES)
-    anew = Wishes(checkpoint=opened(str(Path(store.root.url) / "anew")))
+    prepared(PLAN, Store(store.root), 1, NO_OPTIONS)
+    anew = QueryOptions(checkpoint=opened(str(Path(store.root.url) / "anew")))
     made, _, _ = prepared(PLAN, Store(store.root), 7, anew)
     assert made.output.partitions == 2 and made.tasks == 7 and made.buckets == 14
 
@@ -77,7 +77,7 @@ def test_a_query_started_anew_takes_the_cores_that_there_are(store: TopicStore) 
 @pytest.mark.parametrize("cores", [1, 2, 3, 16, 100])
 def test_every_task_has_a_bucket(store: TopicStore, cores: int) -> None:
     """Whatever the result's partitions are; those are written by one task each."""
-    made, _, _ = prepared(PLAN, Store(store.root), cores, NO_WISHES)
+    made, _, _ = prepared(PLAN, Store(store.root), cores, NO_OPTIONS)
     assert made.tasks == cores and made.gathered == (cores > 2)
     for ids in made.ids:
         assert {spark_partition(i, cores) for i in ids} == set(range(cores))
@@ -87,21 +87,21 @@ def test_every_task_has_a_bucket(store: TopicStore, cores: int) -> None:
 def test_the_number_of_tasks_is_said_once(store: TopicStore) -> None:
     """On a cluster, where nobody asked for one: it holds for ever."""
     told: list[str] = []
-    wishes = replace(NO_WISHES, note=told.append)
-    job, _, _ = prepared(PLAN, Store(store.root), 3, wishes)
+    options = replace(NO_OPTIONS, note=told.append)
+    job, _, _ = prepared(PLAN, Store(store.root), 3, options)
     assert job.tasks == 3
     (note,) = told
     assert note.startswith("OUT has 3 tasks a stage from now on (3 run at once)")
-    prepared(PLAN, Store(store.root), 9, wishes)
+    prepared(PLAN, Store(store.root), 9, options)
     assert len(told) == 1
 
 
 def test_no_number_of_tasks_is_said_where_it_was_asked_for(store: TopicStore) -> None:
     told: list[str] = []
-    job, _, _ = prepared(PLAN, Store(store.root), 3, replace(NO_WISHES, note=told.append, tasks=5))
+    job, _, _ = prepared(PLAN, Store(store.root), 3, replace(NO_OPTIONS, note=told.append, tasks=5))
     assert job.tasks == 5 and not told
     with pytest.raises(BraidError, match="shuffle partitions of Spark: 5 in the checkpoint, 6 now"):
-        prepared(PLAN, Store(store.root), 3, replace(NO_WISHES, tasks=6))
+        prepared(PLAN, Store(store.root), 3, replace(NO_OPTIONS, tasks=6))
 
 
 def test_more_tasks_than_partitions_in_kafka_are_refused() -> None:
@@ -120,7 +120,7 @@ def test_buckets_under_a_checkpoint_of_the_users_never_change(store: TopicStore,
 
 def test_one_node_says_nothing_of_tasks(store: TopicStore) -> None:
     told: list[str] = []
-    prepared(PLAN, Store(store.root), 3, replace(NO_WISHES, note=told.append), one_node=True)
+    prepared(PLAN, Store(store.root), 3, replace(NO_OPTIONS, note=told.append), one_node=True)
     assert not told
 
 

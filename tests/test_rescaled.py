@@ -22,13 +22,13 @@ from braid.errors import BraidError
 from braid.face.rescale import rescale
 from braid.lower.lower import lower
 from braid.spark.preparing import prepared
-from braid.spark.wishes import Wishes
+from braid.spark.query_options import QueryOptions
 from braid.stage import batches, checkpoint, state_file
 from braid.stage.checkpoint_runs import CheckpointRuns
-from braid.stage.kept import Published, known_by
+from braid.stage.materialized import Published, known_by
 from braid.store import opened
 from braid.topics import TopicStore, files
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 
 pytestmark = pytest.mark.spark
 
@@ -78,8 +78,8 @@ def run(root: Path) -> dict[str, Any]:
 
     found = {}
     for query in QUERIES:
-        wishes = Wishes(trigger={"availableNow": True})
-        found[query.name] = queries.start(shared_session(), lower(query), Store(opened(str(root))), wishes)
+        options = QueryOptions(trigger={"availableNow": True})
+        found[query.name] = queries.start(shared_session(), lower(query), Store(opened(str(root))), options)
         found[query.name].await_termination()
     return found
 
@@ -193,7 +193,7 @@ def rows_of(folder: Path) -> tuple[object, ...]:
 
 def start(root: Path) -> None:
     """As a start does, up to where Spark begins."""
-    prepared(lower(QUERIES[0]), Store(opened(str(root))), 2, Wishes(note=lambda _: None))
+    prepared(lower(QUERIES[0]), Store(opened(str(root))), 2, QueryOptions(note=lambda _: None))
 
 
 @pytest.mark.parametrize("moment", ["2", "inside committed"])

@@ -15,10 +15,10 @@ from braid.errors import BraidError
 from braid.face import reset as resetting
 from braid.stage import checkpoint
 from braid.store import opened
-from braid.topics import TopicStore, files, whereabouts
+from braid.topics import TopicStore, checkpoint_paths, files
 from braid.topics.drops import publish_drops, read_drops, stage_drops
 from braid.topics.lock import StoreLock
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 from cli_help import QUICK, braid, on_shared_spark, records
 
 SQL = """
@@ -145,14 +145,14 @@ def test_a_checkpoint_that_cannot_be_read_begins_anew(folder: Path) -> None:
 def test_a_checkpoint_elsewhere(folder: Path) -> None:
     """The store knows of it, and it knows the store."""
     Path("s").mkdir()
-    whereabouts.note(opened(str(folder / "s")), opened(str(folder / "c")))
-    known = whereabouts.identity(opened(str(folder / "s")), opened(str(folder / "c/O")))
+    checkpoint_paths.note(opened(str(folder / "s")), opened(str(folder / "c")))
+    known = checkpoint_paths.identity(opened(str(folder / "s")), opened(str(folder / "c/O")))
     _once_begun("O", "O", "c", store=known)
     assert "O is in use: O writes it" in braid("rm", "O", "--store", "s").err
     assert "s is in use: O reads it" in (TopicStore(opened("s")).create("s") or braid("rm", "s", "--store", "s")).err
-    whereabouts.refuse_other(opened(str(folder / "s")), opened(str(folder / "c/O")), known)
+    checkpoint_paths.refuse_other(opened(str(folder / "s")), opened(str(folder / "c/O")), known)
     with pytest.raises(BraidError, match="belongs to another store"):
-        whereabouts.refuse_other(opened(str(folder / "t")), opened(str(folder / "c/O")), known)
+        checkpoint_paths.refuse_other(opened(str(folder / "t")), opened(str(folder / "c/O")), known)
     Path("t").mkdir()
     assert "no query O has run in t" in braid("reset", "O", "--store", "t", "--checkpoint", "c").err
     _once_begun("O", "O")

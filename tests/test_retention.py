@@ -20,16 +20,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from braid.errors import BraidError
-from braid.face import keeping
+from braid.face import maintenance
 from braid.plan.logical import Source
 from braid.records.encoding import Encoding
 from braid.stage.inputs import TopicInput
 from braid.store import opened
 from braid.store.folder import FolderStore
-from braid.topics import TopicStore, files, housekeeping, log, read_records, retention, rooms, wholeness
+from braid.topics import TopicStore, files, housekeeping, integrity, log, object_topics, read_records, retention
+from braid.topics.object_topic_store import ObjectTopicStore
+from braid.topics.removal import Gone
 from braid.topics.retention import Retention
-from braid.topics.room_store import RoomStore
-from braid.topics.taking import Gone
 from cli_help import braid
 from effort import examples
 
@@ -38,12 +38,12 @@ NAME = "t"
 
 @pytest.fixture(autouse=True)
 def _folded_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rooms, "BESIDE", False)
+    monkeypatch.setattr(object_topics, "BESIDE", False)
     monkeypatch.setattr(log, "FOLD", 4)
 
 
 def store_of(kind: str, folder: Path | str) -> TopicStore:
-    return TopicStore(opened(folder)) if kind == "folder" else RoomStore(opened(str(folder)))
+    return TopicStore(opened(folder)) if kind == "folder" else ObjectTopicStore(opened(str(folder)))
 
 
 @pytest.fixture(params=["folder", "room"])
@@ -113,7 +113,7 @@ def test_records_go_that_are_older(anywhere: TopicStore) -> None:
         assert gone.records == sum(starts)
         for (p, n), crc in checked.items():
             assert store.checksum(NAME, p, n) == (crc if n >= starts[p] else None)
-        assert wholeness.look(store.topic(NAME)).wrong == []
+        assert integrity.look(store.topic(NAME)).wrong == []
     put(anywhere, range(40, 60), partitions=2)
     assert again(anywhere).end_offsets(NAME) == [60, 60]
     assert keep(anywhere, ms=980).records == 0
@@ -176,7 +176,7 @@ def test_of_each_key_the_last_record_stays(anywhere: TopicStore) -> None:
             assert crc in (checked[at], None)
         for p, part in enumerate(store.topic(NAME).view().parts):
             assert all(store.checksum(NAME, p, s.end) == checked[p, s.end] for s in part)
-        assert wholeness.look(store.topic(NAME)).wrong == []
+        assert integrity.look(store.topic(NAME)).wrong == []
         shown = read_records(store.topic(NAME))
         assert len(shown) == len(now) and not any("error" in r for r in shown)
     assert keep(anywhere, compact=True).records == 0
@@ -310,7 +310,7 @@ def test_killed_at_every_step_it_leaves_the_old_or_the_new(kind: str, wanted: di
         assert again(store).end_offsets(NAME) == [46, 44]
         keep(again(store), **wanted)
         whole = again(store)
-        assert wholeness.look(whole.topic(NAME)).wrong == []
+        assert integrity.look(whole.topic(NAME)).wrong == []
         assert whole.count(NAME) == len(everything(whole)) < len(before) + 10
         if kind == "folder":
             there = {f.name for p in range(2) for f in (tmp_path / str(at) / "topics" / NAME / str(p)).glob("*.jsonl")}
@@ -349,16 +349,16 @@ class Dying:
 
 @pytest.mark.parametrize("wanted", [{"ms": 994}, {"compact": True, "tombstones": 0}])
 def test_killed_at_every_call_of_the_room(wanted: dict[str, Any], tmp_path: Path) -> None:
-    first = RoomStore(FolderStore(str(tmp_path / "first"), durable=False))
+    first = ObjectTopicStore(FolderStore(str(tmp_path / "first"), durable=False))
     put(first, range(14), keys=2, partitions=2, dead=3)
     before, table, at, done = everything(first), standing(everything(first)), 0, False
     while not done:
         shutil.copytree(tmp_path / "first", tmp_path / str(at))
         room = FolderStore(str(tmp_path / str(at)), durable=False)
-        store = RoomStore(room)
+        store = ObjectTopicStore(room)
         everything(store)
         try:
-            keep(RoomStore(Dying(room, at)), **wanted)  # type: ignore[arg-type]
+            keep(ObjectTopicStore(Dying(room, at)), **wanted)  # type: ignore[arg-type]
             done = True
         except Died:
             pass
@@ -368,7 +368,7 @@ def test_killed_at_every_call_of_the_room(wanted: dict[str, Any], tmp_path: Path
         put(again(store), range(14, 18), partitions=2)
         keep(again(store), **wanted)
         whole = again(store)
-        assert wholeness.look(whole.topic(NAME)).wrong == []
+        assert integrity.look(whole.topic(NAME)).wrong == []
         assert whole.end_offsets(NAME) == [18, 18] and whole.count(NAME) == len(everything(whole)) < len(before) + 8
         named = {s.staged for part in whole.topic(NAME).view().parts for s in part}
         objects = {name.partition("/data/")[2] for name, _ in room.list("topics") if "/data/=rolled" in name}
@@ -475,7 +475,7 @@ def test_a_dry_run_and_a_question_where_most_records_would_go(tmp_path: Path, mo
     }
     for answer, left in (False, 8), (True, 2):
         asked = list[str]()
-        monkeypatch.setattr(keeping, "_sits_there", lambda: True)
+        monkeypatch.setattr(maintenance, "_sits_there", lambda: True)
         monkeypatch.setattr(click, "confirm", lambda text, abort: asked.append(text) or _answered(answer))  # noqa: B023
         said = braid(*words)
         assert asked == [f"6 of 8 records of {NAME} go. Go on?"] and store.count(NAME) == left, said

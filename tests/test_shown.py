@@ -11,10 +11,10 @@ import pytest
 from rich.console import Console
 
 from braid.expr.nodes import Col
+from braid.face.formatting import counted, readable, shown_as
 from braid.face.shell import Shell
-from braid.face.shown import counted, readable, shown_as
 from braid.store import opened
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 from braid.types import Array, Column, Map, Scalar, Struct
 from cli_help import braid
 

@@ -25,8 +25,8 @@ from braid.sinks.interface import Batch, Part, Sink
 from braid.sinks.named import sink_of
 from braid.sinks.postgres_marker import MARKERS
 from braid.store import opened as store_in
-from braid.topics.place import Store
 from braid.topics.store import TopicStore
+from braid.topics.store_value import Store
 from braid.topics.view import UNTOLD, Written
 from braid.types import Array, Scalar
 from postgres.server import Missing, programs, running

@@ -43,7 +43,7 @@ from braid.spark.source import Planner
 from braid.store import opened
 from braid.testing.driver import Driver
 from braid.topics import TopicStore
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 from braid.types import Scalar
 from histories import query, source
 

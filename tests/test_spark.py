@@ -32,12 +32,12 @@ from braid.plan.logical import sources  # noqa: E402
 from braid.sinks.files import FileSink  # noqa: E402
 from braid.sinks.nothing import NoSink  # noqa: E402
 from braid.sinks.topic import TopicSink  # noqa: E402
-from braid.spark import columns, conf, died, jvm, runs, stage  # noqa: E402
+from braid.spark import columns, conf, failures, jvm, runs, stage  # noqa: E402
 from braid.spark import query as queries  # noqa: E402
 from braid.spark.columns import bucket_ids, spark_partition  # noqa: E402
+from braid.spark.limit import Limit  # noqa: E402
 from braid.spark.private import own_folder  # noqa: E402
-from braid.spark.turns import Turns  # noqa: E402
-from braid.spark.wishes import Wishes  # noqa: E402
+from braid.spark.query_options import QueryOptions  # noqa: E402
 from braid.stage import run_files, state_file  # noqa: E402
 from braid.stage.call_order import Moment, Placed  # noqa: E402
 from braid.stage.checkpoint_runs import CheckpointRuns, RunObjects  # noqa: E402
@@ -47,7 +47,7 @@ from braid.store import opened  # noqa: E402
 from braid.testing.driver import Driver  # noqa: E402
 from braid.testing.on_spark import SparkBackend, shared_session  # noqa: E402
 from braid.topics import TopicStore  # noqa: E402
-from braid.topics.place import Store  # noqa: E402
+from braid.topics.store_value import Store  # noqa: E402
 from histories import Raw, explicit_events, query, random_history, random_query, source  # noqa: E402
 from law import reference_lines  # noqa: E402
 from spark_help import case, in_one_batch, output, run, write_topics  # noqa: E402
@@ -179,13 +179,13 @@ def test_a_stopped_query_goes_on_where_it_was(spark: Any, tmp_path: Path) -> Non
     store = TopicStore(opened(tmp_path))
     write_topics(store, asked, history)
     plan = lower(asked)
-    first = queries.start(spark, plan, Store(opened(str(tmp_path))), Wishes(limit=15, buckets=2, partitions=1))
+    first = queries.start(spark, plan, Store(opened(str(tmp_path))), QueryOptions(limit=15, buckets=2, partitions=1))
     deadline = time.monotonic() + 120
     while first.progress().batch < 0 and time.monotonic() < deadline:
         time.sleep(0.01)
     first.stop()
     assert first.status() == "stopped"
-    second = queries.start(spark, plan, Store(opened(str(tmp_path))), Wishes(limit=20))
+    second = queries.start(spark, plan, Store(opened(str(tmp_path))), QueryOptions(limit=20))
     assert second.job.run == first.job.run and second.job.buckets == 2
     assert second.progress().state_rows > 0, "what is kept is known before the first batch"
     second.await_idle()
@@ -197,7 +197,7 @@ def test_a_stopped_query_goes_on_where_it_was(spark: Any, tmp_path: Path) -> Non
     named = json.dumps(second.state())
     assert len([f for f in kept if f'"{f.stem}"' in named]) > 2
     with pytest.raises(BraidError, match="buckets"):
-        queries.start(spark, plan, Store(opened(str(tmp_path))), Wishes(buckets=4))
+        queries.start(spark, plan, Store(opened(str(tmp_path))), QueryOptions(buckets=4))
     other = lower(query(next(iter(sources(asked.root)))))
     with pytest.raises(BraidError, match="was made by another query"):
         queries.start(spark, other, Store(opened(str(tmp_path))))
@@ -209,7 +209,7 @@ def test_what_a_killed_driver_leaves_before_the_first_batch_is_no_hindrance(spar
     store, plan = TopicStore(opened(tmp_path)), lower(asked)
     for name, partitions in history.topics.items():
         store.create(name, len(partitions))
-    queries.start(spark, plan, Store(opened(str(tmp_path))), Wishes(partitions=1)).stop()
+    queries.start(spark, plan, Store(opened(str(tmp_path))), QueryOptions(partitions=1)).stop()
     left = tmp_path / "checkpoints" / "OUT" / "state" / "0.json~0a1b2c3d"
     left.parent.mkdir(exist_ok=True)
     left.write_text("half")
@@ -430,7 +430,7 @@ def _launched(folder: Path, *handles: _Handle, note: Any = print) -> queries.Run
     known = {"name": "Q", "run": "Q-1", "plan": plan, "buckets": 1, "tasks": 1, "output": output, "to": output}
     epoch = claim(opened(str(folder)))
     job: Any = SimpleNamespace(**known, store=Store(opened(folder)), durable=False, frames=frozenset(), epoch=epoch)
-    made = queries.RunningQuery(job, "", opened(str(folder)), lambda _: left.pop(0), lambda: None, Turns(1), note)
+    made = queries.RunningQuery(job, "", opened(str(folder)), lambda _: left.pop(0), lambda: None, Limit(1), note)
     made.launch()
     return made
 
@@ -438,7 +438,7 @@ def _launched(folder: Path, *handles: _Handle, note: Any = print) -> queries.Run
 @pytest.mark.parametrize("times", range(4))
 def test_a_query_that_ends_while_it_is_asked_is_not_done(tmp_path: Path, times: int) -> None:
     """It was: a run that was started again ended at once, with nothing done and no error."""
-    made = _launched(tmp_path, _Ending(f"SparkException: {died.TOO_SLOW}", times), _Ending(None, 99))
+    made = _launched(tmp_path, _Ending(f"SparkException: {failures.TOO_SLOW}", times), _Ending(None, 99))
     assert [made.status() for _ in range(4)] == ["running"] * 4 and made.exception() is None
 
 
@@ -474,7 +474,7 @@ def test_a_query_that_lost_executors_starts_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wait", ["await_idle", "await_termination", "status"])
 def test_a_query_that_started_too_slowly_starts_again(tmp_path: Path, wait: str) -> None:
-    late = f"SparkException: {died.TOO_SLOW}"
+    late = f"SparkException: {failures.TOO_SLOW}"
 
     def running(*reasons: str | None) -> queries.RunningQuery:
         return _launched(tmp_path / str(next(number)), *map(_Handle, reasons))
@@ -484,7 +484,7 @@ def test_a_query_that_started_too_slowly_starts_again(tmp_path: Path, wait: str)
     assert getattr(good, wait)() in (None, True, "stopped") and good.exception() is None
     bad = running("ValueError: x", None)
     never = running(*[late] * queries.STARTS, None)
-    for dead, why in ((bad, "failed: ValueError: x"), (never, died.TOO_SLOW)):
+    for dead, why in ((bad, "failed: ValueError: x"), (never, failures.TOO_SLOW)):
         if wait == "status":
             assert [dead.status() for _ in range(queries.STARTS + 1)][-1] == "failed"
         else:

@@ -128,7 +128,11 @@ def test_a_url_is_read_at_a_door() -> None:
 
 
 def test_whether_there_is_a_broker_is_asked_of_the_store() -> None:
-    assert asking(r"\bbroker is (not )?None") == ["topics/interface.py", "topics/place.py", "topics/place.py"]
+    assert asking(r"\bbroker is (not )?None") == [
+        "topics/interface.py",
+        "topics/store_value.py",
+        "topics/store_value.py",
+    ]
 
 
 PLACES = {"folder", "store", "checkpoint", "root"}
@@ -176,3 +180,20 @@ def test_a_select_is_bound_by_one_class_of_each_kind() -> None:
     assert {name: places[name] for name in homes} == homes
     assert places["Env"] == ["env.py"]
     assert len(places["From"]) == 1
+
+
+ROOMS = ("stage", "topics", "face")
+
+
+def test_the_page_of_the_architecture_has_a_line_for_each_file() -> None:
+    """What a file is for, as its first sentence says: who looks for something finds it there by its name."""
+    page = (SOURCE.parents[1] / "docs/architecture.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^\| `((?:stage|topics|face)/\w+\.py)` \| (.+) \|$", page, re.MULTILINE)
+    files = [p for room in ROOMS for p in sorted((SOURCE / room).glob("*.py")) if p.name != "__init__.py"]
+    wanted = [(f"{p.parent.name}/{p.name}", first_sentence(p)) for p in files]
+    assert lines == wanted, "\n".join(f"| `{name}` | {text} |" for name, text in wanted)
+
+
+def first_sentence(path: Path) -> str:
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return " ".join(text.partition("\n\n")[0].split()).replace("|", "\\|")

@@ -28,7 +28,7 @@ from braid.errors import BraidError
 from braid.store import opened as store_in
 from braid.tables.files import SnapshotTable
 from braid.tables.interface import Read, Table, Unready, of_columns
-from braid.tables.mirror import SINCE, Look, Mirror
+from braid.tables.mirror import SINCE, Mirror, Poll
 from braid.tables.named import is_table, table_of
 from braid.topics.store import TopicStore
 from cli_help import QUICK, braid, ended, launch, on_shared_spark, records
@@ -119,9 +119,9 @@ def test_only_what_changed_is_written(tmp_path: Path) -> None:
     mirror = Mirror(declared(WORDS["ksqldb"].format(FORMATS["ksqldb"][0])), table, store)
     mirror.begin()
     table.rows = frame("k", {1: ("a", 1.0), 2: ("b", None), 3: (None, None)})
-    assert mirror.look() == Look(3, 0, 0, 0, 3)
+    assert mirror.look() == Poll(3, 0, 0, 0, 3)
     table.rows = frame("k", {3: (None, None), 2: ("c", None), 4: ("d", 0.5)})
-    assert mirror.look() == Look(1, 1, 1, 0, 3)
+    assert mirror.look() == Poll(1, 1, 1, 0, 3)
     every = records("c", tmp_path / "s")
     assert sorted((r["key"], r["value"] and r["value"]["V"]) for r in every[-3:]) == [(1, None), (2, "c"), (4, "d")]
     assert {r["timestamp"] for r in every} == {SINCE}
@@ -177,7 +177,7 @@ def test_columns_called_as_facets_are(tmp_path: Path, kind: str, dialect: str, s
     read = table.read(made)
     assert read.rows.rows() == [(1, "a"), (2, None)] and read.error.null_count() == 2
     rows_that_stand = 1 if value == "_value" else 2  # a record without a value deletes its key
-    for expected in (Look(rows_that_stand, rows=rows_that_stand), Look(rows=rows_that_stand)):
+    for expected in (Poll(rows_that_stand, rows=rows_that_stand), Poll(rows=rows_that_stand)):
         mirror = Mirror(made, table, store)
         mirror.begin()
         assert mirror.look() == expected
@@ -196,7 +196,7 @@ def test_keys_that_stand_twice_and_keys_that_are_missing(tmp_path: Path, custome
     written(path, "K,V\n1,a\n1,b\n,c\n")
     mirror = Mirror(customers, SnapshotTable(str(path)), store)
     mirror.begin()
-    assert mirror.look() == Look(1, 0, 0, 1, 1)
+    assert mirror.look() == Poll(1, 0, 0, 1, 1)
     assert mirror.look() is None  # the file is as it was
     assert [(r["key"], r["value"]) for r in records("c", tmp_path / "s")] == [(1, {"V": "b"})]
 
@@ -219,11 +219,11 @@ def test_most_rows_gone_is_refused_unless_told(tmp_path: Path, customers: Declar
     with pytest.raises(BraidError, match="has lost 20 of the 20 rows"):
         mirror.look()
     written(path, rows(range(10)), ago=30)
-    assert mirror.look() == Look(0, 0, 10, 0, 10)
+    assert mirror.look() == Poll(0, 0, 10, 0, 10)
     written(path, rows(range(1)), ago=20)
     told = Mirror(customers, SnapshotTable(str(path)), store, losing=True)
     told.begin()
-    assert told.look() == Look(0, 0, 9, 0, 1)
+    assert told.look() == Poll(0, 0, 9, 0, 1)
     written(path, "k,v\n", ago=10)
     with pytest.raises(BraidError, match="has lost 1 of the 1 rows"):  # few rows may go, all may not
         Mirror(customers, SnapshotTable(str(path)), store).look()
@@ -402,7 +402,7 @@ def test_a_column_that_is_null_throughout_is_refused(tmp_path: Path) -> None:
     store = TopicStore(store_in(tmp_path))
     made = declared(WORDS["ksqldb"].format("value_format='JSON', "))
 
-    def look(rows: list[tuple[int | None, str | None, float | None]], losing: bool = False) -> Look | None:
+    def look(rows: list[tuple[int | None, str | None, float | None]], losing: bool = False) -> Poll | None:
         given = Given(pl.DataFrame(rows, schema={"k": pl.Int32, "v": pl.String, "n": pl.Float64}, orient="row"))
         mirror = Mirror(made, given, store, losing)
         mirror.begin()
@@ -414,14 +414,14 @@ def test_a_column_that_is_null_throughout_is_refused(tmp_path: Path) -> None:
             look(rows)
         assert "--accept-deletes" in (e.value.hint or "") and records("c", tmp_path) == before
 
-    assert look([(1, "a", None), (2, "b", None), (3, None, None)]) == Look(3, rows=3)
+    assert look([(1, "a", None), (2, "b", None), (3, None, None)]) == Poll(3, rows=3)
     refused("the column V of C is NULL in all rows", [(1, None, 1.0), (2, None, None), (3, None, None)])
     refused("the column V of C is NULL in all rows", [(1, None, None), (4, None, None)])
     refused("the key of C is NULL in all rows", [(None, "a", None), (None, "b", None)])
     assert look([(3, None, None), (4, None, 2.0)]) is not None  # those that had one are gone
-    assert look([(3, None, None), (4, None, None)], losing=True) == Look(0, 1, rows=2)
-    assert look([(3, "c", None), (4, None, None)]) == Look(0, 1, rows=2)
-    assert look([(3, "d", None), (4, None, None)]) == Look(0, 1, rows=2)
+    assert look([(3, None, None), (4, None, None)], losing=True) == Poll(0, 1, rows=2)
+    assert look([(3, "c", None), (4, None, None)]) == Poll(0, 1, rows=2)
+    assert look([(3, "d", None), (4, None, None)]) == Poll(0, 1, rows=2)
 
 
 def test_iceberg(catalog: Lake) -> None:

@@ -20,7 +20,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from braid.errors import BraidError
-from braid.stage import ties
+from braid.stage import lineage
 from braid.store import opened
 from braid.topics import TopicStore, files
 from cli_help import braid
@@ -242,7 +242,7 @@ def test_any_moments_are_refused_or_right(pairs: Pairs, monkeypatch: pytest.Monk
         refused += 1
         with monkeypatch.context() as patch:
             for check in ("check_new", "check_inputs", "check_output"):
-                patch.setattr(ties, check, lambda *_: None)
+                patch.setattr(lineage, check, lambda *_: None)
             try:
                 if pairs.start(root) is None and pairs.right(root, inputs):
                     right_and_refused.append((of, error.message))

@@ -36,16 +36,16 @@ from braid.topics import (
     format_envelope,
     holder,
     log,
+    object_topics,
     parse_envelope,
     publish,
     read_records,
-    rolling,
-    rooms,
+    rollup,
     segments,
     stage,
 )
+from braid.topics.object_topic_store import ObjectTopicStore
 from braid.topics.reading import read
-from braid.topics.room_store import RoomStore
 from braid.types import MAX_TIME
 from effort import examples
 from sums import loaded, with_sum
@@ -61,13 +61,13 @@ def store(tmp_path: Path) -> TopicStore:
 @pytest.fixture(params=["folder", "room"])
 def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> TopicStore:
     """A store in a folder, and one in a room of `store/`. (In an object store: `objects/test_object_topics.py`.)"""
-    return TopicStore(opened(tmp_path)) if request.param == "folder" else RoomStore(opened(str(tmp_path)))
+    return TopicStore(opened(tmp_path)) if request.param == "folder" else ObjectTopicStore(opened(str(tmp_path)))
 
 
 @pytest.fixture(autouse=True)
 def _in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is folded beside what goes on is folded at once, but where a test says otherwise."""
-    monkeypatch.setattr(rooms, "BESIDE", False)
+    monkeypatch.setattr(object_topics, "BESIDE", False)
 
 
 def again(store: TopicStore) -> TopicStore:
@@ -394,12 +394,12 @@ def test_delete_and_create_again(anywhere: TopicStore) -> None:
     assert other.end_offsets("t") == [2]
     store.delete("t")
     assert not store.exists("t")
-    time.sleep(2 * rooms.SELDOM)
+    time.sleep(2 * object_topics.SELDOM)
     with pytest.raises(BraidError, match="no topic"):
         other.end_offsets("t")
     store.create("t", 2)
     store.append("t", [record(5)])
-    time.sleep(2 * rooms.SELDOM)
+    time.sleep(2 * object_topics.SELDOM)
     assert other.end_offsets("t") == [1, 0]
     assert read_records(other.topic("t"))[0]["value"] == {"V": "v5"}
     assert pickle.loads(pickle.dumps(store)).end_offsets("t") == [1, 0]
@@ -478,14 +478,14 @@ def test_a_crash_between_any_two_steps(sizes: list[list[int]], crashes: list[int
 @example([[1, 1]] * 9, [30, 8, 2, 7])
 def test_a_crash_between_any_two_steps_in_a_room(sizes: list[list[int]], crashes: list[int]) -> None:
     with TemporaryDirectory() as folder:
-        check_crashes(RoomStore(opened(folder)), sizes, crashes, False)
+        check_crashes(ObjectTopicStore(opened(folder)), sizes, crashes, False)
 
 
 def check_crashes(first: TopicStore, sizes: list[list[int]], crashes: list[int], beside: bool) -> None:
     with pytest.MonkeyPatch.context() as m:
         m.setattr(log, "FOLD", 3)
-        m.setattr(rooms, "KEPT", 4)
-        m.setattr(rooms, "EVERY", 0)
+        m.setattr(object_topics, "KEPT", 4)
+        m.setattr(object_topics, "EVERY", 0)
         first.create("t", 2)
         number = iter(range(1000))
         rows = [[[next(number) for _ in range(n)] for n in sizes_] for sizes_ in sizes]
@@ -521,11 +521,11 @@ def check_crashes(first: TopicStore, sizes: list[list[int]], crashes: list[int],
         clean_staging(last.topic("t"), "q")
         assert values(last, "t") == prefixes[-1]
         assert not any(n.startswith("q~") for n in os.listdir(last.topic("t").staging))
-        if isinstance(last, RoomStore):
+        if isinstance(last, ObjectTopicStore):
             check_nothing_is_left(last)
 
 
-def check_nothing_is_left(store: RoomStore) -> None:
+def check_nothing_is_left(store: ObjectTopicStore) -> None:
     """No object of a batch that was published lies there unless some commit, or the rollup of one, names it."""
     topic = store.topic("t")
     documents = [json.loads(store.root.get(n, 1 << 20)) for n, _ in store.root.list(topic.commits)]
@@ -541,7 +541,7 @@ def test_a_reader_beside_a_writer_at_every_step(
 ) -> None:
     """Commits are folded, and rollups of them, while it looks: it reads all that was committed, or all but the last."""
     monkeypatch.setattr(log, "FOLD", 2)
-    monkeypatch.setattr(rooms, "KEPT", 3)
+    monkeypatch.setattr(object_topics, "KEPT", 3)
     store = anywhere
     store.create("t", 2)
     topic, steps = again(store).topic("t"), iter(range(10_000))
@@ -581,7 +581,7 @@ def test_every_point_is_reached(store: TopicStore, monkeypatch: pytest.MonkeyPat
 @pytest.mark.heavy
 def test_small_segments_are_rolled_up(store: TopicStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "FOLD", 10)
-    monkeypatch.setattr(rolling, "LARGE", 4000)
+    monkeypatch.setattr(rollup, "LARGE", 4000)
     store.create("t", 2)
     early = TopicStore(store.root)
     files = Path(store.root.url) / "topics/t"
@@ -665,7 +665,7 @@ def test_a_reader_does_not_wait_for_renames(store: TopicStore) -> None:
 
 def test_many_commits_are_folded(anywhere: TopicStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "FOLD", 4)
-    monkeypatch.setattr(rooms, "KEPT", 5)
+    monkeypatch.setattr(object_topics, "KEPT", 5)
     store = anywhere
     store.create("t")
     early = again(store)
@@ -683,7 +683,7 @@ def test_many_commits_are_folded(anywhere: TopicStore, monkeypatch: pytest.Monke
     assert values(early, "t") == values(store, "t") == [list(range(70))]
     late = again(store).topic("t").view()
     assert late.queries == {"q0": 69, "q1": 67, "q2": 68}
-    if isinstance(store, RoomStore):
+    if isinstance(store, ObjectTopicStore):
         left = [n for n, _ in store.root.list(store.topic("t").commits) if "rollup" not in n]
         assert len(left) == 5
         return
@@ -849,7 +849,7 @@ def test_writers_and_readers_at_once(anywhere: TopicStore, monkeypatch: pytest.M
             assert found.height == ends[p] - seen[p] and found["error"].is_null().all()
         seen = ends
     assert [p.wait() for p in processes] == [0, 0]
-    time.sleep(2 * rooms.SELDOM)
+    time.sleep(2 * object_topics.SELDOM)
     assert reader.end_offsets("t") == [800, 800]
     assert all(sorted(part) == sorted(list(range(40)) * 20) for part in values(store, "t"))
 

@@ -15,12 +15,12 @@ pytest.importorskip("pyspark")
 from braid.bind.program import Program
 from braid.lower.lower import lower
 from braid.spark import query as queries
-from braid.spark.turns import Turns
-from braid.spark.wishes import Wishes
+from braid.spark.limit import Limit
+from braid.spark.query_options import QueryOptions
 from braid.store import opened
 from braid.testing.on_spark import shared_session
 from braid.topics import TopicStore
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 
 SQL = "CREATE STREAM l (k BIGINT KEY, v BIGINT) WITH (kafka_topic='l', value_format='JSON', partitions=1);" + "".join(
     f"CREATE STREAM q{n} AS SELECT k, v + {n} AS v FROM l;" for n in range(3)
@@ -44,7 +44,7 @@ class Crowd:
 
 
 def test_no_more_have_a_turn_than_may() -> None:
-    turns, crowd = Turns(3), Crowd()
+    turns, crowd = Limit(3), Crowd()
 
     def go(_: int) -> None:
         with turns.taken(lambda: False), crowd:
@@ -56,7 +56,7 @@ def test_no_more_have_a_turn_than_may() -> None:
 
 
 def test_who_is_stopped_does_not_wait_and_takes_no_turn() -> None:
-    turns = Turns(1)
+    turns = Limit(1)
     with turns.taken(lambda: False):
         with turns.taken(lambda: True):
             pass
@@ -86,14 +86,14 @@ def test_batches_of_several_queries_take_turns(tmp_path: Path, monkeypatch: pyte
             return collected(manifest)
 
     monkeypatch.setattr(queries, "collected", watched)
-    turns = Turns(1)
+    turns = Limit(1)
     monkeypatch.setattr(queries, "turns", lambda _: turns)
     store = TopicStore(opened(tmp_path / "s"))
     store.create("l", 1)
     store.append_lines("l", [f'{{"key":{n},"value":{{"V":{n}}},"timestamp":{n}}}' for n in range(40)])
     made = [lower(e.query) for e in Program("ksqldb").statements(SQL) if e.query is not None]
-    wishes = Wishes(tasks=1, limit=10, trigger={"availableNow": True})
-    running = [queries.start(shared_session(), plan, Store(store.root), wishes) for plan in made]
+    options = QueryOptions(tasks=1, limit=10, trigger={"availableNow": True})
+    running = [queries.start(shared_session(), plan, Store(store.root), options) for plan in made]
     for query in running:
         query.await_termination()
     assert crowd.most == 1 and [sum(store.end_offsets(p.query.sink.topic)) for p in made] == [40, 40, 40]

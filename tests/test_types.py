@@ -17,8 +17,8 @@ from braid.face.show import put_records
 from braid.plan.canonical import canonical
 from braid.store import opened
 from braid.testing import Driver
-from braid.topics.place import Store
 from braid.topics.store import TopicStore
+from braid.topics.store_value import Store
 from doors import run
 
 COLUMNS = "k INT PRIMARY KEY, v SMALLINT, f REAL, d DOUBLE PRECISION, z TIMESTAMPTZ, n NUMERIC(4, 2), t TIME"

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from braid.stage import checkpoint, takeover
+from braid.stage import checkpoint, swap
 from braid.store import opened
 from braid.topics import TopicStore, files
 from cli_help import Said, on_shared_spark
@@ -167,7 +167,7 @@ def test_until_it_is_ready_the_old_one_goes_on(begun: Path, monkeypatch: pytest.
         raise Killed
 
     with monkeypatch.context() as m, pytest.raises(Killed):
-        m.setattr(takeover, "take_over", die)
+        m.setattr(swap, "swap_in", die)
         run(begun, NEW, "upgrade")
     put(TopicStore(opened(begun / "s")), 3)
     assert run(begun, OLD).code == 0

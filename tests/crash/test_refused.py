@@ -23,7 +23,7 @@ from braid.lower.lower import lower
 from braid.operators.arrangement import MemoryRuns
 from braid.plan.canonical import canonical
 from braid.spark.preparing import prepared
-from braid.spark.wishes import Wishes
+from braid.spark.query_options import QueryOptions
 from braid.stage import batches, state_file
 from braid.stage.batches import last_batch
 from braid.stage.bucket import BucketState
@@ -31,7 +31,7 @@ from braid.stage.checkpoint import FORMAT, Document, load
 from braid.stage.state_file import Tie
 from braid.store import opened
 from braid.topics import TopicStore, publish, stage
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 from cli_help import Said, braid
 from crash import world
 from crash.places import InStore
@@ -40,7 +40,7 @@ from sums import loaded, with_sum
 NAMES = ("WINDOWED",)
 SQL = world.sql(NAMES)
 QUERY = next(e.query for e in Program("ksqldb").statements(SQL) if e.query is not None)
-NO_WISHES = Wishes()
+NO_OPTIONS = QueryOptions()
 CHECKPOINT = Path("s/checkpoints/WINDOWED")
 
 
@@ -51,7 +51,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     InStore(Path("s")).write(world.history(1, 20))
     Path("q.sql").write_text(SQL, encoding="utf-8")
     Path("s/.run.lock").touch()
-    _, folder, _ = prepared(lower(QUERY), Store(opened("s")), 2, NO_WISHES)
+    _, folder, _ = prepared(lower(QUERY), Store(opened("s")), 2, NO_OPTIONS)
     known = load(folder)
     assert known is not None and Path(folder.url) == tmp_path / CHECKPOINT
     for batch in range(6):
@@ -268,7 +268,7 @@ def test_the_same_query_in_other_words(store: Path) -> None:
     sql = "-- again\n" + SQL.replace("SELECT", "select").replace("3 SECONDS", "3000 MILLISECONDS")
     (again,) = (e.query for e in Program("ksqldb").statements(sql) if e.query is not None)
     before = snapshot(store)
-    _, folder, _ = prepared(lower(again), Store(opened("s")), 2, NO_WISHES)
+    _, folder, _ = prepared(lower(again), Store(opened("s")), 2, NO_OPTIONS)
     assert Path(folder.url) == store / CHECKPOINT and snapshot(store) == before
 
 
@@ -288,7 +288,7 @@ def test_other_versions_and_settings(store: Path, field: str, value: object, tol
     before = snapshot(store)
     if field == "spark":  # compared where Spark's version is known
         with pytest.raises(BraidError) as e:
-            prepared(lower(QUERY), Store(opened("s")), 2, NO_WISHES)
+            prepared(lower(QUERY), Store(opened("s")), 2, NO_OPTIONS)
         shown = str(e.value)
     else:
         shown = refused(store)
@@ -299,15 +299,15 @@ def test_other_versions_and_settings(store: Path, field: str, value: object, tol
 @pytest.mark.parametrize(
     ("wishes", "told"),
     [
-        (replace(NO_WISHES, buckets=8), "buckets: 4 in the checkpoint, 8 now"),
-        (replace(NO_WISHES, tasks=1), "shuffle partitions of Spark: 2 in the checkpoint, 1 now"),
-        (replace(NO_WISHES, partitions=3), "the topic WINDOWED has 2 partitions, not 3"),
+        (replace(NO_OPTIONS, buckets=8), "buckets: 4 in the checkpoint, 8 now"),
+        (replace(NO_OPTIONS, tasks=1), "shuffle partitions of Spark: 2 in the checkpoint, 1 now"),
+        (replace(NO_OPTIONS, partitions=3), "the topic WINDOWED has 2 partitions, not 3"),
     ],
 )
-def test_another_spread(store: Path, wishes: Wishes, told: str) -> None:
+def test_another_spread(store: Path, options: QueryOptions, told: str) -> None:
     before = snapshot(store)
     with pytest.raises(BraidError) as e:
-        prepared(lower(QUERY), Store(opened("s")), 2, wishes)
+        prepared(lower(QUERY), Store(opened("s")), 2, options)
     assert told in str(e.value)
     assert snapshot(store) == before
 
@@ -317,14 +317,14 @@ def test_no_topic_is_made_for_a_query_that_is_refused(store: Path) -> None:
     assert canonical(other) != canonical(QUERY)
     before = snapshot(store)
     with pytest.raises(BraidError, match="was made by another query"):
-        prepared(lower(other), Store(opened("s")), 2, NO_WISHES)
+        prepared(lower(other), Store(opened("s")), 2, NO_OPTIONS)
     assert snapshot(store) == before
 
 
 def test_the_numbers_of_the_first_start_stay(store: Path) -> None:
     """More cores, and the topic gone: the recorded numbers hold, and state is where it was."""
     TopicStore(opened("s")).delete("WINDOWED")
-    job, _, _ = prepared(lower(QUERY), Store(opened("s")), 16, NO_WISHES)
+    job, _, _ = prepared(lower(QUERY), Store(opened("s")), 16, NO_OPTIONS)
     known = load(opened(CHECKPOINT))
     assert isinstance(known, Document)
     assert (job.buckets, job.tasks, job.output.partitions) == (known.buckets, known.shuffle, known.outputs) == (4, 2, 2)

@@ -37,8 +37,8 @@ from braid.face.run import run_program
 from braid.store import opened as store_in
 from braid.topics.broker import broker_of
 from braid.topics.interface import Topics, open_topics
-from braid.topics.place import Store
 from braid.topics.reading import records_of
+from braid.topics.store_value import Store
 from kafka import broker, clients, kept, registry
 from kafka.fetch import Unavailable, cache
 

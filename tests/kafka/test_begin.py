@@ -17,7 +17,7 @@ from braid.store import opened
 from braid.topics.begin import Where, offsets_of
 from braid.topics.broker import Broker as Address
 from braid.topics.interface import open_topics
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 from cli_help import on_shared_spark
 from kafka import clients
 from kafka.broker import Broker

@@ -15,7 +15,7 @@ from threading import Timer
 import pytest
 
 from braid.topics import broker as clients
-from braid.topics import traces
+from braid.topics import broker_leftovers
 from braid.topics.broker import Broker as Kafka
 from braid.topics.broker import BrokerAway
 from braid.topics.kafka import commit_offsets
@@ -43,7 +43,7 @@ def test_a_coordinator_that_is_found_late_ends_no_process(
         Timer(2.5, os.kill, [pid, signal.SIGCONT]).start()
         commit_offsets(address, fresh("g"), {(topic, 0): 1})
         with pytest.raises(BrokerAway):
-            traces.remove(replace(address, exactly_once=False), "q", fresh("run"), 1)
+            broker_leftovers.remove(replace(address, exactly_once=False), "q", fresh("run"), 1)
         return look(self)
 
     with monkeypatch.context() as patched:
@@ -51,4 +51,4 @@ def test_a_coordinator_that_is_found_late_ends_no_process(
         made = writing(address, {topic: 1_000_000}, run, 0, 0, "digest")
     assert not made.done
     made.commit()
-    assert traces.remove(replace(address, exactly_once=False), "q", run, 1) == [f"braid.{run}"]
+    assert broker_leftovers.remove(replace(address, exactly_once=False), "q", run, 1) == [f"braid.{run}"]

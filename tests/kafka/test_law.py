@@ -24,7 +24,7 @@ from confluent_kafka import Producer
 from braid.lower.lower import lower
 from braid.plan.logical import Node, Query, Source, sources
 from braid.records.wire import kafka_partition, to_bytes
-from braid.spark.wishes import Wishes
+from braid.spark.query_options import QueryOptions
 from braid.stage.call_order import Ranks, partition_ranks
 from braid.stage.cut import Cut, beginning, part_name, plan_batch
 from braid.stage.emit import wires_of
@@ -34,7 +34,7 @@ from braid.stage.local import LocalQuery
 from braid.store import opened
 from braid.topics.broker import Broker as Address
 from braid.topics.interface import Topics, open_topics
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 from histories import SHAPES, History, Raw
 from kafka import clients
 from kafka.broker import Broker
@@ -185,7 +185,7 @@ def test_law_on_spark(shape: str, seed: int, broker: Broker, tmp_path: Path) -> 
     clients.make_topic(broker.address, query.sink.topic, outputs)  # not compacted
     options: dict[str, Any] = {"limit": 15, "partitions": outputs, "buckets": 4}
     address = Address(broker.address)
-    first = queries.start(spark, lower(query), Store(opened(tmp_path), address), Wishes(**options))
+    first = queries.start(spark, lower(query), Store(opened(tmp_path), address), QueryOptions(**options))
     until(lambda: first.progress().batch >= 0 or first.status() != "running")
     first.stop()
     run(str(tmp_path), query, spark, address, **options)

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from braid.errors import BraidError
-from braid.sinks.letters import LETTER, Letters, letters_of
+from braid.sinks.dead_letters import DEAD_LETTER, DeadLetters, dead_letters_of
 from braid.store import opened
 from braid.topics import access
 from braid.topics.access import Takes
@@ -91,16 +91,16 @@ def test_letters_that_do_not_fit_and_records_that_are_gone(broker: Broker, tmp_p
         schema_overrides={"partition": pl.Int32},
     )
     topics = KafkaTopics(opened(tmp_path), Address(broker.address), {topic: clients.topic_id(broker.address, topic)})
-    to = Letters("dead", 1, Takes(2_500, keyed=False, early=True))
-    made = letters_of(to, "Q", topics, [topic], drops)
-    assert made.schema == LETTER
+    to = DeadLetters("dead", 1, Takes(2_500, keyed=False, early=True))
+    made = dead_letters_of(to, "Q", topics, [topic], drops)
+    assert made.schema == DEAD_LETTER
     sizes = made.select(pl.col("key").bin.size().alias("k"), pl.col("value").bin.size().alias("v")).rows()
     assert sizes == [(500, 500), (2_000, None), (1, 3), (None, 3)]
     assert made["time"].to_list() == [5, 5, 1, -3]
-    to = Letters("dead", 1, Takes(2_500, keyed=False, early=False))
-    assert letters_of(to, "Q", topics, [topic], drops)["time"].to_list() == [5, 5, 1, 1]
+    to = DeadLetters("dead", 1, Takes(2_500, keyed=False, early=False))
+    assert dead_letters_of(to, "Q", topics, [topic], drops)["time"].to_list() == [5, 5, 1, 1]
     gone = drops.head(1).with_columns(pl.lit(0, pl.Int64).alias("offset"))
-    assert letters_of(to, "Q", topics, [topic], gone)["value"].to_list() == [b"[1]"]
+    assert dead_letters_of(to, "Q", topics, [topic], gone)["value"].to_list() == [b"[1]"]
 
 
 def test_which_records_are_read_again() -> None:

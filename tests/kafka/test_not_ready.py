@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from braid.errors import BraidError
 from braid.store import opened
-from braid.topics import access, kafka, traces, transactions
+from braid.topics import access, broker_leftovers, kafka, transactions
 from braid.topics import broker as clients
 from braid.topics.broker import Broker as Kafka
 from braid.topics.broker import NotReady, asked
@@ -84,7 +84,7 @@ def _key(wanted: Any) -> Any:
 @pytest.fixture(params=PASSING)
 def restless(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     failed = Counter[str]()
-    for module in (access, kafka, traces, transactions):
+    for module in (access, kafka, broker_leftovers, transactions):
         for name in ("admin", "group_admin"):
             if hasattr(module, name):
                 real: Callable[[Kafka], Any] = getattr(clients, name)
@@ -120,8 +120,8 @@ def test_every_request_is_made_again(broker: Broker, tmp_path: Path, restless: C
     topics.settle(name)
     assert [r.value for r in consume(broker.address, name)] == [b"v"]
     again(lambda: transactions.mark(address, name, run, [1], 0))
-    assert again(lambda: traces.once(address, name)) == set()
-    assert again(lambda: traces.remove(address, "q", run, 2)) == [f"braid.{run}"]
+    assert again(lambda: broker_leftovers.once(address, name)) == set()
+    assert again(lambda: broker_leftovers.remove(address, "q", run, 2)) == [f"braid.{run}"]
     again(lambda: topics.delete(name))
     assert not again(lambda: topics.exists(name))
 

@@ -29,8 +29,8 @@ from braid.store import opened
 from braid.testing.cases import Block, _feed, blocks
 from braid.topics.broker import Broker as Address
 from braid.topics.interface import Topics, open_topics
-from braid.topics.place import Store
 from braid.topics.reading import records_of
+from braid.topics.store_value import Store
 from kafka.broker import PATIENT, Broker, own_broker
 from kafka.clients import delete_topic
 from kafka.conftest import had

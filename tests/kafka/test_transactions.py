@@ -20,7 +20,7 @@ from braid.topics.broker import Broker as Kafka
 from braid.topics.broker import BrokerAway
 from braid.topics.interface import open_topics
 from braid.topics.kafka import KafkaTopics
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 from braid.topics.transactions import writing
 from kafka.broker import Broker
 from kafka.clients import consume, fresh, make_topic, open_transaction, settings

@@ -22,14 +22,14 @@ from braid.face.verify import verify
 from braid.lower.lower import lower
 from braid.spark import query as queries
 from braid.spark.dataframes import Columns, Registered
-from braid.spark.wishes import Wishes
+from braid.spark.query_options import QueryOptions
 from braid.stage import batches, offset_log, state_file
 from braid.stage.checkpoint_runs import CheckpointRuns
 from braid.store import opened
 from braid.testing.on_spark import shared_session
 from braid.topics import files
 from braid.topics.interface import open_topics
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 
 pytestmark = [pytest.mark.spark, pytest.mark.objects]
 
@@ -69,8 +69,8 @@ def feed(root: str, step: int) -> None:
 
 def run(root: str, number: int = 0, tasks: int | None = 2) -> Any:
     """`tasks` None: as many as it has."""
-    wishes = Wishes(tasks=tasks, limit=30, trigger={"availableNow": True}, note=lambda _: None)
-    running = queries.start(shared_session(), lower(QUERIES[number]), Store(opened(root)), wishes)
+    options = QueryOptions(tasks=tasks, limit=30, trigger={"availableNow": True}, note=lambda _: None)
+    running = queries.start(shared_session(), lower(QUERIES[number]), Store(opened(root)), options)
     running.await_termination()
     return running
 
@@ -195,7 +195,7 @@ def test_reset(room: str) -> None:
 def test_dataframes_need_a_checkpoint_in_a_folder(room: str) -> None:
     """Spark keeps its logs of their sources there, as files."""
     frame = shared_session().readStream.format("rate").load()
-    wishes = Wishes(frames={"L": Registered(frame, Columns(False))}, tasks=2, note=lambda _: None)
+    options = QueryOptions(frames={"L": Registered(frame, Columns(False))}, tasks=2, note=lambda _: None)
     with pytest.raises(BraidError, match=f"G reads DataFrames, and its checkpoint is {checkpoint(room, 1)}") as e:
-        queries.start(shared_session(), lower(QUERIES[1]), Store(opened(room)), wishes)
+        queries.start(shared_session(), lower(QUERIES[1]), Store(opened(room)), options)
     assert e.value.hint == "give it a folder"

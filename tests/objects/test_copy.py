@@ -18,7 +18,7 @@ from braid.stage import offset_log, state_file
 from braid.store import opened
 from braid.topics import TopicStore, files, log
 from braid.topics.interface import open_topics
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 from cli_help import QUICK, braid, on_shared_spark
 from objects.test_checkpoints import QUERIES, STEPS, checkpoint, expected, feed, lines, room, run
 

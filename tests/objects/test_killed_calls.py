@@ -23,7 +23,7 @@ from braid.store import opened
 from braid.store.objects import BucketStore
 from braid.testing.on_spark import shared_session
 from braid.topics.interface import open_topics, store_of
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 from objects.faulty import Faulty, faulty
 from objects.test_checkpoints import QUERIES, feed, lines, run
 

@@ -16,7 +16,7 @@ pytest.importorskip("obstore")
 from braid.store import cache, opened
 from braid.topics import StoreLock
 from braid.topics.interface import open_topics
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 from cli_help import braid, launch, records
 from objects.faulty import KEY, SECRET, Faulty
 

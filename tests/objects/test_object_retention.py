@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("obstore")
 
 from braid.store import opened
-from braid.topics.room_store import RoomStore
+from braid.topics.object_topic_store import ObjectTopicStore
 from test_retention import (
     _folded_soon,
     test_a_reader_beside_it_at_every_step,
@@ -30,5 +30,5 @@ pytestmark = pytest.mark.objects
 
 
 @pytest.fixture
-def anywhere(place: str) -> RoomStore:
-    return RoomStore(opened(place))
+def anywhere(place: str) -> ObjectTopicStore:
+    return ObjectTopicStore(opened(place))

@@ -19,7 +19,7 @@ pytest.importorskip("pyspark")
 from braid.errors import BraidError
 from braid.store import opened
 from braid.topics.interface import open_topics
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 from cli_help import QUICK, Said, braid, ended, launch, records, spawned
 from crash.harness import round_of
 from crash.places import InObjects

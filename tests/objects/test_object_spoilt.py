@@ -16,10 +16,10 @@ from braid.errors import BraidError
 from braid.face.verify import verify
 from braid.records.registry import Schema
 from braid.store import ObjectStore, opened
-from braid.topics import documents, drops, log, retention, rooms
+from braid.topics import documents, drops, log, object_topics, retention
+from braid.topics.object_topic_store import ObjectTopicStore
 from braid.topics.registries import of_store
 from braid.topics.retention import Retention
-from braid.topics.room_store import RoomStore
 from objects.faulty import Faulty
 from spoiling import Spoilt, named, spoils
 
@@ -30,7 +30,7 @@ NEWEST = (f"commits/{COMMITS:020d}.json", "retention/00000000000000000002.json",
 @pytest.fixture(params=["memory", pytest.param("server", marks=pytest.mark.objects)])
 def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
     monkeypatch.setattr(log, "FOLD", 4)
-    monkeypatch.setattr(rooms, "BESIDE", False)
+    monkeypatch.setattr(object_topics, "BESIDE", False)
     if request.param == "server":
         return opened(request.getfixturevalue("place"))
     _: Faulty = request.getfixturevalue("memory")
@@ -38,7 +38,7 @@ def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Obj
 
 
 def filled(room: ObjectStore) -> None:
-    store = RoomStore(room)
+    store = ObjectTopicStore(room)
     for name in ("t", "u"):
         store.create(name, 2)
         for n in range(COMMITS):
@@ -70,7 +70,7 @@ def put_in(room: ObjectStore, name: str, data: bytes | None, folder: Path) -> No
 
 def rows(room: ObjectStore) -> object:
     """All that users see of it."""
-    store, schemas = RoomStore(room), type(of_store(room))(room)  # type: ignore[call-arg, arg-type]
+    store, schemas = ObjectTopicStore(room), type(of_store(room))(room)  # type: ignore[call-arg, arg-type]
     records = {name: [store.read(name, p, 0, 99)["_line"].to_list() for p in range(2)] for name in ("t", "u")}
     known = [schemas.latest(f"{name}-value") for name in ("a", "b")]
     return records, retention.all_of(room), known, drops.read_drops(room, "q")
@@ -106,10 +106,10 @@ def test_a_spoilt_object_is_named_or_makes_no_difference(
 
 
 def test_housekeeping_takes_no_topic_whose_name_is_gone_for_a_deleted_one(room: ObjectStore) -> None:
-    from braid.face.remains import sweep
+    from braid.face.orphans import sweep
 
     filled(room)
-    RoomStore(room).delete("u")
+    ObjectTopicStore(room).delete("u")
     assert [*sweep(opened(room.url))] and not refused(lambda: list(verify(opened(room.url))))
     before = all_of(room)
     room.delete("names/t")
@@ -129,4 +129,4 @@ def test_a_commit_that_is_gone_hides_none_behind_it(
     assert f"{COMMITS - 1:020d}.json is missing" in refused(lambda: list(verify(opened(room.url))))
     with pytest.raises(BraidError, match="is missing"):
         documents.document(opened(room.url), "x")
-        RoomStore(room).end_offsets("t")
+        ObjectTopicStore(room).end_offsets("t")

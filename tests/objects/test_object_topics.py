@@ -21,10 +21,10 @@ pytest.importorskip("obstore")
 from braid.errors import Away, BraidError
 from braid.records.registry import Schema, UnknownSchema
 from braid.store import cache, objects, opened
-from braid.topics import Staged, StageWriters, clean_staging, documents, drops, log, publish, rooms, stage
+from braid.topics import Staged, StageWriters, clean_staging, documents, drops, log, object_topics, publish, stage
+from braid.topics.object_topic_store import ObjectTopicStore
+from braid.topics.object_topics import ObjectTopic
 from braid.topics.registries import of_store
-from braid.topics.room_store import RoomStore
-from braid.topics.rooms import RoomTopic
 from braid.topics.sealed import unsealed
 from objects.faulty import Faulty
 from sums import loaded, with_sum
@@ -59,42 +59,42 @@ __all__ = [
 
 
 @pytest.fixture
-def on_server(place: str) -> RoomStore:
-    return RoomStore(opened(place))
+def on_server(place: str) -> ObjectTopicStore:
+    return ObjectTopicStore(opened(place))
 
 
 @pytest.fixture(params=[pytest.param("s3", marks=pytest.mark.objects)])
-def anywhere(place: str) -> RoomStore:
+def anywhere(place: str) -> ObjectTopicStore:
     """What tests of topics anywhere are given here."""
-    return RoomStore(opened(place))
+    return ObjectTopicStore(opened(place))
 
 
 @pytest.fixture
-def in_memory(memory: Faulty) -> RoomStore:
-    return RoomStore(opened(f"s3://memory/{uuid.uuid4().hex}"))
+def in_memory(memory: Faulty) -> ObjectTopicStore:
+    return ObjectTopicStore(opened(f"s3://memory/{uuid.uuid4().hex}"))
 
 
 @pytest.fixture(params=["memory", pytest.param("server", marks=pytest.mark.objects)])
-def store(request: pytest.FixtureRequest) -> RoomStore:
-    found: RoomStore = request.getfixturevalue("in_memory" if request.param == "memory" else "on_server")
+def store(request: pytest.FixtureRequest) -> ObjectTopicStore:
+    found: ObjectTopicStore = request.getfixturevalue("in_memory" if request.param == "memory" else "on_server")
     return found
 
 
 @pytest.fixture(autouse=True)
 def _in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rooms, "BESIDE", False)
+    monkeypatch.setattr(object_topics, "BESIDE", False)
 
 
-def topic_of(store: RoomStore, name: str = "t") -> RoomTopic:
+def topic_of(store: ObjectTopicStore, name: str = "t") -> ObjectTopic:
     found = store.topic(name)
-    assert isinstance(found, RoomTopic)
+    assert isinstance(found, ObjectTopic)
     return found
 
 
 # -------------------------------------------------------------- what it costs
 
 
-def test_a_batch_is_one_object_a_task_and_a_commit(in_memory: RoomStore, memory: Faulty) -> None:
+def test_a_batch_is_one_object_a_task_and_a_commit(in_memory: ObjectTopicStore, memory: Faulty) -> None:
     store = in_memory
     store.create("t", 3)
     one_batch(store, 0, [[1], [2], [3]], False)
@@ -111,7 +111,7 @@ def test_a_batch_is_one_object_a_task_and_a_commit(in_memory: RoomStore, memory:
     assert values(store, "t") == [[1, 0, 10], [2, 1, 11], [3, 2, 12]]
 
 
-def test_nobody_lists(in_memory: RoomStore, memory: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_lists(in_memory: ObjectTopicStore, memory: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither who publishes or reads, nor who looks for the first time; and a look without news is one request."""
     monkeypatch.setattr(log, "FOLD", 5)
     store = in_memory
@@ -125,21 +125,21 @@ def test_nobody_lists(in_memory: RoomStore, memory: Faulty, monkeypatch: pytest.
     memory.asked.clear()
     late.topic("t").anew()
     assert len(memory.asked) == 1
-    monkeypatch.setattr(rooms, "AWAY", 0)
+    monkeypatch.setattr(object_topics, "AWAY", 0)
     late.topic("t").anew()
     assert len(memory.asked) == 1 + 2, "a rollup may stand for commits that have gone"
     memory.asked.clear()
     assert late.read("t", 1, 0, 33).height == 33
-    time.sleep(2 * rooms.SELDOM)
+    time.sleep(2 * object_topics.SELDOM)
     late.known_end("t", 0)
     assert late.read("t", 1, 3, 30).height == 27
     assert not memory.asked  # it has all of it
 
 
-def test_folds_go_on_beside_the_writer(store: RoomStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rooms, "BESIDE", True)
+def test_folds_go_on_beside_the_writer(store: ObjectTopicStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_topics, "BESIDE", True)
     monkeypatch.setattr(log, "FOLD", 4)
-    monkeypatch.setattr(rooms, "KEPT", 5)
+    monkeypatch.setattr(object_topics, "KEPT", 5)
     store.create("t")
     topic, reader = topic_of(store), again(store)
     for batch in range(50):
@@ -157,7 +157,7 @@ def test_folds_go_on_beside_the_writer(store: RoomStore, monkeypatch: pytest.Mon
 # -------------------------------------------------------------- two at a time
 
 
-def test_the_second_of_two_drivers_is_refused(store: RoomStore) -> None:
+def test_the_second_of_two_drivers_is_refused(store: ObjectTopicStore) -> None:
     """Both go on from one checkpoint: the batch of the first counts, whichever it is, and the other's is none."""
     store.create("t", 2)
     first, second = topic_of(again(store)), topic_of(again(store))
@@ -174,7 +174,7 @@ def test_the_second_of_two_drivers_is_refused(store: RoomStore) -> None:
     assert values(store, "t") == [[1, 2, 4], []]
 
 
-def test_many_race_for_a_number(store: RoomStore) -> None:
+def test_many_race_for_a_number(store: ObjectTopicStore) -> None:
     store.create("t")
     writers = [again(store) for _ in range(8)]
     for writer in writers:
@@ -194,11 +194,11 @@ def test_many_race_for_a_number(store: RoomStore) -> None:
 
 @pytest.mark.parametrize("named", [True, False])
 def test_who_wakes_long_after_writes_behind_all_others(
-    store: RoomStore, monkeypatch: pytest.MonkeyPatch, named: bool
+    store: ObjectTopicStore, monkeypatch: pytest.MonkeyPatch, named: bool
 ) -> None:
     """The number that it creates was there, and is gone with its rollup."""
     monkeypatch.setattr(log, "FOLD", 4)
-    monkeypatch.setattr(rooms, "KEPT", 3)
+    monkeypatch.setattr(object_topics, "KEPT", 3)
     store.create("t")
     asleep, reader = again(store), again(store)
     for look in (asleep, reader):
@@ -212,14 +212,16 @@ def test_who_wakes_long_after_writes_behind_all_others(
         assert [x["V"] for x in read_all(look)] == [x["V"] for x in want[0]]
 
 
-def read_all(store: RoomStore) -> list[dict[str, str]]:
+def read_all(store: ObjectTopicStore) -> list[dict[str, str]]:
     topic = store.topic("t")
     topic.anew()
     lines = store.read("t", 0, 0, topic.ends()[0])["_line"].to_list()
     return [json.loads(line)["value"] for line in lines]
 
 
-def test_a_commit_whose_rollup_came_at_once_stands(in_memory: RoomStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_whose_rollup_came_at_once_stands(
+    in_memory: ObjectTopicStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Others fold it before its writer has looked whether it stands."""
     monkeypatch.setattr(log, "FOLD", 3)
     store = in_memory
@@ -241,16 +243,16 @@ def test_a_commit_whose_rollup_came_at_once_stands(in_memory: RoomStore, monkeyp
 # ---------------------------------------------------------------- what is torn
 
 
-def packs(store: RoomStore) -> list[str]:
+def packs(store: ObjectTopicStore) -> list[str]:
     return [name for name, _ in store.root.list(f"{topic_of(store).path}/data")]
 
 
-def written(store: RoomStore, name: str, data: bytes, tmp_path: Path) -> None:
+def written(store: ObjectTopicStore, name: str, data: bytes, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(data)
     store.root.put(name, str(tmp_path / "x"))
 
 
-def test_torn_objects_are_noticed(store: RoomStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torn_objects_are_noticed(store: ObjectTopicStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store.create("t", 2)
     one_batch(store, 0, [[1, 2, 3], [4]], False)
     name = next(n for n in packs(store) if b'"value":2' in store.root.get(n, 1 << 20))
@@ -273,7 +275,7 @@ def test_torn_objects_are_noticed(store: RoomStore, tmp_path: Path, monkeypatch:
     assert values(store, "t") == [[1, 2, 3], [4]]
 
 
-def test_damaged_commits_are_named(store: RoomStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_commits_are_named(store: ObjectTopicStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store.create("t")
     one_batch(store, 0, [[1]], False)
     name = f"{topic_of(store).commits}/{1:020d}.json"
@@ -310,7 +312,7 @@ def test_a_folders_topic_takes_no_commit_of_a_room(tmp_path: Path, file: str, wh
 # -------------------------------------------------------------- who is stopped
 
 
-def test_what_a_killed_writer_left_goes(store: RoomStore) -> None:
+def test_what_a_killed_writer_left_goes(store: ObjectTopicStore) -> None:
     store.create("t", 2)
     one_batch(store, 0, [[1], [2]], False)
     topic = store.topic("t")
@@ -325,7 +327,7 @@ def test_what_a_killed_writer_left_goes(store: RoomStore) -> None:
     assert publish(topic, "q", 2, [ahead]) and values(store, "t") == [[1, 3, 5], [2, 4]]
 
 
-def test_a_deletion_that_was_killed(store: RoomStore) -> None:
+def test_a_deletion_that_was_killed(store: ObjectTopicStore) -> None:
     store.create("t")
     store.append("t", [record(1)])
     with crash_at(0), pytest.raises(Crash, match="topic ended"):
@@ -339,7 +341,7 @@ def test_a_deletion_that_was_killed(store: RoomStore) -> None:
     assert values(other, "t") == [[{"V": "v3"}], []]
 
 
-def test_what_was_staged_for_a_topic_is_not_of_its_successor(store: RoomStore) -> None:
+def test_what_was_staged_for_a_topic_is_not_of_its_successor(store: ObjectTopicStore) -> None:
     store.create("t")
     other = again(store)
     topic = other.topic("t")
@@ -354,10 +356,10 @@ def test_what_was_staged_for_a_topic_is_not_of_its_successor(store: RoomStore) -
 
 
 def test_commits_go_with_the_objects_that_a_rollup_made_needless(
-    store: RoomStore, monkeypatch: pytest.MonkeyPatch
+    store: ObjectTopicStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log, "FOLD", 5)
-    monkeypatch.setattr(rooms, "KEPT", 7)
+    monkeypatch.setattr(object_topics, "KEPT", 7)
     store.create("t", 2)
     early = again(store)
     for batch in range(32):
@@ -376,12 +378,12 @@ def test_commits_go_with_the_objects_that_a_rollup_made_needless(
 # --------------------------------------------------------------- many partitions
 
 
-def unfolded(store: RoomStore, monkeypatch: pytest.MonkeyPatch, folder: Path, partitions: int) -> RoomTopic:
+def unfolded(store: ObjectTopicStore, monkeypatch: pytest.MonkeyPatch, folder: Path, partitions: int) -> ObjectTopic:
     """Ten commits that nobody has folded, on a machine that has read none of them."""
     monkeypatch.setattr(log, "FOLD", 10)
     store.create("t", partitions)
     with monkeypatch.context() as never:
-        never.setattr(RoomTopic, "fold", lambda self, view: None)
+        never.setattr(ObjectTopic, "fold", lambda self, view: None)
         for batch in range(10):
             writers = StageWriters(topic_of(store), "q", batch)
             for p in range(partitions):
@@ -396,7 +398,7 @@ def in_all(partitions: int) -> list[list[int]]:
 
 
 def test_what_is_folded_is_fetched_by_one_request_an_object(
-    in_memory: RoomStore, memory: Faulty, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    in_memory: ObjectTopicStore, memory: Faulty, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     topic = unfolded(in_memory, monkeypatch, tmp_path, 30)
     last = topic.anew().last
@@ -411,10 +413,10 @@ def test_what_is_folded_is_fetched_by_one_request_an_object(
 
 @pytest.mark.parametrize("piece", [1, 100, 300])
 def test_pieces_of_an_object_end_where_they_are_large(
-    in_memory: RoomStore, memory: Faulty, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, piece: int
+    in_memory: ObjectTopicStore, memory: Faulty, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, piece: int
 ) -> None:
     """Whatever one request may give: each segment comes, once."""
-    monkeypatch.setattr(rooms, "_PIECE", piece)
+    monkeypatch.setattr(object_topics, "_PIECE", piece)
     topic = unfolded(in_memory, monkeypatch, tmp_path, 7)
     memory.asked.clear()
     topic._all_folded(topic.anew().last)
@@ -424,7 +426,7 @@ def test_pieces_of_an_object_end_where_they_are_large(
 
 @pytest.mark.parametrize("what", ["a bit", "cut", "gone"])
 def test_a_damaged_object_is_not_folded(
-    in_memory: RoomStore, memory: Faulty, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str
+    in_memory: ObjectTopicStore, memory: Faulty, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str
 ) -> None:
     """What lies beside the damage is; who reads the damaged segment is told."""
     topic = unfolded(in_memory, monkeypatch, tmp_path, 4)
@@ -453,7 +455,7 @@ def test_a_damaged_object_is_not_folded(
 @pytest.mark.heavy
 @pytest.mark.parametrize("fault", [503, 500, 429, "cut", "half", "done, cut", "done, 500"])
 def test_faults_that_pass_are_not_noticed(
-    in_memory: RoomStore, memory: Faulty, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fault: int | str
+    in_memory: ObjectTopicStore, memory: Faulty, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fault: int | str
 ) -> None:
     monkeypatch.setattr(log, "FOLD", 4)
     store = in_memory
@@ -471,7 +473,7 @@ def test_faults_that_pass_are_not_noticed(
     assert values(store, "t") == [list(range(5)), []]
 
 
-def test_a_server_that_is_away(in_memory: RoomStore, memory: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_away(in_memory: ObjectTopicStore, memory: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "PATIENCE", 0.5)
     store = in_memory
     store.create("t")
@@ -489,7 +491,7 @@ def test_a_server_that_is_away(in_memory: RoomStore, memory: Faulty, monkeypatch
 
 
 def test_the_cache_is_private_bounded_and_needless(
-    in_memory: RoomStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    in_memory: ObjectTopicStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("BRAID_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("BRAID_CACHE_BYTES", "20000")
@@ -545,7 +547,7 @@ def test_what_is_said_of_its_size_is_a_number(monkeypatch: pytest.MonkeyPatch) -
 # ------------------------------------------------------------- beside topics
 
 
-def test_two_who_change_a_document(store: RoomStore) -> None:
+def test_two_who_change_a_document(store: ObjectTopicStore) -> None:
     def count(_: int) -> None:
         for _ in range(5):
             documents.changed(store.root, "notes/n", lambda b: b'{"n":%d}' % (json.loads(b or b'{"n":0}')["n"] + 1))
@@ -559,7 +561,7 @@ def test_two_who_change_a_document(store: RoomStore) -> None:
     assert documents.document(store.root, "notes/m") is None
 
 
-def test_schemas(store: RoomStore) -> None:
+def test_schemas(store: ObjectTopicStore) -> None:
     first, second = (of_store(store.root), type(of_store(store.root))(store.root))  # type: ignore[call-arg]
     text = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}'
     with pytest.raises(UnknownSchema):
@@ -573,7 +575,7 @@ def test_schemas(store: RoomStore) -> None:
     assert second.latest("t-value") is None and second.by_id(id).text == text
 
 
-def test_drops(store: RoomStore) -> None:
+def test_drops(store: ObjectTopicStore) -> None:
     root, frame = store.root, pl.DataFrame({"reason": ["late", "malformed"], "_raw": [None, b"\xff"]})
     assert drops.with_drops(root) == [] and drops.read_drops(root, "q") == []
     names = [drops.stage_drops(root, "q", 0, task, frame, run="q-1") for task in range(2)]
@@ -590,7 +592,7 @@ def test_drops(store: RoomStore) -> None:
     assert drops.with_drops(root) == []
 
 
-def test_drops_that_lie_where_older_versions_put_them(store: RoomStore) -> None:
+def test_drops_that_lie_where_older_versions_put_them(store: ObjectTopicStore) -> None:
     """Their names had `=` for `~`. A batch that is done again is not there twice."""
     name, line = f"q-1~{0:020d}.jsonl", b'{"reason":"late","key":null,"value":null,"message":null}\n'
     head = b'{"crc":"%08x"}\n' % zlib.crc32(line, zlib.crc32(name.encode()))
@@ -610,7 +612,7 @@ def test_drops_that_lie_where_older_versions_put_them(store: RoomStore) -> None:
         drops.read_drops(store.root, "q")
 
 
-def test_names(store: RoomStore) -> None:
+def test_names(store: ObjectTopicStore) -> None:
     names: Sequence[str] = ["a", "A", "x" * 200, "-.-", "_", "..."]
     for name in names:
         store.create(name)

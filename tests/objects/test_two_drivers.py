@@ -35,7 +35,7 @@ from braid.store.objects import BucketStore
 from braid.topics.commit import publish
 from braid.topics.drops import clean_drops, publish_drops, read_drops, stage_drops
 from braid.topics.interface import open_topics
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 
 pytestmark = pytest.mark.timeout(3000)
 
@@ -99,7 +99,7 @@ class Driver(threading.Thread):
 
     def __init__(self, turns: Turns, root: str, seed: int, upto: int) -> None:
         super().__init__(daemon=True)
-        self._turns, self._root, self._upto = turns, root, upto
+        self._limit, self._root, self._upto = turns, root, upto
         self._folder, self._rng = opened(f"{root}/checkpoints/J"), random.Random(seed)
         self.killed = self.over = False
         self.error: BaseException | None = None
@@ -112,7 +112,7 @@ class Driver(threading.Thread):
         except BaseException as e:
             self.error = e
         finally:
-            self._turns.ended(self)
+            self._limit.ended(self)
 
     def _query(self) -> None:
         epoch = claim(self._folder)

@@ -83,7 +83,7 @@ def located(error: SqlError, span: Span) -> SqlError:
 
 
 @dataclass(frozen=True, slots=True)
-class told_at:
+class with_span:
     """`with told_at(span):` gives what is refused there this place, if it has none yet."""
 
     span: Span
@@ -420,7 +420,7 @@ def _case(e: ast.Case, rules: Rules) -> Expr:
         if operand is None:
             condition = bind_predicate(when, rules)
         else:
-            with told_at(when.span):
+            with with_span(when.span):
                 condition = typing.call("eq", [operand, bind_expr(when, rules)])
         whens.append((condition, bind_expr(then, rules)))
     default = None if e.default is None else bind_expr(e.default, rules)
@@ -446,7 +446,7 @@ def _in_list(e: ast.InList, rules: Rules) -> Expr:
     arg = bind_expr(e.arg, rules)
     tests: list[Expr] = []
     for item in e.items:
-        with told_at(item.span):
+        with with_span(item.span):
             listed = lists.bind_listed(item, arg.type, lambda x: bind_expr(x, rules))
             tests.append(FALSE if listed is None else typing.call("eq", [arg, listed]))
     found = any_of(tests, _either)

@@ -16,7 +16,7 @@ from decimal import Decimal as PyDecimal
 from typing import Any, Never
 
 from braid.bind.bound import Declared, DeclaredColumn, Inserted, InsertedRow
-from braid.bind.expressions import Rules, bind_expr, told_at
+from braid.bind.expressions import Rules, bind_expr, with_span
 from braid.bind.present import present
 from braid.errors import Span, SqlError
 from braid.expr import compile, typing
@@ -124,7 +124,7 @@ def inserted_values(
 def inserted_value(e: ast.Expr, column: DeclaredColumn, rules: Rules | None = None) -> Any:
     """The constant in its Python form, as its column holds it."""
     expr = bind_expr(e, rules or Rules("VALUES", no_column))
-    with told_at(e.span):
+    with with_span(e.span):
         made = _coerced(expr, column)
     value = compile.value_of(made)
     if value is None and expr.type is not Scalar.NULL and compile.value_of(expr) is not None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from braid.bind.bound import DeclaredColumn, Windowing
-from braid.bind.expressions import told_at
+from braid.bind.expressions import with_span
 from braid.bind.settings import Settings
 from braid.errors import Span, SqlError
 from braid.expr import dates
@@ -153,7 +153,7 @@ def timestamp(p: Properties, columns: Sequence[DeclaredColumn]) -> Timestamp | N
         if pattern is None:
             hint = "add timestamp_format = 'yyyy-MM-dd HH:mm:ss', or use a BIGINT (ms) or TIMESTAMP column"
             raise SqlError(f"timestamp column {column.name} is VARCHAR", p.span("TIMESTAMP"), hint)
-        with told_at(p.span("TIMESTAMP_FORMAT")):
+        with with_span(p.span("TIMESTAMP_FORMAT")):
             dates.check_parse(pattern)
         return Timestamp(column.name, pattern, since_1970=True)
     if column.type not in (Scalar.BIGINT, Scalar.TIMESTAMP):

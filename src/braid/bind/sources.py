@@ -16,7 +16,7 @@ from dataclasses import replace
 from braid.bind import properties, schemas
 from braid.bind.bound import Declared, DeclaredColumn, Nothing, SourceDeclared
 from braid.bind.catalog import Catalog
-from braid.bind.expressions import told_at
+from braid.bind.expressions import with_span
 from braid.bind.insert import widens
 from braid.bind.names import RESERVED, repeated
 from braid.bind.properties import Properties
@@ -151,7 +151,7 @@ def declared_column(c: ast.ColumnDef, kind: Kind) -> DeclaredColumn:
     if c.role == "PRIMARY KEY" and kind == "stream":
         hint = f"write {c.name} {c.type} KEY"
         raise SqlError(f"a stream has no PRIMARY KEY; {c.name} is one", c.span, hint)
-    with told_at(c.span):
+    with with_span(c.span):
         if c.role in ("KEY", "PRIMARY KEY"):
             check_key_type(c.name, c.type)
             return DeclaredColumn(c.name, c.type, "key")

@@ -27,8 +27,8 @@ from braid.face.request import Request
 from braid.face.run import run_program
 from braid.store import ObjectStore, opened
 from braid.topics import read_records
-from braid.topics.place import Store
 from braid.topics.store import TopicStore
+from braid.topics.store_value import Store
 
 TABLES = ("flights", "weather", "planes")
 Row = dict[str, Any]

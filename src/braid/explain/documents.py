@@ -28,7 +28,7 @@ from braid.plan.logical import Node, Query
 from braid.plan.node import Mode
 from braid.stage import state_file
 from braid.store import ObjectStore
-from braid.topics import whereabouts
+from braid.topics import checkpoint_paths
 
 # -------------------------------------------------------------------- topology
 
@@ -175,7 +175,7 @@ def _refused(e: SqlError, dialect: str) -> Document:
 
 def committed_state(store: ObjectStore, query: str) -> list[dict[str, Any]]:
     """The state manifests of a query's last committed batch, read without Spark."""
-    batch, state = state_file.latest(whereabouts.own(store).at(query))
+    batch, state = state_file.latest(checkpoint_paths.own(store).at(query))
     if batch < 0:
         raise BraidError(f"no committed state of {query} in {store}", "run it first")
     return [{"place": place, "steps": document["steps"]} for place, document in sorted(state.items())]

@@ -27,7 +27,7 @@ from braid.store import ObjectStore, is_url
 from braid.store import opened as object_store
 from braid.store.files import force, locked, private_folder, scratch_name
 from braid.store.folder import FolderStore
-from braid.topics import whereabouts
+from braid.topics import checkpoint_paths
 from braid.topics.files import reach
 from braid.topics.store import TopicStore
 
@@ -43,7 +43,7 @@ def backup(store: ObjectStore, target: str) -> Told:
     if objects is None and os.path.lexists(target):
         raise BraidError(f"{target} is there already", "name a folder that is not")
     with _snapshot(opened) as links:
-        for parent in whereabouts.parents(opened.root)[1:]:
+        for parent in checkpoint_paths.parents(opened.root)[1:]:
             yield f"checkpoints in {parent} are not part of it: copy them with it, while nothing runs"
         if objects is not None:
             yield from _sent(links, objects)
@@ -130,7 +130,7 @@ def _linked(store: TopicStore, links: str) -> None:
     with contextlib.ExitStack() as held:
         for name in store.names():
             held.enter_context(store.topic(name).locked())
-        root, own = store.root.url, whereabouts.own(store.root).url
+        root, own = store.root.url, checkpoint_paths.own(store.root).url
         for entry in sorted(os.scandir(own), key=lambda e: e.name) if os.path.isdir(own) else ():
             if entry.is_dir(follow_symlinks=False):
                 _checkpoint(entry.path, os.path.join(links, os.path.relpath(entry.path, root)))

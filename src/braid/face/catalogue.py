@@ -25,7 +25,7 @@ from braid.sql.declare import text as quoted_text
 from braid.topics.documents import called, changed, document
 from braid.topics.files import is_name, parsed
 from braid.topics.interface import Topics, open_topics
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 
 FORMAT = 1
 

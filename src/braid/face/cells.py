@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
     import pyarrow as pa
 
-    from braid.face.engine import Engine, Said
+    from braid.face.engine import Engine, Report
     from braid.spark.query import RunningQuery
     from braid.stage.waiting import Waiting
 
@@ -39,7 +39,7 @@ Waited = TypeVar("Waited")
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SHOWN = 20  # rows of a table in a notebook
-LOOK = 0.5  # s between two lines of progress
+PAUSE = 0.5  # s between two lines of progress
 
 
 class Public:
@@ -101,7 +101,7 @@ def warn(text: str) -> None:
     warnings.warn(text, stacklevel=level)
 
 
-def tell(said: Iterable[Said]) -> None:
+def tell(said: Iterable[Report]) -> None:
     for one in said:
         warn(one.text)
 
@@ -347,7 +347,7 @@ def in_place(line: Callable[[], str]) -> Iterator[None]:
         over = threading.Event()
 
         def go() -> None:
-            while not over.wait(LOOK):
+            while not over.wait(PAUSE):
                 put(printable(line()))
 
         watch = threading.Thread(target=go, daemon=True)

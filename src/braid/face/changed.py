@@ -1,4 +1,4 @@
-"""What a query whose SQL has changed can take over of the one that stands (`face/upgrade.py`).
+"""What a query whose SQL has changed can take over of the current one (`face/upgrade.py`).
 
 In: a query, what its checkpoint has recorded. Out: how it reads again what was read; or why that cannot be, by name.
 Rule: the new one reads only what the old one has read, and writes where that has written, in the same shape where it
@@ -16,7 +16,7 @@ from braid.errors import BraidError
 from braid.face.request import Prepared, Request, checkpoint_of, held_by, source_files
 from braid.plan.canonical import canonical
 from braid.plan.logical import Query, sources
-from braid.stage import batches, begun, checkpoint, offset_log, state_file, ties
+from braid.stage import batches, checkpoint, lineage, offset_log, reset_marker, state_file
 from braid.stage.checkpoint import Document
 from braid.stage.offset_log import Replay
 from braid.store import ObjectStore
@@ -70,8 +70,8 @@ def changed(query: Query, known: Document, prepared: Prepared, request: Request,
 def _reached(query: Query, folder: ObjectStore, known: Document, request: Request, store: Topics) -> int:
     """The last batch that can be seen; below all where there is none. All that it belongs to is there."""
     last, held = batches.last_batch(folder, known), held_by(query, request.sink_for(query), known, store)
-    ties.check(folder, query.name, last, store, held, lambda: None)
-    behind = held is not None and ties.behind(last, held)  # it was published, and the checkpoint does not say it
+    lineage.check(folder, query.name, last, store, held, lambda: None)
+    behind = held is not None and lineage.behind(last, held)  # it was published, and the checkpoint does not say it
     return (-1 if last is None else last) + behind
 
 
@@ -100,7 +100,7 @@ def _check_output(query: Query, old: Mapping[str, Any], known: Document, request
         if not isinstance(store, TopicStore):
             raise _refused(query, f"the rows of {sink.topic} in Kafka would have to be written again")
         lives = store.topic(sink.topic).view().queries if store.exists(sink.topic) else ()
-        if others := [run for run in lives if not begun.is_life(run, query.name)]:
+        if others := [run for run in lives if not reset_marker.is_life(run, query.name)]:
             raise _refused(query, f"{sink.topic} holds more than it wrote: {', '.join(sorted(others))}")
 
 

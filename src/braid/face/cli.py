@@ -22,7 +22,7 @@ import click
 from braid import allocator
 from braid.bind.dialects import DIALECTS
 from braid.errors import BraidError, QueryDied, TooManyDrops, printable, printable_lines
-from braid.face.keeping import COMMANDS
+from braid.face.maintenance import COMMANDS
 from braid.face.options import (
     PLACE,
     at_least_once_option,
@@ -46,7 +46,7 @@ from braid.store import objects
 if TYPE_CHECKING:
     from braid.expr.user import Functions
     from braid.store import ObjectStore
-    from braid.topics.place import Store
+    from braid.topics.store_value import Store
 
 out = Terminal()
 err = Terminal(stderr=True)
@@ -216,12 +216,12 @@ def run(
         from braid.face.metrics import MaxDrops
         from braid.face.request import Request
         from braid.face.run import run_program
-        from braid.spark.wishes import Asked
+        from braid.spark.query_options import RunOptions
 
         most = None if max_drops is None else MaxDrops.of(max_drops)
         wanted |= named | {"begins": begins_of(wanted["begins"])}
         wanted["until_idle"] |= wanted["close"]
-        asked, where = Asked.taken(wanted), master or "local[*]"
+        asked, where = RunOptions.taken(wanted), master or "local[*]"
         request = Request(sql, dialect, asked=asked, master=where, max_drops=most, folder=folder_of(file), **wanted)
         outcome = run_program(request, err)
     if outcome.interrupted and request.until_idle:
@@ -294,12 +294,12 @@ def check(file: str | None, text: str | None, dialect: str | None, **wanted: Any
     """
     from braid.face.deployment import checked
     from braid.face.request import Request
-    from braid.spark.wishes import Asked
+    from braid.spark.query_options import RunOptions
 
     named = named_in(wanted["store"], dialect, wanted["functions"])
     sql, dialect = read_sql(file, text, dialect, named)
     wanted |= {name: pairs(wanted[name], f"--{name.rstrip('s')}") for name in ("sources", "sinks", "deleted")}
-    if not checked(Request(sql, dialect, asked=Asked.taken(wanted), folder=folder_of(file), **wanted), err):
+    if not checked(Request(sql, dialect, asked=RunOptions.taken(wanted), folder=folder_of(file), **wanted), err):
         raise click.exceptions.Exit(1)
 
 

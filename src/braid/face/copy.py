@@ -1,4 +1,4 @@
-"""`braid copy`: a store as it stands, somewhere else: from a folder to an object store, or back.
+"""`braid copy`: a store, somewhere else: from a folder to an object store, or back.
 
 In: a store that no run uses; a folder or a URL under which nothing is. Out: the same topics, offsets, checkpoints,
 declarations, schemas and drops there; what `braid verify` says of them.
@@ -28,13 +28,13 @@ from braid.stage.checkpoint_runs import CheckpointRuns, packing_of, renamed
 from braid.store import ObjectStore
 from braid.store.files import force
 from braid.store.folder import FolderStore
-from braid.topics import TopicStore, commit, documents, drops, registered, registries, retention, whereabouts
+from braid.topics import TopicStore, checkpoint_paths, commit, documents, drops, registered, registries, retention
 from braid.topics.files import reach
 from braid.topics.interface import COPYING, store_at
 from braid.topics.lock import StoreLock
 from braid.topics.log import Topic
+from braid.topics.removal import ready, taken
 from braid.topics.segments import Segment, Staged
-from braid.topics.taking import ready, taken
 from braid.topics.view import Keep
 
 Told = Iterator[str | BraidError]
@@ -78,7 +78,7 @@ def _check_target(source: ObjectStore, target: ObjectStore) -> None:
 def _queries(store: TopicStore) -> Iterator[tuple[ObjectStore, Document, int | None]]:
     """The checkpoints in the store, as far as their batches came; refused where one cannot be moved."""
     for folder in folders_of_checkpoints(store):
-        if folder.parent != whereabouts.own(store.root):
+        if folder.parent != checkpoint_paths.own(store.root):
             continue
         known = checkpoint.load(folder)
         if known is None:
@@ -114,10 +114,10 @@ def _copied(store: TopicStore, target: ObjectStore, queries: list[tuple[ObjectSt
     for query in drops.with_drops(store.root):
         drops.copied(store.root, to.root, query)
     for folder, known, last in queries:
-        _checkpoint(folder, whereabouts.own(to.root).at(folder.name), known, last)
+        _checkpoint(folder, checkpoint_paths.own(to.root).at(folder.name), known, last)
         yield f"copied query {known.query}: {'no batch yet' if last is None else f'batch {last}'}"
         reach("query copied")
-    for parent in whereabouts.parents(store.root)[1:]:
+    for parent in checkpoint_paths.parents(store.root)[1:]:
         yield f"checkpoints in {parent} are not part of it"
 
 

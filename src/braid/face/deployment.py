@@ -18,11 +18,11 @@ from rich.console import Console
 from braid.bind.program import check_program
 from braid.errors import BraidError
 from braid.face.catalogue import over
-from braid.face.request import Prepared, Request, check_files, checkpoint_of, compared, looks_of, prepare
+from braid.face.request import Prepared, Request, check_files, checkpoint_of, compared, polls_of, prepare
 from braid.plan.logical import Query
 from braid.stage import checkpoint
 from braid.store import ObjectStore
-from braid.topics import whereabouts
+from braid.topics import checkpoint_paths
 from braid.topics.interface import Topics, open_topics
 
 
@@ -59,7 +59,7 @@ def checked(request: Request, err: Console) -> bool:
 def outlooks(request: Request) -> Iterator[Outlook]:
     """Of the queries of a file, in the order in which they start."""
     prepared, store = prepare(request), open_topics(request.store)
-    looks_of(prepared, request, store, lambda text: None)
+    polls_of(prepared, request, store, lambda text: None)
     for query in prepared.queries:
         if query.name not in prepared.push:
             try:
@@ -84,5 +84,5 @@ def _folder(query: Query, request: Request, store: Topics) -> ObjectStore:
     where = checkpoint_of(query, request, store)
     if request.checkpoint:
         return where
-    folders = (parent.at(query.name) for parent in whereabouts.parents(store.root))
+    folders = (parent.at(query.name) for parent in checkpoint_paths.parents(store.root))
     return next((f for f in folders if f.has(checkpoint.NAME)), where)

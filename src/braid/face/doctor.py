@@ -23,7 +23,7 @@ from rich.table import Table
 from braid.errors import BraidError
 from braid.store import NOWHERE, ObjectStore, opened
 from braid.topics.broker import Broker
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 
 PATIENCE = 300.0  # s for a JVM to write its classes
 WORDS = """
@@ -146,7 +146,7 @@ def quick_start() -> str:
     from braid.lower.lower import lower
     from braid.spark import conf, jvm
     from braid.spark.query import start
-    from braid.spark.wishes import Wishes
+    from braid.spark.query_options import QueryOptions
     from braid.topics import TopicStore
 
     path = jvm.archive()
@@ -164,7 +164,9 @@ def quick_start() -> str:
                 store.create(topic, 2)
                 lines = [json.dumps({"key": k, "value": {"V": "x"}, "timestamp": k}) for k in range(4)]
                 store.append_lines(topic, lines)
-            running = [start(spark, lower(q), store.store, Wishes(trigger={"availableNow": True})) for q in queries]
+            running = [
+                start(spark, lower(q), store.store, QueryOptions(trigger={"availableNow": True})) for q in queries
+            ]
             for query in running:
                 query.await_termination()
     finally:

@@ -1,4 +1,4 @@
-"""Effects carried out: the one place that reads what a statement asks for; tables and topics of a store as its world.
+"""Effects carried out: what a statement asks for, done to the tables and topics of a store.
 
 In: effects of statements (`program.py`), the world they happen in. Out: what that world does.
 Rule: the test driver, `braid run`, a session and the prompt differ only in their worlds: where topics lie, how a query
@@ -53,18 +53,18 @@ from braid.bind.bound import (
 )
 from braid.bind.program import Effect, NewRecords, Program, new_records
 from braid.errors import BraidError, Span, SqlError
-from braid.face.asserted import PRINTED, Asserted, Looked, StoreLookout
+from braid.face.assertions import PRINTED, Asserted, Looked, StoreLookout
 from braid.face.tabular import time_text
 from braid.operators.changes import DIFF, TIME
 from braid.plan.logical import Query
 from braid.records.registry import Registry
 from braid.records.wire import Wires
-from braid.stage import begun
+from braid.stage import reset_marker
 from braid.stage.call_order import Placed
 from braid.stage.decode import key_of
 from braid.stage.inputs import Opened
 from braid.stage.registered import readable_of
-from braid.topics import whereabouts
+from braid.topics import checkpoint_paths
 from braid.topics.drops import forget_drops, publish_drops, stage_drops
 from braid.topics.files import check_name
 from braid.topics.interface import Topics
@@ -397,7 +397,7 @@ class StoreWorld:
         """`files`: as `StoreTables` takes them. `looked`: of the worlds before this one."""
         self.store, self.tables = store, StoreTables(store, files)
         self.looked = looked or Looked(StoreLookout(store))
-        self.checkpoints = whereabouts.own(store.root)
+        self.checkpoints = checkpoint_paths.own(store.root)
 
     @property
     def registry(self) -> Registry | None:
@@ -418,15 +418,15 @@ class StoreWorld:
         """A query's checkpoint and drops go, what it wrote, and what it left at a broker."""
         name = check_name(query)
         checkpoint = self.checkpoints.at(name)
-        known = begun.of(checkpoint, self.store.root)
+        known = reset_marker.of(checkpoint, self.store.root)
         if known is not None:
-            begun.mark(known)
+            reset_marker.mark(known)
             self.store.forget(name, known.run, known.tasks)
             if known.writes is not None and self.store.dense:
                 self.delete_topic(known.writes)
         forget_drops(self.store.root, name)
-        begun.abandon(checkpoint)
-        begun.remove(checkpoint)
+        reset_marker.abandon(checkpoint)
+        reset_marker.remove(checkpoint)
 
     def partitions(self, topic: str) -> int | None:
         return self.store.partitions(topic) if self.store.exists(topic) else None

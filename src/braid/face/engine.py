@@ -1,6 +1,6 @@
-"""The one owner of running queries: it starts, upgrades, pauses, stops and settles them, and says what there is to say.
+"""The one owner of running queries: it starts, upgrades, pauses, stops and settles them, and reports on them.
 
-In: bound queries, a store, what begins Spark. Out: running queries by name; `Said`, each thing once.
+In: bound queries, a store, what begins Spark. Out: running queries by name; `Report`, each thing once.
 Rule: file, prompt and Python session only show. A query that runs here is not started again, and one that runs
 elsewhere in this process is refused. What a user should know (a query that died, rows that were dropped, that came too
 late or could not be read) is worded here, and is told at every door.
@@ -20,18 +20,18 @@ from braid.bind.bound import BatchQuery, Pull, QueryBound, RowsChanged
 from braid.bind.program import NewRecords, Program
 from braid.errors import BraidError
 from braid.face import waiting
-from braid.face.asserted import Looked
+from braid.face.assertions import Looked
 from braid.face.effects import StoreWorld, append_records
+from braid.face.formatting import readable, shown_as
 from braid.face.metrics import unmet, warned
-from braid.face.pulls import StorePulls
+from braid.face.pull_queries import StorePullQueries
 from braid.face.request import Prepared, Request
-from braid.face.shown import readable, shown_as
 from braid.face.upgrade import LOCK, Upgrade
 from braid.lower.lower import lower
 from braid.plan.canonical import canonical
 from braid.plan.logical import Query, sources
 from braid.sinks.named import sink_at
-from braid.spark.wishes import NOTHING, Asked, Wishes
+from braid.spark.query_options import NO_OPTIONS, QueryOptions, RunOptions
 from braid.stage import checkpoint as checkpoints
 from braid.stage.inputs import Opened
 from braid.store import ObjectStore
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Report:
     """Something that the user should know of a query. `error`: it has died."""
 
     query: str
@@ -84,7 +84,7 @@ class Engine:
         self.running: dict[str, RunningQuery] = {}
         self._spark = spark
         self._told: dict[str, _Told] = {}
-        self._asked: dict[str, Wishes] = {}  # of those that run, as they were asked for
+        self._asked: dict[str, QueryOptions] = {}  # of those that run, as they were asked for
         self._before: dict[str, RunningQuery] = {}  # those that are stopped, and go on by the next start
         self._after: WeakKeyDictionary[RunningQuery, RunningQuery] = WeakKeyDictionary()
 
@@ -106,32 +106,32 @@ class Engine:
             raise BraidError(f"{name} runs in another session of this process", hint)
         return here is not None and here.status() == "running"
 
-    def start(self, query: Query, wishes: Wishes = NOTHING) -> RunningQuery:
+    def start(self, query: Query, options: QueryOptions = NO_OPTIONS) -> RunningQuery:
         """A query, from its checkpoint if it has one; as it is if it runs. The beginning is the engine's; the output is
         the statement's, unless another is wished for."""
         from braid.spark.query import start
 
         if self.runs(query.name):
             return self.running[query.name]
-        made = start(self._spark(), lower(query), self.store.store, self._wishes(query, wishes))
-        self._told[query.name], self._asked[query.name] = _Told(), wishes
+        made = start(self._spark(), lower(query), self.store.store, self._options(query, options))
+        self._told[query.name], self._asked[query.name] = _Told(), options
         self.running[query.name] = _of_process[self.store.root, query.name] = made
         if (before := self._before.pop(query.name, None)) is not None:
             self._after[before] = made
         return made
 
-    def _wishes(self, query: Query, wishes: Wishes) -> Wishes:
+    def _options(self, query: Query, options: QueryOptions) -> QueryOptions:
         """What is wished for, and what the engine settles."""
         written = frozenset(r.job.output.target for r in self.running.values() if r.job.output.is_topic)
         begins = replace(self.begins, whole=self.begins.whole | written)
-        output = wishes.output or (sink_at(query.sink.into) if query.sink.into else None)
-        return replace(wishes, begins=begins, output=output)
+        output = options.output or (sink_at(query.sink.into) if query.sink.into else None)
+        return replace(options, begins=begins, output=output)
 
-    def work_out(self, query: Query, wishes: Wishes) -> None:
+    def work_out(self, query: Query, options: QueryOptions) -> None:
         """A changed query is run beside the one whose place it is to take, to the end of what that has read."""
         from braid.spark.query import start
 
-        running = start(self._spark(), lower(query), self.store.store, self._wishes(query, wishes))
+        running = start(self._spark(), lower(query), self.store.store, self._options(query, options))
         try:
             running.await_termination()
         finally:
@@ -150,14 +150,14 @@ class Engine:
         if not self.runs(name):
             yield
             return
-        running, wishes = self.running[name], self._asked[name]
+        running, options = self.running[name], self._asked[name]
         self.stop(name)
         self._before[name] = running
         try:
             yield
         except BaseException:
             with contextlib.suppress(BraidError):  # what is raised says why
-                self.start(running.job.plan.query, wishes)
+                self.start(running.job.plan.query, options)
             raise
 
     def upgrade(self, old: Query, new: Query, folder: ObjectStore) -> None:
@@ -204,28 +204,28 @@ class Engine:
 
     # --------------------------------------------------------------- telling
 
-    def news(self) -> list[Said]:
+    def news(self) -> list[Report]:
         """What was not told before, query by query."""
         return [said for name in list(self.running) for said in self.news_of(name)]
 
-    def news_of(self, name: str) -> Iterator[Said]:
+    def news_of(self, name: str) -> Iterator[Report]:
         running, told = self.running[name], self._told.setdefault(name, _Told())
         p = running.progress()
         if (lost := _dropped(p, told.drops)) is not None:
-            yield Said(name, f"{name} dropped {lost}: {self.drops_at.format(name)}")
+            yield Report(name, f"{name} dropped {lost}: {self.drops_at.format(name)}")
         told.drops = dict(p.drops)
         for about, text in warned(name, p):
             if about not in told.about:
                 told.about.add(about)
-                yield Said(name, text)
+                yield Report(name, text)
         if "waiting" not in told.about and not running.busy():
             found = waiting.lines(name, running.waiting()) or list(unmet(name, running.progress()))
             if found:
                 told.about.add("waiting")
-                yield from (Said(name, text) for text in found)
+                yield from (Report(name, text) for text in found)
         if "death" not in told.about and running.status() == "failed":
             told.about.add("death")
-            yield Said(name, str(running.exception()), error=True)
+            yield Report(name, str(running.exception()), error=True)
 
 
 def _dropped(p: Progress, before: Mapping[str, int]) -> str | None:
@@ -247,7 +247,9 @@ class EngineWorld(StoreWorld):
 
     program: Program | None = None  # of a door that changes queries: it keeps their statements
 
-    def __init__(self, engine: Engine, pulls: StorePulls, files: Opened, ticks: bool, looked: Looked | None) -> None:
+    def __init__(
+        self, engine: Engine, pulls: StorePullQueries, files: Opened, ticks: bool, looked: Looked | None
+    ) -> None:
         """`files`: what opens sources that have no topic. `ticks`: a pull query shows dates and times as numbers."""
         super().__init__(engine.store, files, looked)
         self.engine = engine
@@ -320,7 +322,7 @@ class EngineWorld(StoreWorld):
 
     def request(self, dialect: str) -> Request:
         """How this door's queries are asked for."""
-        asked = Asked(begins=self.engine.begins)
+        asked = RunOptions(begins=self.engine.begins)
         return Request("", dialect, self.store.store, asked=asked)
 
     def changed(self, queries: Sequence[Query]) -> Iterator[str]:
@@ -337,7 +339,7 @@ class EngineWorld(StoreWorld):
         """Whether the query's checkpoint is of another one, or of an upgrade that did not come to its end."""
         folder = self.checkpoints.at(check_name(query.name))
         known = checkpoints.recorded(folder)
-        begun = checkpoints.beside(folder).has(checkpoints.READY)
+        begun = checkpoints.shadow(folder).has(checkpoints.READY)
         return begun or (known is not None and known.plan != canonical(query))
 
     def start_query(self, query: Query) -> None:

@@ -1,4 +1,4 @@
-"""What a run tells of its queries: the live line and the summary; JSON lines, one a batch; an endpoint for Prometheus.
+"""What a run reports of its queries: the live line, the summary; JSON lines, one a batch; an endpoint for Prometheus.
 
 In: `Progress` of running queries, where lines go, which port. Out: lines for people; lines (`Measured.document`); of
 the endpoint what `METRICS` lists, each scrape as things stand.

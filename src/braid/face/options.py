@@ -19,7 +19,7 @@ from braid.errors import BraidError
 from braid.store import ObjectStore, opened
 
 if TYPE_CHECKING:
-    from braid.topics.place import Store
+    from braid.topics.store_value import Store
 
 Decorated = Callable[..., Any]
 
@@ -82,7 +82,7 @@ def kafka_options(command: Decorated) -> Decorated:
         **more: Any,
     ) -> Any:
         from braid.topics.broker import broker_of
-        from braid.topics.place import Store
+        from braid.topics.store_value import Store
 
         broker = broker_of(kafka, kafka_config, registry, registry_config, at_least_once, dead_letters)
         return command(*args, store=Store(store, broker), **more)

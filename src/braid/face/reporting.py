@@ -56,7 +56,7 @@ def drops(
     """
     from braid.face.catalogue import over
     from braid.face.show import print_drops
-    from braid.topics.place import Store
+    from braid.topics.store_value import Store
 
     names = None if query is None else [query]
     if query is not None and os.path.isfile(query):

@@ -1,4 +1,4 @@
-"""What `braid run` is asked for, and the checks before anything happens; files that stand for topics (`--source`).
+"""What `braid run` is asked for, and the checks before anything happens; files in the place of topics (`--source`).
 
 In: a request. Out: a program that has been checked whole: its queries, what they read and write, what they go on from.
 Rule: names, files, sinks and checkpoints are refused here, before anything is created or started; nothing is written.
@@ -24,8 +24,8 @@ from braid.bind.bound import (
 from braid.bind.program import Effect, Program, first_match
 from braid.errors import BraidError, SqlError
 from braid.expr.user import NONE, Functions
-from braid.face import looks
-from braid.face.asserted import looks_at
+from braid.face import polls
+from braid.face.assertions import looks_at
 from braid.face.begin import check_read
 from braid.face.catalogue import over
 from braid.face.metrics import MaxDrops
@@ -38,17 +38,17 @@ from braid.plan.joins import StreamStreamJoin
 from braid.plan.logical import Node, Query, Source, in_topological_order, sources
 from braid.sinks.interface import Sink, held_in
 from braid.sinks.named import sink_at, sink_of
-from braid.spark.wishes import Asked
-from braid.stage import batches, checkpoint, ties
+from braid.spark.query_options import RunOptions
+from braid.stage import batches, checkpoint, lineage
 from braid.stage.inputs import Input
 from braid.store import ObjectStore
 from braid.tables.named import is_table
-from braid.topics import whereabouts
+from braid.topics import checkpoint_paths
 from braid.topics.files import check_name
 from braid.topics.interface import Topics
-from braid.topics.place import Store
 from braid.topics.registered import is_registered
 from braid.topics.store import TopicStore
+from braid.topics.store_value import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Request:
     store: Store
     sources: Mapping[str, str] = field(default_factory=dict)
     sinks: Mapping[str, str] = field(default_factory=dict)
-    asked: Asked = field(default_factory=Asked)
+    asked: RunOptions = field(default_factory=RunOptions)
     master: str = "local[*]"
     checkpoint: ObjectStore | None = None
     until_idle: bool = False
@@ -177,7 +177,7 @@ def prepare(request: Request, reworks: bool = False) -> Prepared:
             raise BraidError(f"--deleted {name}: no table {name} is read from files", hint)
     for query in queries:
         _check_times(query.root, request.files)
-    looks.check_read(queries, request.tables)
+    polls.check_read(queries, request.tables)
     check_read(request.asked.begins, {s.topic for q in queries for s in sources(q.root)})
     _check_sinks(queries, request)
     order = in_topological_order(queries, lambda q: {s.topic for s in sources(q.root)}, lambda q: q.sink.topic)
@@ -292,9 +292,9 @@ def source_files(prepared: Prepared, request: Request, cache: str = "") -> Sourc
     return SourceFiles(request.files, prepared.program.catalog.sources, cache, request.deleted)
 
 
-def looks_of(prepared: Prepared, request: Request, store: Topics, tell: Callable[[str], None]) -> looks.Looks:
+def polls_of(prepared: Prepared, request: Request, store: Topics, tell: Callable[[str], None]) -> polls.Polls:
     """Whoever looks at tables that lie elsewhere, which are checked."""
-    made = looks.Looks(request.tables, tell, store, request.accept_deletes)
+    made = polls.Polls(request.tables, tell, store, request.accept_deletes)
     made.check(prepared.program.catalog.sources)
     return made
 
@@ -332,15 +332,15 @@ def compared(
     if to is not None:
         to.check(query.sink, run, last is not None, request.asked.overwrite)
     if found is not None:
-        ties.check(folder, query.name, last, store, held_by(query, to, found, store, request.asked.adopt_table))
+        lineage.check(folder, query.name, last, store, held_by(query, to, found, store, request.asked.adopt_table))
     elif to is None and store.dense and store.exists(query.sink.topic):
-        ties.check_new(folder, query.name, query.sink.topic, store)
+        lineage.check_new(folder, query.name, query.sink.topic, store)
     return found, last
 
 
 def held_by(
     query: Query, to: Sink | None, found: checkpoint.Document, store: Topics, adopted: bool = False
-) -> ties.Held | None:
+) -> lineage.Held | None:
     """What the output holds, where it can tell."""
     if to is not None:
         run = str(found.settings.get("run"))
@@ -370,4 +370,4 @@ def check_broker(prepared: Prepared, request: Request, store: Topics) -> None:
 
 
 def checkpoint_of(query: Query, request: Request, store: Topics) -> ObjectStore:
-    return (request.checkpoint or whereabouts.own(store.root)).at(query.name)
+    return (request.checkpoint or checkpoint_paths.own(store.root)).at(query.name)

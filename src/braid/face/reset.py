@@ -1,11 +1,11 @@
-"""`braid reset` and `braid rm`: a query that begins anew, a topic that goes.
+"""`braid reset` and `braid rm`: a query that starts again from its beginning, a topic that is removed.
 
-In: a store that no run uses, a name. Out: what is removed: checkpoints, what they wrote, drops; lines that tell it.
-Rule: nothing goes that another query reads or writes, unless that query begins anew too (`cascade`). All is looked at
-before anything is removed. Then all that begin anew are marked, and each goes for itself: its topic before its
-checkpoint, so that nothing is ever written twice. Who is stopped in between leaves marks, and the same command does the
-rest (`stage/begun.py`). A topic on a broker may have other readers: it goes only where that is said, and what the query
-left there with it.
+In: a store that no run uses, a name. Out: what is removed: checkpoints, what they wrote, drops; lines that report it.
+Rule: nothing is removed that another query reads or writes, unless that query starts again too (`cascade`). All is
+checked before anything is removed. Then all that start again are marked, and each is removed by itself: its topic
+before its checkpoint, so that nothing is ever written twice. A command that is stopped in between leaves marks, and the
+same command does the rest (`stage/reset_marker.py`). A topic on a broker may have other readers: it is removed only on
+request, and what the query left there with it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from braid.errors import BraidError
 from braid.face.catalogue import Catalogue
 from braid.face.show import folders, open_store
 from braid.files import results as result_files
-from braid.stage import begun
-from braid.stage.begun import Known
+from braid.stage import reset_marker
+from braid.stage.reset_marker import Known
 from braid.store import ObjectStore
-from braid.topics import registered, retention, traces, whereabouts
+from braid.topics import broker_leftovers, checkpoint_paths, registered, retention
 from braid.topics.drops import forget_drops
 from braid.topics.files import reach
 from braid.topics.interface import Topics, open_topics
 from braid.topics.lock import StoreLock
-from braid.topics.place import Store
 from braid.topics.retention import Retention
 from braid.topics.store import TopicStore
+from braid.topics.store_value import Store
 
 
 def reset(
@@ -83,7 +83,7 @@ def to_begin_anew(
 def begin_anew(opened: TopicStore, going: Sequence[Known], store: Store, delete_topic: bool = False) -> Iterator[str]:
     """All of them begin anew (`to_begin_anew`); none of them runs."""
     for q in going:
-        begun.mark(q)
+        reset_marker.mark(q)
     for q in going:
         if q.on_broker:
             yield from _leave_broker(q, store, delete_topic)
@@ -173,7 +173,7 @@ def readers_of(opened: TopicStore, name: str, known: Sequence[Known] | None = No
 
 def queries(store: TopicStore, parent: ObjectStore | None = None) -> list[Known]:
     """The queries that have checkpoints: in the store, where it knows of others, and in `parent`."""
-    found = (begun.of(folder, store.root) for folder in folders_of_checkpoints(store, parent))
+    found = (reset_marker.of(folder, store.root) for folder in folders_of_checkpoints(store, parent))
     return [_guessed(store, q) if q.torn is not None else q for q in found if q is not None]
 
 
@@ -211,12 +211,14 @@ def folders_of_checkpoints(store: TopicStore, parent: ObjectStore | None = None)
 
 def parents_of(store: TopicStore, parent: ObjectStore | None) -> list[ObjectStore]:
     """Where checkpoints are: those places that the store knows of, and `parent`."""
-    return list(dict.fromkeys([*whereabouts.parents(store.root), *([parent] if parent else [])]))
+    return list(dict.fromkeys([*checkpoint_paths.parents(store.root), *([parent] if parent else [])]))
 
 
 def _guessed(store: TopicStore, q: Known) -> Known:
     """What a query wrote whose checkpoint cannot be read, as its commits tell it: the last that bear its name."""
-    lives = ((run, t) for t in store.names() for run in store.topic(t).view().queries if begun.is_life(run, q.name))
+    lives = (
+        (run, t) for t in store.names() for run in store.topic(t).view().queries if reset_marker.is_life(run, q.name)
+    )
     run, topic = max(lives, default=("", None))
     return replace(q, run=run, writes=topic)
 
@@ -252,7 +254,7 @@ def _check_alone(store: TopicStore, q: Known, runs: Collection[str]) -> None:
         if not store.exists(q.writes):  # its end was begun, and who looked has done the rest
             return
         raise
-    others = [run for run in queries if run not in runs and not begun.is_life(run, q.name)]
+    others = [run for run in queries if run not in runs and not reset_marker.is_life(run, q.name)]
     if others:
         said = all(o.startswith(("insert-", "insert.")) for o in others)
         what = "INSERT statements" if said else ", ".join(sorted(others))
@@ -267,7 +269,7 @@ def _leave_broker(q: Known, store: Store, delete_topic: bool) -> Iterator[str]:
         yield f"{q.name}: its groups in Kafka stay, and what its tasks had begun; --kafka HOST:PORT ends both"
     else:
         topics = open_topics(store)
-        for group in traces.remove(broker, q.name, q.run, q.tasks):
+        for group in broker_leftovers.remove(broker, q.name, q.run, q.tasks):
             yield f"{q.name}: removed the group {group} in Kafka"
         if delete_topic and q.writes is not None:
             if topics.exists(q.writes):
@@ -289,8 +291,8 @@ def _begin_anew(store: TopicStore, q: Known) -> Iterator[str]:
     reach("results removed")
     forget_drops(store.root, q.name)
     reach("drops removed")
-    begun.abandon(q.folder)
-    begun.remove(q.folder)
+    reset_marker.abandon(q.folder)
+    reset_marker.remove(q.folder)
     if q.torn is not None and q.writes is None:
         yield f"{q.name}: where it wrote to is not known any more, and what is there stays"
     yield f"{q.name}: removed its checkpoint and drops; it begins again"

@@ -20,13 +20,13 @@ from braid.expr.show import duration
 from braid.face.reset import queries, unknown
 from braid.face.show import open_store
 from braid.face.verify import amount
-from braid.stage.begun import Known
 from braid.stage.readers import Reader, first_needed, holding, readers
+from braid.stage.reset_marker import Known
 from braid.store import ObjectStore
 from braid.topics import documents, housekeeping, registered, retention
+from braid.topics.removal import Gone
 from braid.topics.retention import Retention
 from braid.topics.store import TopicStore
-from braid.topics.taking import Gone
 
 MOST = 0.5  # of a topic's records: where more would go, it is asked
 EVERY = 60.0  # s between two times that a run looks what need not be kept

@@ -28,14 +28,15 @@ from braid.bind.bound import BatchQuery, Declared, Printed, Pull, QueryBound, Ro
 from braid.bind.dialects import dialect_named
 from braid.bind.program import Effect, NewRecords, first_match
 from braid.errors import BraidError, QueryDied, QueryRefused, Span, TooManyDrops, printable_lines
-from braid.face.asserted import Asserted, looks_at
+from braid.face.assertions import Asserted, looks_at
 from braid.face.catalogue import Catalogue
 from braid.face.effects import Rows, append_records, carry_out
 from braid.face.engine import Engine, EngineWorld
-from braid.face.looks import Looks
+from braid.face.formatting import counted
 from braid.face.metrics import Metrics, progress_line, summary_line, summary_lines, warnings
 from braid.face.once import Once
-from braid.face.pulls import StorePulls
+from braid.face.polls import Polls
+from braid.face.pull_queries import StorePullQueries
 from braid.face.request import (
     Prepared,
     Request,
@@ -43,21 +44,20 @@ from braid.face.request import (
     check_broker,
     check_checkpoints,
     checkpoint_of,
-    looks_of,
+    polls_of,
     prepare,
     source_files,
 )
 from braid.face.retain import Keeper
-from braid.face.shown import counted
 from braid.face.tabular import print_table
 from braid.plan.logical import Query, sources
 from braid.sinks.console import ConsoleSink
 from braid.sinks.interface import Sink
 from braid.spark import health
-from braid.spark.wishes import Wishes
+from braid.spark.query_options import QueryOptions
 from braid.store import ObjectStore, opened
 from braid.store.objects import AGAIN
-from braid.topics import whereabouts
+from braid.topics import checkpoint_paths
 from braid.topics.drops import forget_drops
 from braid.topics.interface import open_topics
 from braid.topics.lock import StoreLock
@@ -104,9 +104,9 @@ def run_program(request: Request, err: Console) -> Outcome:
     ):
         resumed = check_checkpoints(prepared, request, store)
         check_broker(prepared, request, store)
-        looks = looks_of(prepared, request, store, _notes(request, err))
+        polls = polls_of(prepared, request, store, _notes(request, err))
         if request.checkpoint:
-            whereabouts.note(store.root, request.checkpoint)
+            checkpoint_paths.note(store.root, request.checkpoint)
 
         @functools.cache
         def spark() -> SparkSession:
@@ -122,9 +122,9 @@ def run_program(request: Request, err: Console) -> Outcome:
 
         begins = replace(request.asked.begins, whole=frozenset(q.sink.topic for q in prepared.queries))
         engine = Engine(store, spark, begins=begins)
-        world = _World(engine, prepared, request, err, parsed, looks)
+        world = _World(engine, prepared, request, err, parsed, polls)
         program = Catalogue(store, request.dialect, request.functions).program("file")
-        looks.begin(program.catalog.sources.values())
+        polls.begin(program.catalog.sources.values())
         for effect in prepared.effects:
             world.do(effect)
             program.apply(effect)
@@ -141,9 +141,9 @@ def run_program(request: Request, err: Console) -> Outcome:
             keeper = Keeper(store, request.checkpoint, _notes(request, err))
             keeper.begin()
             stack.callback(keeper.end)
-        stack.callback(looks.end)
+        stack.callback(polls.end)
         if not request.until_idle:
-            looks.go_on(request.every)
+            polls.go_on(request.every)
         outcome = _Run(request, prepared, engine, err, scratch, metrics).go()
         for look in world.waiting:
             look()
@@ -154,7 +154,7 @@ def run_program(request: Request, err: Console) -> Outcome:
 def spark_session(request: Request) -> Iterator[SparkSession]:
     """A session for this run; its JVM goes with it. One that the process has already is taken, and left alone."""
     from braid.spark import conf
-    from braid.spark.died import reason
+    from braid.spark.failures import reason
     from braid.spark.jvm import CARRIER
 
     own = not conf.running()
@@ -195,18 +195,18 @@ class _World(EngineWorld):
     a query is made when it starts. INSERT, UPDATE and DELETE are done once per store (`once.py`)."""
 
     def __init__(
-        self, engine: Engine, prepared: Prepared, request: Request, err: Console, parsed: str, looks: Looks
+        self, engine: Engine, prepared: Prepared, request: Request, err: Console, parsed: str, polls: Polls
     ) -> None:
         files = source_files(prepared, request, parsed)
         ticks = dialect_named(request.dialect).ticks
-        super().__init__(engine, StorePulls(engine.store), files.opened(), ticks, None)
+        super().__init__(engine, StorePullQueries(engine.store), files.opened(), ticks, None)
         self._from_files = files.topics()
         self._made = {q.sink.topic for q in prepared.queries}
         self._queries = {q.name for q in prepared.queries}
         words = dialect_named(request.dialect).words
         self._once = Once(self.store, words, prepared.effects)
         self._noted, self._err, self._request = _notes(request, err), err, request
-        self._looks = looks
+        self._polls = polls
         self.waiting: list[Callable[[], None]] = []
         self.checkpoints = request.checkpoint or self.checkpoints
 
@@ -222,7 +222,7 @@ class _World(EngineWorld):
             super().create_topic(name, partitions, compacted)
 
     def declared(self, made: Declared) -> None:
-        self._looks.begin([made])
+        self._polls.begin([made])
 
     def do(self, effect: Effect) -> None:
         self._effect = effect
@@ -371,7 +371,7 @@ class _Run:
         old = self.prepared.replaced.get(query.name)
         if old is not None and not push:
             self.engine.upgrade(old, query, self._folder(query))
-        wishes = Wishes.of(
+        options = QueryOptions.of(
             self.request.asked,
             checkpoint=opened(self.scratch).at(query.name) if push else self._folder(query),
             files=source_files(self.prepared, self.request).of(query),
@@ -379,7 +379,7 @@ class _Run:
             note=lambda text: self.err.print(f"note: {text}", markup=False),
             trigger={"availableNow": True} if self.request.until_idle else None,
         )
-        return self.engine.start(query, wishes)
+        return self.engine.start(query, options)
 
     def _folder(self, query: Query) -> ObjectStore:
         return checkpoint_of(query, self.request, self.engine.store)

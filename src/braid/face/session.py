@@ -39,7 +39,7 @@ from braid.expr.annotations import Definition
 from braid.expr.listing import check_names
 from braid.face import frames
 from braid.face import reset as resetting
-from braid.face.asserted import Looked, StoreLookout
+from braid.face.assertions import Looked, StoreLookout
 from braid.face.begin import begins_of
 from braid.face.catalogue import Catalogue
 from braid.face.cells import Handle, Lines, Plan, Public, Result, Rows, page_of, tell, warn
@@ -47,27 +47,27 @@ from braid.face.effects import Rows as Shown
 from braid.face.effects import bound_whole, carry_out, carry_out_whole
 from braid.face.engine import Engine, EngineWorld
 from braid.face.frames import Asked
-from braid.face.pulls import StorePulls
+from braid.face.pull_queries import StorePullQueries
 from braid.face.show import folders
 from braid.lower.lower import lower
 from braid.plan.logical import Kind, Query, Source, sources
-from braid.spark.wishes import Wishes
+from braid.spark.query_options import QueryOptions
 from braid.sql.dialects.base import Words
 from braid.sql.secrets import hidden as without_secrets
 from braid.stage import checkpoint
 from braid.stage.inputs import Opened, Readable
 from braid.stage.registered import without_rows
 from braid.store import ObjectStore, opened
-from braid.topics import registered, whereabouts
+from braid.topics import checkpoint_paths, registered
 from braid.topics.begin import UNASKED, Begins
 from braid.topics.broker import Broker, broker_of
 from braid.topics.drops import read_drops
 from braid.topics.files import check_name
 from braid.topics.interface import open_topics, store_of
 from braid.topics.lock import shared_lock
-from braid.topics.place import Store
 from braid.topics.registered import Registered
 from braid.topics.store import TopicStore
+from braid.topics.store_value import Store
 from braid.types import Column
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Session(Public):
         self._program = Catalogue(self._store, self._dialect.name).program("cell")
         self._program.reworks = True
         self._looked = Looked(StoreLookout(self._store))
-        self._pulls = StorePulls(self._store)
+        self._pulls = StorePullQueries(self._store)
         self._streams: dict[str, InSpark] = {}  # DataFrames whose rows Spark gives, by source name
         self._handles: dict[str, Handle] = {}
         self._open = contextlib.ExitStack()
@@ -464,7 +464,7 @@ class Session(Public):
         """Static DataFrames whose rows Spark reads, as it did when the query began with an older version."""
         from braid.spark.dataframes import files_of
 
-        known = checkpoint.recorded(whereabouts.own(self._root).at(check_name(query.name)))
+        known = checkpoint.recorded(checkpoint_paths.own(self._root).at(check_name(query.name)))
         made: dict[str, InSpark] = {}
         ours = None if known is None else {topic for topic, _ in known.sources}
         for source in sources(query.root) if ours is not None else ():
@@ -524,7 +524,7 @@ class _World(EngineWorld):
     def start_query(self, query: Query) -> None:
         session = self._session
         _refuse_frame(query.sink.topic)
-        running = self.engine.start(query, Wishes(frames=session._frames(query), note=warn))
+        running = self.engine.start(query, QueryOptions(frames=session._frames(query), note=warn))
         handle = session._handles.get(query.name)
         if handle is None or handle._running is not running:
             handle = session._handles[query.name] = Handle(running, self.engine)

@@ -27,17 +27,17 @@ from braid.bind.program import Program
 from braid.errors import BraidError, QueryDied, Span, printable
 from braid.explain.documents import explain_query, render_text
 from braid.expr.user import NONE, Functions
-from braid.face.asserted import PRINTED, Asserted, Looked, StoreLookout
+from braid.face.assertions import PRINTED, Asserted, Looked, StoreLookout
 from braid.face.catalogue import Catalogue
 from braid.face.effects import Rows, carry_out_all
 from braid.face.engine import Engine, EngineWorld, dropped_rows
+from braid.face.formatting import counted, readable
 from braid.face.infer import statement
-from braid.face.looks import Looks
 from braid.face.metrics import why_late
-from braid.face.pulls import StorePulls
+from braid.face.polls import Polls
+from braid.face.pull_queries import StorePullQueries
 from braid.face.request import Request, SourceFiles
 from braid.face.scripts import scripts_in
-from braid.face.shown import counted, readable
 from braid.face.tabular import cell, print_table, time_text
 from braid.face.tail import Tail
 from braid.face.waiting import count
@@ -45,13 +45,13 @@ from braid.files.listing import is_awaited, look
 from braid.lower.lower import lower
 from braid.plan.logical import Query
 from braid.plan.logical import sources as read_by
-from braid.spark.wishes import Wishes
+from braid.spark.query_options import QueryOptions
 from braid.sql.tokens import Lexer, TokenKind
 from braid.tables.named import is_table
 from braid.topics.interface import open_topics
 from braid.topics.lock import StoreLock, holder
-from braid.topics.place import Store
 from braid.topics.registered import is_registered
+from braid.topics.store_value import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,7 +103,7 @@ class Shell:
         self._programs: dict[str, Program] = {}
         self._store = open_topics(store)
         self._functions = functions
-        self.pulls = StorePulls(self._store)
+        self.pulls = StorePullQueries(self._store)
         self._out, self._err, self._master = out, err, master
         self.looked = Looked(StoreLookout(self._store))
         self.engine = Engine(self._store, self._begin, ".drops {}")
@@ -113,10 +113,10 @@ class Shell:
         self._sources = {name: text for name, text in (sources or {}).items() if not is_table(text)}
         tables = {name: text for name, text in (sources or {}).items() if is_table(text)}
         self._seen: list[str] = []  # at tables that lie elsewhere; told at the next prompt
-        self._looks = Looks(tables, self._seen.append, self._store, False)
+        self._polls = Polls(tables, self._seen.append, self._store, False)
         if live:
-            self._looks.go_on(EVERY)
-            self._closing.callback(self._looks.end)
+            self._polls.go_on(EVERY)
+            self._closing.callback(self._polls.end)
         self._parsed = self._closing.enter_context(tempfile.TemporaryDirectory(prefix="braid-files-"))
 
     def declare(self, text: str = "") -> None:
@@ -214,8 +214,8 @@ class Shell:
 
     def look(self, declared: Mapping[str, Declared]) -> None:
         """At those of these tables that lie elsewhere, for the first time."""
-        self._looks.check(declared)
-        self._looks.begin(declared.values())
+        self._polls.check(declared)
+        self._polls.begin(declared.values())
         while self._seen:
             self.note(self._seen.pop(0))
 
@@ -296,7 +296,7 @@ class Shell:
         if self.engine.runs(query.name):
             self._err.print(f"{query.name} is running already", markup=False)
             return
-        self.engine.start(query, Wishes(files=self.files.of(query), note=self.note))
+        self.engine.start(query, QueryOptions(files=self.files.of(query), note=self.note))
         self._err.print(f"{query.name} is running", markup=False)
 
     def _begin(self) -> SparkSession:

@@ -1,4 +1,4 @@
-"""Looking into the store from the command line: topics, their records (`braid cat`), drops; and feeding it.
+"""Reading and feeding a store from the command line: topics, their records (`braid cat`), drops.
 
 In: a store and a name, which of its records are wanted. Out: a table, JSON lines or CSV, page by page.
 Rule: nothing here changes what a query means or needs Spark. Records come partition by partition, in the order of
@@ -26,20 +26,20 @@ from braid.bind.program import first_match
 from braid.errors import BraidError, printable
 from braid.face import tabular
 from braid.face.catalogue import declared_over, written_as
-from braid.face.shown import readable
+from braid.face.formatting import readable
 from braid.face.tabular import cell, json_line, print_table, seen
 from braid.records.values import MOMENTS
 from braid.records.wire import Wires
-from braid.stage.begun import FILES
 from braid.stage.drops import FIELDS
+from braid.stage.reset_marker import FILES
 from braid.store import ObjectStore
-from braid.topics import whereabouts
+from braid.topics import checkpoint_paths
 from braid.topics.drops import each_drop, with_drops
 from braid.topics.files import is_name
 from braid.topics.interface import Topics, open_topics
-from braid.topics.place import Store
 from braid.topics.reading import records_of
 from braid.topics.store import TopicStore, json_of
+from braid.topics.store_value import Store
 from braid.types import Scalar, is_time, unit_of
 
 DROPS_SHOWN = 20
@@ -100,7 +100,7 @@ def print_drops(
     """The dropped rows of some queries (None: of all): how many for which reason, with the first of each; then the
     rows, at most `limit` (as a table `DROPS_SHOWN`, as JSON lines all). `key`: only those with this key."""
     root = open_store(store).root
-    known = sorted({*with_drops(root), *(n for f in whereabouts.parents(root) for n in folders(f))})
+    known = sorted({*with_drops(root), *(n for f in checkpoint_paths.parents(root) for n in folders(f))})
     names = with_drops(root) if queries is None else [first_match(query, known) for query in queries]
     if None in names and queries is not None:
         missing = ", ".join(query for query, name in zip(queries, names, strict=True) if name is None)

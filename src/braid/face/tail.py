@@ -15,8 +15,8 @@ from typing import Any
 
 import polars as pl
 
+from braid.face.formatting import shown_as
 from braid.face.metrics import met_nothing
-from braid.face.shown import shown_as
 from braid.lower.lower import lower
 from braid.operators.changes import BY, LEAF_BITS, LOW, OFFSET_BITS, POS
 from braid.plan.drop_reasons import Reason

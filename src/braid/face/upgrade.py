@@ -5,7 +5,7 @@ In: queries of a program, a store, which a run may use. Out: lines; checkpoints 
 Rule: a changed query is worked out beside the one that stands: it reads what that has read, batch by batch as that did
 (`stage/offset_log.py`), and its output stays as it is meanwhile. Nothing of the old one is touched, so it may run; the
 new one follows it until the run ends. Then, under the lock of the store, it takes the other's place
-(`stage/takeover.py`): what a stream has written stands, and from the next record on the new one writes; what stands in
+(`stage/swap.py`): what a stream has written stands, and from the next record on the new one writes; what stands in
 a table is put right.
 Queries are started by the engine alone. Before the old one is gone the catalogue has the new statement.
 """
@@ -27,8 +27,8 @@ from braid.files.log import MOST
 from braid.files.watch import log_name
 from braid.plan.canonical import canonical
 from braid.plan.logical import Query
-from braid.spark.wishes import Wishes
-from braid.stage import batches, begun, checkpoint, state_file, takeover
+from braid.spark.query_options import QueryOptions
+from braid.stage import batches, checkpoint, reset_marker, state_file, swap
 from braid.stage.checkpoint import Document
 from braid.store import ObjectStore
 from braid.topics.interface import Topics, open_topics
@@ -115,7 +115,7 @@ class Upgrade:
         found = list[tuple[Query, Document]]()
         for query in queries:
             folder = self._folder(query)
-            if takeover.ends(folder, self._store):
+            if swap.ends(folder, self._store):
                 yield f"{query.name}: its upgrade was begun, and is ended now"
             known = checkpoint.load(folder)
             if known is None:
@@ -133,7 +133,7 @@ class Upgrade:
         yield f"{x.query.name} has changed: computed again over {_count(x.replay.last_batch + 1, 'batch', 'es')}"
         self._work_out(x)
         self._keep(x.query)
-        written = takeover.take_over(x.folder, self._store)
+        written = swap.swap_in(x.folder, self._store)
         yield f"{x.query.name} has taken the place of what it was; it goes on behind batch {x.replay.last_batch}"
         if x.query.sink.kind == "table":
             yield f"  the rows of {x.query.sink.topic} are corrected: {_count(written, 'record')}"
@@ -148,12 +148,12 @@ class Upgrade:
 
     def _work_out(self, x: Changed) -> None:
         """Its checkpoint stands beside the other's afterwards, spread as that is; one that was stopped goes on."""
-        beside, files = checkpoint.beside(x.folder), source_files(self._prepared, self._request).of(x.query)
+        beside, files = checkpoint.shadow(x.folder), source_files(self._prepared, self._request).of(x.query)
         if not _is_of(x, beside):
-            begun.abandon(x.folder)
+            reset_marker.abandon(x.folder)
         for name in files:
             beside.write(log_name(name), x.folder.get(log_name(name), MOST))
-        wishes = Wishes.of(
+        options = QueryOptions.of(
             replace(self._request.asked, tasks=x.known.shuffle),
             buckets=x.known.buckets,
             checkpoint=beside,
@@ -163,7 +163,7 @@ class Upgrade:
             replay=x.replay,
             note=lambda _: None,
         )
-        self._engine.work_out(x.query, wishes)
+        self._engine.work_out(x.query, options)
         known = checkpoint.load(beside)
         if known is None or batches.last_batch(beside, known) != x.replay.last_batch:
             raise BraidError(

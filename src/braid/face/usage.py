@@ -14,17 +14,17 @@ from dataclasses import asdict, dataclass
 import click
 
 from braid.errors import BraidError
-from braid.face.remains import Listing, listed, remains
+from braid.face.orphans import Listing, listed, orphans
 from braid.face.reset import queries, unknown
 from braid.face.retain import kept
 from braid.face.show import open_store
 from braid.face.tabular import json_line, print_table, time_text
 from braid.face.verify import amount
 from braid.stage import offset_log, state_file
-from braid.stage.begun import Known
 from braid.stage.readers import Reader, holding, readers
+from braid.stage.reset_marker import Known
 from braid.store import ObjectStore
-from braid.topics import registered, retention, whereabouts
+from braid.topics import checkpoint_paths, registered, retention
 from braid.topics.retention import Retention
 from braid.topics.store import TopicStore
 
@@ -105,10 +105,10 @@ def usage(store: ObjectStore, parent: ObjectStore | None = None) -> Usage:
         if (t := _topic(opened, name, known, found, lies, keeps.get(name, Retention()))) is not None
     ]
     frames = [_frame(opened.root, name, found, lies) for name in registered.names(opened.root)]
-    own = whereabouts.own(opened.root)
+    own = checkpoint_paths.own(opened.root)
     mine = {q.folder: _of_checkpoint(q, own, lies) for q in known}
     made = [_query(q, mine[q.folder], lies) for q in known]
-    left = [Spare(r.what, r.bytes, r.why, r.command) for r in remains(opened, known, lies, parent)]
+    left = [Spare(r.what, r.bytes, r.why, r.command) for r in orphans(opened, known, lies, parent)]
     why = [e.message for e in unknown(opened, known, parent)]
     return Usage(topics, made, [*(() if why else _idle(topics, frames)), *left], why, frames)
 

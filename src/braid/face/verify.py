@@ -1,10 +1,10 @@
 """`braid verify`: whether a store is whole, and all parts of it are of one history.
 
 In: a store that no run uses, or a copy of one. Out: a line for each topic and query; what is wrong, all of it.
-Rule: nothing is changed, and one fault does not hide the next. Looked at is what a run looks at before it starts
-(`stage/ties.py`), for every query, and besides every byte that has a checksum, which all have but for `state/published`
-and locks: records and commits of topics, documents, drops, checkpoints. A folder among the checkpoints that is none is
-named. Topics in Kafka and tables of other systems are not looked at, which is told.
+Rule: nothing is changed, and one fault does not hide the next. Checked is what a run checks before it starts
+(`stage/lineage.py`), for every query, and besides every byte that has a checksum, which all have but for
+`state/published` and locks: records and commits of topics, documents, drops, checkpoints. A folder among them that is
+no checkpoint is named. Topics in Kafka and tables of other systems are not checked, which is reported.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from braid.face.show import open_store
 from braid.files import results
 from braid.files.log import FileLog, Names
 from braid.files.watch import log_path
-from braid.stage import batches, begun, checkpoint, epoch, offset_log, rescale, state_file, ties
+from braid.stage import batches, checkpoint, epoch, lineage, offset_log, rescale, reset_marker, state_file
 from braid.stage.checkpoint import Document
 from braid.stage.checkpoint_runs import CheckpointRuns
-from braid.stage.ties import Held
+from braid.stage.lineage import Held
 from braid.store import NOWHERE, ObjectStore
 from braid.store.files import UNFINISHED
 from braid.store.folder import FolderStore
-from braid.topics import documents, drops, registered, registries, whereabouts
+from braid.topics import checkpoint_paths, documents, drops, registered, registries
 from braid.topics.files import parsed, why
+from braid.topics.integrity import look
 from braid.topics.lock import holder
-from braid.topics.room_store import lost
+from braid.topics.object_topic_store import lost
 from braid.topics.store import TopicStore
-from braid.topics.wholeness import look
 
 Told = Iterator[str | BraidError]
 
@@ -151,7 +151,7 @@ def _folders(place: ObjectStore) -> Told:
             yield BraidError(f"{path} is no checkpoint, and belongs to none that is there", hint)
 
 
-_NEXT, _FILES = checkpoint.beside(NOWHERE).url, begun.FILES
+_NEXT, _FILES = checkpoint.shadow(NOWHERE).url, reset_marker.FILES
 
 
 def _query(store: TopicStore, folder: ObjectStore) -> Told:
@@ -160,7 +160,7 @@ def _query(store: TopicStore, folder: ObjectStore) -> Told:
     if known is None and there:  # else it was to begin
         what = f"{folder} is no checkpoint: it has {min(there)}, and no {checkpoint.NAME}"
         raise BraidError(what, "put it back from a copy, or take it away")
-    if known is None or not whereabouts.belongs(store.root, folder, known.store):
+    if known is None or not checkpoint_paths.belongs(store.root, folder, known.store):
         return
     last = batches.last_batch(folder, known)
     yield f"query {folder.name}: {_reached(folder, last)}"
@@ -205,7 +205,7 @@ def _logs(root: ObjectStore, folder: ObjectStore, known: Document, last: int | N
         partial(rescale.asked, folder, known.query),
         partial(_read_files, folder, known),
     ]
-    checks += [partial(ties.check_drops, folder, known.query, str(known.settings.get("run")), last, root)]
+    checks += [partial(lineage.check_drops, folder, known.query, str(known.settings.get("run")), last, root)]
     for check in checks:
         try:
             check()
@@ -242,7 +242,7 @@ def held_of(store: TopicStore, known: Document) -> Held | None:
 
 def _inputs(store: TopicStore, folder: ObjectStore, known: Document, last: int | None) -> None:
     held = held_of(store, known)
-    ties.check_inputs(folder, known.query, store, held is None or ties.behind(last, held))
+    lineage.check_inputs(folder, known.query, store, held is None or lineage.behind(last, held))
 
 
 def _output(store: TopicStore, folder: ObjectStore, known: Document, last: int | None) -> None:
@@ -250,7 +250,7 @@ def _output(store: TopicStore, folder: ObjectStore, known: Document, last: int |
     if files is not None and (wrong := results.spoilt(files, str(known.settings.get("run")))) is not None:
         raise BraidError(wrong, "put it back from a copy")
     if (held := held_of(store, known)) is not None:
-        ties.check_output(folder, last, held, lambda: None)
+        lineage.check_output(folder, last, held, lambda: None)
 
 
 def _count(n: int, what: str) -> str:

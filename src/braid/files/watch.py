@@ -29,8 +29,8 @@ from braid.lower.physical import Plan
 from braid.operators.changes import NEVER
 from braid.plan.logical import Source
 from braid.stage.batches import reached as reached_in
-from braid.stage.begun import FILES
 from braid.stage.cut import behind_an_end
+from braid.stage.reset_marker import FILES
 from braid.store import ObjectStore
 from braid.store.files import write_atomic
 from braid.store.reading import LONGEST

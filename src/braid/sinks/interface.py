@@ -15,7 +15,7 @@ from typing import ClassVar, Protocol
 import polars as pl
 
 from braid.plan import logical
-from braid.stage.ties import Held
+from braid.stage.lineage import Held
 from braid.topics.interface import Topics
 from braid.topics.view import UNTOLD, Written
 

@@ -18,8 +18,8 @@ from braid.errors import BraidError
 from braid.plan import logical
 from braid.plan.drop_reasons import Reason
 from braid.records.wire import with_windows
+from braid.sinks.dead_letters import DeadLetters, dead_letters_of
 from braid.sinks.interface import Part, Sink
-from braid.sinks.letters import Letters, letters_of
 from braid.stage import emit
 from braid.stage.drops import drops_of, too_large
 from braid.store import NOWHERE, ObjectStore
@@ -42,7 +42,7 @@ class KafkaSink(Sink):
     broker: Broker = NO_BROKER
     root: ObjectStore = NOWHERE
     takes: Takes | None = None
-    letters: Letters | None = None
+    dead_letters: DeadLetters | None = None
     read: Mapping[str, str] = field(default_factory=dict)
 
     is_topic = True
@@ -70,8 +70,8 @@ class KafkaSink(Sink):
         broker = topics.broker
         if not topics.exists(self.target):
             topics.create(self.target, self.partitions, columns.kind == "table")
-        takes, letters = access.takes(broker, self.target), _letters(topics, broker)
-        return replace(self, broker=broker, root=topics.root, takes=takes, letters=letters, read=read)
+        takes, dead_letters = access.takes(broker, self.target), _dead_letters(topics, broker)
+        return replace(self, broker=broker, root=topics.root, takes=takes, dead_letters=dead_letters, read=read)
 
     @property
     def topics(self) -> KafkaTopics:
@@ -91,14 +91,14 @@ class KafkaSink(Sink):
         self.topics.settle(self.target)
 
 
-def _letters(topics: Topics, broker: Broker) -> Letters | None:
+def _dead_letters(topics: Topics, broker: Broker) -> DeadLetters | None:
     """The topic of dead letters, which is there afterwards."""
     name = broker.dead_letters
     if name is None:
         return None
     if not topics.exists(name):
         topics.create(name)
-    return Letters(name, topics.partitions(name), access.takes(broker, name, letters=True))
+    return DeadLetters(name, topics.partitions(name), access.takes(broker, name, dead_letters=True))
 
 
 class _Outputs:
@@ -109,8 +109,8 @@ class _Outputs:
         self._sink, self._part, self._takes = sink, part, sink.takes
         self._topic = sink.target
         sizes = {self._topic: self._takes.largest}
-        if sink.letters is not None:
-            sizes[sink.letters.topic] = sink.letters.takes.largest
+        if sink.dead_letters is not None:
+            sizes[sink.dead_letters.topic] = sink.dead_letters.takes.largest
         of = part.batch
         self._writing = writing(sink.broker, sizes, of.run, part.task, of.number, of.digest())
 
@@ -153,9 +153,9 @@ class _Outputs:
             yield too_large(rows, keys, sizes, f"{self._topic} takes {self._takes.largest} (max.message.bytes)")
 
     def close(self, drops: pl.DataFrame) -> Iterator[str]:
-        to, sink = self._sink.letters, self._sink
+        to, sink = self._sink.dead_letters, self._sink
         if to is not None and drops.height and not self._writing.done:
-            made = letters_of(to, self._part.batch.query, sink.topics, [*sink.read], drops)
+            made = dead_letters_of(to, self._part.batch.query, sink.topics, [*sink.read], drops)
             self._writing.write(to.topic, *made.get_columns())
         self._writing.commit()
         yield json.dumps({"rows": self._writing.count})

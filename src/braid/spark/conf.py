@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 
 from braid import allocator
 from braid.errors import BraidError
-from braid.spark import equipment, jvm, warm
+from braid.spark import jvm, warm, worker_env
 from braid.spark.private import own_folder, socket_folder
 
 _helpers = contextlib.ExitStack()  # what lives as long as the session
@@ -66,7 +66,7 @@ SETTINGS: tuple[Setting, ...] = (
         early=True,
     ),
     Setting("spark.python.unix.domain.socket.enabled", "true", "halves the way between the JVM and Python", early=True),
-    Setting("spark.python.daemon.module", equipment.DAEMON, "workers start with all modules imported", early=True),
+    Setting("spark.python.daemon.module", worker_env.DAEMON, "workers start with all modules imported", early=True),
     Setting("spark.sql.shuffle.partitions", "2", "each is a task and a commit of state; a query sets its own"),
     Setting("spark.sql.adaptive.enabled", "false", "buckets are spread on purpose; nothing may regroup them"),
     Setting("spark.sql.adaptive.streaming.stateless.enabled", "false", "the same, for queries without state"),
@@ -212,7 +212,7 @@ def _begun(master: str, conf: Mapping[str, str], app: str, log: str | None) -> _
     os.environ["PYSPARK_PYTHON"] = workers_python(local, conf) or python
     wanted = {s.key: s.value for s in (*SETTINGS, *(LOCAL_SETTINGS if local else ()))}
     if not local:
-        equipment.named_here()
+        worker_env.named_here()
     else:
         wanted["spark.python.unix.domain.socket.dir"] = _helpers.enter_context(socket_folder())
     wanted |= {"spark.master": master, "spark.app.name": app, **conf}

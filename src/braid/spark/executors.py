@@ -23,7 +23,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from braid.errors import BraidError
-from braid.spark.equipment import OTHER, Lacking, equipped, same_braid
+from braid.spark.worker_env import OTHER, Lacking, equipped, same_braid
 from braid.store.probing import probe
 
 TASKS = "spark.braid.tasks"  # a setting: how many tasks a stage of a query that starts has

@@ -18,16 +18,16 @@ from braid.lower.physical import Plan, Stage
 from braid.operators.filter import Filter
 from braid.sinks.interface import Sink
 from braid.spark.columns import bucket_ids
-from braid.spark.wishes import Order, Reading
+from braid.spark.query_options import GivenOrder, Reading
 from braid.stage.call_order import Ranks, partition_ranks
 from braid.stage.epoch import Epoch
 from braid.stage.inputs import Input
 from braid.stage.offset_log import Replay
 from braid.stage.registered import input_of
 from braid.store import ObjectStore
-from braid.topics import whereabouts
+from braid.topics import checkpoint_paths
 from braid.topics.interface import Topics, open_topics, store_of
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 
 OF_A_FRAME = 1 << 10  # partitions of one registered DataFrame, at most: part of a position
 
@@ -65,7 +65,7 @@ class Job:
     reading: Reading = field(default_factory=Reading)
     files: Mapping[int, FileInput] = field(default_factory=dict)
     frames: frozenset[int] = frozenset()
-    order: Order | None = None
+    order: GivenOrder | None = None
     topics: Mapping[str, str] = field(default_factory=dict)
     begin: Mapping[str, int] = field(default_factory=dict)
     range_ids: tuple[int, ...] = ()
@@ -201,4 +201,4 @@ def inputs_of(text: str) -> dict[int, Input]:
 
 def checkpoint_of(store: ObjectStore, name: str) -> ObjectStore:
     """A query's checkpoint in a store."""
-    return whereabouts.own(store).at(name)
+    return checkpoint_paths.own(store).at(name)

@@ -22,7 +22,7 @@ from braid.spark.preparing import loose
 from braid.spark.stage import in_task
 from braid.spark.writer import MANIFEST, write_batches
 from braid.topics.begin import UNASKED, Begins
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 
 MANY = 4  # times as many tasks as cores
 

@@ -34,20 +34,20 @@ from braid.sinks.topic import TopicSink
 from braid.spark.columns import bucket_ids
 from braid.spark.job import Job, checkpoint_of, dumps, ranks_of, sources_of, spread, stateless
 from braid.spark.private import own_folder
+from braid.spark.query_options import QueryOptions
 from braid.spark.source import Planner
-from braid.spark.wishes import Wishes
-from braid.stage import batches, checkpoint, rescale, standing, state_file, ties
+from braid.stage import batches, checkpoint, lineage, rescale, state_file, table_diff
 from braid.stage.checkpoint import Document, GoneOn
 from braid.stage.epoch import Epoch, claim
+from braid.stage.lineage import Held
 from braid.stage.registered import FrameInput
-from braid.stage.ties import Held
 from braid.store import ObjectStore
-from braid.topics import access, check_name, whereabouts
+from braid.topics import access, check_name, checkpoint_paths
 from braid.topics.begin import UNASKED, Begins, Where, offsets_of
 from braid.topics.files import members, whole
 from braid.topics.interface import Topics, open_topics
-from braid.topics.place import Store
 from braid.topics.registered import is_registered
+from braid.topics.store_value import Store
 
 AT_LEAST_ONCE = "at least once"
 BUCKETS = 4  # of a stage with state, at least
@@ -56,13 +56,13 @@ CLAIMS = 5  # tries to claim a checkpoint that others change meanwhile
 
 
 def prepared(
-    plan: Plan, store: Store, cores: int, wishes: Wishes, one_node: bool = False
+    plan: Plan, store: Store, cores: int, options: QueryOptions, one_node: bool = False
 ) -> tuple[Job, ObjectStore, list[FileWatch]]:
     """The job, its checkpoint recorded or compared, and whoever looks for more files; the sink's topic is there
     afterwards. `one_node`: all tasks run on the driver's."""
     for left in reversed(range(CLAIMS)):
         try:
-            return _prepared(plan, store, cores, wishes, one_node)
+            return _prepared(plan, store, cores, options, one_node)
         except GoneOn:
             if not left:
                 raise
@@ -70,17 +70,17 @@ def prepared(
 
 
 def _prepared(
-    plan: Plan, store: Store, cores: int, wishes: Wishes, one_node: bool
+    plan: Plan, store: Store, cores: int, options: QueryOptions, one_node: bool
 ) -> tuple[Job, ObjectStore, list[FileWatch]]:
     """All is compared before the checkpoint is claimed, so that a start that is refused ends nobody's run."""
-    folder, seen = _folder(plan, store, wishes)
-    there = _known(plan, store, wishes, folder)
+    folder, seen = _folder(plan, store, options)
+    there = _known(plan, store, options, folder)
     plan = there.lowered(plan)
     last = None if there.known is None else batches.last_batch(folder, there.known)
-    if folder.path is None and wishes.frames:
+    if folder.path is None and options.frames:
         raise BraidError(f"{there.name} reads DataFrames, and its checkpoint is {folder}", "give it a folder")
-    planned = None if wishes.replay is None else wishes.replay.last()
-    found = watched(plan, wishes.files, folder, wishes.up, wishes.note, planned)
+    planned = None if options.replay is None else options.replay.last()
+    found = watched(plan, options.files, folder, options.up, options.note, planned)
     watches = {x.source.name: x for x in found}
     for watch in watches.values():
         watch.check()
@@ -133,7 +133,7 @@ class _There:
     """A query before it starts: what was asked, where its topics and its checkpoint lie, what the checkpoint says
     (`known`; None: it is new), and its sink in the checkpoint's words."""
 
-    wishes: Wishes
+    options: QueryOptions
     topics: Topics
     name: str
     folder: ObjectStore
@@ -142,7 +142,7 @@ class _There:
 
     def lowered(self, plan: Plan) -> Plan:
         """The plan as it runs here: one that has begun goes on as it began."""
-        known, output = self.known, self.wishes.output
+        known, output = self.known, self.options.output
         elsewhere = output is not None and not output.is_topic
         if elsewhere or (known is not None and checkpoint.KEEPS not in known.settings):  # or it began without
             plan = plan.unkept()
@@ -167,86 +167,86 @@ class _Spread:
         return tuple(i for row in (*ids, out_ids) for i in row)
 
 
-def _folder(plan: Plan, store: Store, wishes: Wishes) -> tuple[ObjectStore, object]:
+def _folder(plan: Plan, store: Store, options: QueryOptions) -> tuple[ObjectStore, object]:
     """The checkpoint, and what is there, before anything else is looked at."""
-    folder = wishes.checkpoint or checkpoint_of(store.objects, check_name(plan.query.name, "query"))
+    folder = options.checkpoint or checkpoint_of(store.objects, check_name(plan.query.name, "query"))
     return folder, batches.seen(folder)
 
 
-def _known(plan: Plan, store: Store, wishes: Wishes, folder: ObjectStore) -> _There:
+def _known(plan: Plan, store: Store, options: QueryOptions, folder: ObjectStore) -> _There:
     """What there is; refused where the checkpoint is of another query, or of other topics."""
-    topics = open_topics(store, durable=wishes.durable)
+    topics = open_topics(store, durable=options.durable)
     name = plan.query.name
-    sink = wishes.output.described() if wishes.output else "topic"
+    sink = options.output.described() if options.output else "topic"
     known = checkpoint.check_plan(folder, plan.query, sink, store=topics.root)
     if store.in_kafka:
-        others = _elsewhere(plan, (*wishes.files, *wishes.frames))
+        others = _elsewhere(plan, (*options.files, *options.frames))
         reads = (x.source.topic for x in plan.leaves if x.source.name not in others)
-        access.check(topics, name, reads, None if wishes.output else plan.query.sink.topic)
+        access.check(topics, name, reads, None if options.output else plan.query.sink.topic)
     if known is not None and ("topics" in known.settings) != store.in_kafka:
         way = "without --kafka" if store.in_kafka else "with --kafka"
         raise BraidError(f"the query {name} has run {way}: its checkpoint knows other topics", f"run it {way} again")
     if known is not None and store.in_kafka:
         _check_delivery(name, known, store)
-    return _There(wishes, topics, name, folder, sink, known)
+    return _There(options, topics, name, folder, sink, known)
 
 
 def _spread(
     plan: Plan, there: _There, watches: Mapping[str, FileWatch], cores: int, one_node: bool, goes_on: bool
 ) -> _Spread:
     """How it is to be spread, by what was asked for, else by the cores."""
-    wishes, topics, known = there.wishes, there.topics, there.known
-    frames = _frames(plan, wishes.frames)
+    options, topics, known = there.options, there.topics, there.known
+    frames = _frames(plan, options.frames)
     partitions = [
         0 if x.number in frames else 1 if x.source.name in watches else _partitions(topics, x.source)
         for x in plan.leaves
     ]
-    recorded = wishes.replay.sources if wishes.replay is not None else known.sources if known is not None else None
+    recorded = options.replay.sources if options.replay is not None else known.sources if known is not None else None
     if recorded is not None:  # those that were added since come behind all others
         then = Counter(topic for topic, _ in recorded)
         grows = [topics.store.in_kafka or is_registered(x.source.topic) for x in plan.leaves]
         now = zip(partitions, grows, plan.leaves, strict=True)
         partitions = [min(n, then[x.source.topic]) if more else n for n, more, x in now]
-    output = wishes.output or _topic(plan, topics, wishes.partitions, known.outputs if known else partitions[0] or 1)
+    output = options.output or _topic(plan, topics, options.partitions, known.outputs if known else partitions[0] or 1)
     run = str(known.settings.get("run")) if known else f"{there.name}-{int(time.time()):08x}{uuid4().hex[:6]}"
-    if wishes.replay is None:
-        output.check(plan.query.sink, run if known else None, goes_on, wishes.overwrite)
+    if options.replay is None:
+        output.check(plan.query.sink, run if known else None, goes_on, options.overwrite)
     few = _keepless(plan) or output.by_bytes
-    tasks = wishes.tasks or (min(cores, output.partitions) if few else cores)
+    tasks = options.tasks or (min(cores, output.partitions) if few else cores)
     if topics.store.transactional:
         output.check_tasks(tasks)
-    buckets = wishes.buckets or _buckets(plan, output.partitions, tasks)
-    if known is None and wishes.tasks is None and not one_node:
+    buckets = options.buckets or _buckets(plan, output.partitions, tasks)
+    if known is None and options.tasks is None and not one_node:
         what = f"{there.name} has {tasks} tasks a stage from now on ({cores} run at once)"
-        wishes.note(f"{what}; --tasks sets another number")
+        options.note(f"{what}; --tasks sets another number")
     return _Spread(output, run, partitions, tasks, buckets)
 
 
 def _check_new(there: _There, made: _Spread) -> None:
     """A query that begins has not written yet."""
     output, topics = made.output, there.topics
-    begins = there.known is None and there.wishes.replay is None
+    begins = there.known is None and there.options.replay is None
     if begins and output.is_topic and topics.dense and topics.exists(output.target):
-        ties.check_new(there.folder, there.name, output.target, topics)
+        lineage.check_new(there.folder, there.name, output.target, topics)
 
 
 def _check_ties(plan: Plan, there: _There, made: _Spread, last: int | None, job_of: Callable[[Sink], Job]) -> Around:
     """What lies around the checkpoint is of its history: False where a batch was begun, of records that are not there,
     and nobody has seen it; what the output holds."""
     folder, output, sink, held = there.folder, made.output, plan.query.sink, None
-    if output.recalls and there.wishes.replay is None:
-        held = held_in(output, sink, there.topics, made.run, there.wishes.adopt_table)
+    if output.recalls and there.options.replay is None:
+        held = held_in(output, sink, there.topics, made.run, there.options.adopt_table)
     would_read = lambda: _would_read(job_of(output), folder, last)  # noqa: E731
-    return ties.check(folder, there.name, last, there.topics, held, would_read), held
+    return lineage.check(folder, there.name, last, there.topics, held, would_read), held
 
 
 def _adopted(there: _There, last: int | None, held: Held | None) -> None:
     """A table that moved, and is to be taken as it stands, is the checkpoint's from now on."""
-    if held is None or last is None or there.known is None or not (was := ties.moved(there.folder, last, held)):
+    if held is None or last is None or there.known is None or not (was := lineage.moved(there.folder, last, held)):
         return
-    ties.adopt(there.folder, last, held, there.known.buckets)
+    lineage.adopt(there.folder, last, held, there.known.buckets)
     what = f"{held.target} is taken as it is: {held.identity}, and was {was}"
-    there.wishes.note(f"{what}; its marker says what the checkpoint says, and its rows were not compared")
+    there.options.note(f"{what}; its marker says what the checkpoint says, and its rows were not compared")
 
 
 def _would_read(job: Job, folder: ObjectStore, last: int | None) -> str | None:
@@ -265,7 +265,7 @@ def _rescaled(plan: Plan, there: _There, made: _Spread, last: int | None, epoch:
         made.output.begin_tasks(there.topics, made.run, range(known.shuffle, wanted.tasks), last)
     ids = lambda buckets, tasks: made.ids(plan, known.outputs, buckets, tasks)  # noqa: E731
     rescale.carry_out(epoch, plan, known, last, ids)
-    there.wishes.note(f"{there.name} goes on in {wanted}")
+    there.options.note(f"{there.name} goes on in {wanted}")
 
 
 def _document(plan: Plan, there: _There, made: _Spread, watches: Mapping[str, FileWatch]) -> Document:
@@ -283,7 +283,7 @@ def _document(plan: Plan, there: _There, made: _Spread, watches: Mapping[str, Fi
         sources=sources_of(plan, made.partitions),
         spark=pyspark.__version__,
         files=tuple(sorted(watches)),
-        store=whereabouts.identity(there.topics.root, there.folder),
+        store=checkpoint_paths.identity(there.topics.root, there.folder),
     )
 
 
@@ -291,14 +291,14 @@ def _check_document(plan: Plan, there: _There, made: _Spread, watches: Mapping[s
     """Refused where another query is recorded; of one that is to be rescaled its start tells, when that is done."""
     if (known := there.known) is None or rescale.asked(there.folder, known.query) is not None:
         return
-    checkpoint.compare(there.folder, known, _document(plan, there, made, watches), there.wishes.named())
+    checkpoint.compare(there.folder, known, _document(plan, there, made, watches), there.options.named())
     _check_kept(plan, there, made, known)
 
 
 def _compared(plan: Plan, there: _There, made: _Spread, watches: Mapping[str, FileWatch]) -> Document:
     """What the checkpoint holds from now on: recorded at the first start, compared at all others."""
     document = _document(plan, there, made, watches)
-    kept = checkpoint.open_or_create(there.folder, document, there.wishes.named())
+    kept = checkpoint.open_or_create(there.folder, document, there.options.named())
     _check_kept(plan, there, made, kept)
     return kept
 
@@ -316,20 +316,20 @@ def _check_kept(plan: Plan, there: _There, made: _Spread, kept: Document) -> Non
 
 def _settings(plan: Plan, there: _There, run: str, watches: Mapping[str, FileWatch]) -> dict[str, Any]:
     """Whatever else gives the query its meaning."""
-    wishes, topics, known = there.wishes, there.topics, there.known
-    settings = {"dialect": plan.query.dialect, "run": run, "order": wishes.order is not None, "sink": there.sink}
+    options, topics, known = there.options, there.topics, there.known
+    settings = {"dialect": plan.query.dialect, "run": run, "order": options.order is not None, "sink": there.sink}
     if plan.query.sink.keeps:
         settings[checkpoint.KEEPS] = True
     if plan.in_place:
         settings[checkpoint.IN_PLACE] = True
     if deleted := {n: x.input.options.deleted for n, x in sorted(watches.items()) if x.input.options.deleted}:
         settings["deleted"] = deleted
-    others = _elsewhere(plan, (*watches, *wishes.frames))
-    where = _where(plan, others, wishes.begins)
-    if wishes.replay is not None:
-        settings |= wishes.replay.settings()
+    others = _elsewhere(plan, (*watches, *options.frames))
+    where = _where(plan, others, options.begins)
+    if options.replay is not None:
+        settings |= options.replay.settings()
     elif known is not None:
-        _check_where(there.name, known, where, wishes.begins)
+        _check_where(there.name, known, where, options.begins)
         settings |= {x: known.settings[x] for x in ("begin", "from") if x in known.settings}
     elif topics.store.in_kafka or where or _shortened(plan, topics, others):
         settings |= {"begin": _begin(plan, topics, others, where)} | ({"from": where} if where else {})
@@ -341,7 +341,7 @@ def _settings(plan: Plan, there: _There, run: str, watches: Mapping[str, FileWat
 
 def _opened(plan: Plan, there: _There, made: _Spread, kept: Document, watches: Mapping[str, FileWatch]) -> Sink:
     """The output, ready to be written. From here on the sink's topic is there, and files are read."""
-    output, replayed = made.output, there.wishes.replay is not None
+    output, replayed = made.output, there.options.replay is not None
     if output.is_topic or not replayed:
         output = output.opened(there.topics, plan.query.sink, kept.settings.get("topics", {}), made.run)
     for watch in watches.values():
@@ -353,11 +353,11 @@ def _aside(plan: Plan, there: _There, output: Sink, run: str) -> Sink | None:
     """Where the rows go of a query that works out anew what was written: those of a table into a store of their own,
     beside its checkpoint."""
     sink = plan.query.sink
-    if there.wishes.replay is None:
+    if there.options.replay is None:
         return None
     if sink.kind != "table":
         return NoSink()
-    store = standing.beside(there.folder)
+    store = table_diff.shadow_topics(there.folder)
     return TopicSink(sink.topic, output.partitions).opened(store, sink, {}, run)
 
 
@@ -371,8 +371,8 @@ def _job_of(
     output: Sink,
 ) -> Job:
     """The job, by what is recorded; its files are those of their watches as they stand."""
-    wishes, read = there.wishes, kept.settings.get("topics", {})
-    frames = _frames(plan, wishes.frames)
+    options, read = there.options, kept.settings.get("topics", {})
+    frames = _frames(plan, options.frames)
     return _job(
         plan,
         there.topics.store,
@@ -384,12 +384,12 @@ def _job_of(
         fingerprint=kept.fingerprint,
         checkpoint=there.folder,
         wire=own_folder(os.path.join("wire", made.run)) if one_node else None,
-        reading=wishes.reading,
+        reading=options.reading,
         files={x.number: watches[x.source.name].read_as(x.source) for x in plan.leaves if x.source.name in watches},
         frames=frames,
-        order=wishes.order,
-        durable=wishes.durable,
-        replay=wishes.replay,
+        order=options.order,
+        durable=options.durable,
+        replay=options.replay,
         topics=read,
         begin={x: whole(n, "an offset") for x, n in members(kept.settings.get("begin", {})).items()},
     )

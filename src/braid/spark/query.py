@@ -25,17 +25,17 @@ from pyspark.sql import DataFrame, SparkSession
 from braid.errors import BraidError
 from braid.files.watch import EVERY, FileWatch, Note, read_all, some_file_of_each
 from braid.lower.physical import Plan
-from braid.spark import columns, executors, figures, writer
+from braid.spark import columns, executors, task_metrics, writer
 from braid.spark import job as jobs
 from braid.spark.conf import on_one_node, settings_of_a_query
-from braid.spark.died import HINT, advice, of_spark, reason, was_away
+from braid.spark.failures import HINT, advice, of_spark, reason, was_away
 from braid.spark.group import Group
 from braid.spark.job import Job, exchanges, inputs_of
+from braid.spark.limit import Limit, limit
 from braid.spark.pipeline import collected, read, through, written
 from braid.spark.preparing import prepared
+from braid.spark.query_options import NO_OPTIONS, QueryOptions
 from braid.spark.scratch import Scratch
-from braid.spark.turns import Turns, turns
-from braid.spark.wishes import NOTHING, Wishes
 from braid.stage import batches, state_file
 from braid.stage.checkpoint_runs import CheckpointRuns
 from braid.stage.inputs import TopicInput
@@ -47,7 +47,7 @@ from braid.topics import access
 from braid.topics.broker import PATIENCE, BrokerAway, patiently
 from braid.topics.drops import clean_drops, read_drops
 from braid.topics.interface import open_topics
-from braid.topics.place import Store
+from braid.topics.store_value import Store
 from braid.topics.view import Written
 
 Status = Literal["running", "stopped", "failed"]
@@ -113,7 +113,7 @@ class Call:
 
 class RunningQuery:
     """One started query. `begin` starts it on Spark and gives Spark's handle; see `launch`. `look`: at the machines a
-    batch has run on, before it is made visible; `turns`: the tasks of a batch run in one."""
+    batch has run on, before it is made visible; `limit`: the tasks of a batch run in one."""
 
     def __init__(
         self,
@@ -122,10 +122,10 @@ class RunningQuery:
         folder: ObjectStore,
         begin: Callable[[RunningQuery], Any],
         look: Callable[[], None],
-        turns: Turns,
+        limit: Limit,
         note: Note = print,
     ) -> None:
-        self.job, self._note, self._look, self._turns = job, note, look, turns
+        self.job, self._note, self._look, self._limit = job, note, look, limit
         self._text, self._folder, self._begin = text, folder, begin
         self.scratch = Scratch(job, folder)
         self.calls = list[Call]()  # one for each start
@@ -433,7 +433,7 @@ class RunningQuery:
             with self._guard:
                 self._timed()  # of the batch before
         output, reads = self.job.output, self.scratch.reads(batch)
-        with self._turns.taken(self._over.is_set):
+        with self._limit.taken(self._over.is_set):
             began = time.time()
             if output.at_once or (output.apart and self._folder.path is not None):  # what is in a bucket stays there
                 batches.plan(self._folder, batch, reads)
@@ -446,7 +446,7 @@ class RunningQuery:
         told = [(kind, json.loads(doc)) for kind, doc in rows]
         said = [x for kind, found in told if kind == "counts" for x in found]
         if self.job.wire is None:
-            said = figures.taken(self._folder, said)
+            said = task_metrics.reported(self._folder, said)
         digest = batches.digest_of(reads)
         kinds = {kind for kind, _ in rows}
         wrote = self.job.replay is None and "staged" in kinds
@@ -502,23 +502,23 @@ class RunningQuery:
             raise BraidError(f"query {self.name} runs with {scans} scans and {found} exchanges\n{shown}")
 
 
-def start(spark: SparkSession, plan: Plan, store: Store, wishes: Wishes = NOTHING) -> RunningQuery:
+def start(spark: SparkSession, plan: Plan, store: Store, options: QueryOptions = NO_OPTIONS) -> RunningQuery:
     """Starts a query, or goes on from its checkpoint."""
-    wishes = replace(wishes, tasks=wishes.tasks or executors.asked(spark))
+    options = replace(options, tasks=options.tasks or executors.asked(spark))
     context = spark.sparkContext
     if store.in_kafka:
         access.check_speculation(context.getConf().get("spark.speculation", None))
     alone = on_one_node(context.master)
     root = store.objects
-    places = {root, wishes.checkpoint.parent if wishes.checkpoint else root}
+    places = {root, options.checkpoint.parent if options.checkpoint else root}
     shared = {x.path for x in places if x.path is not None}
     urls = [x.url for x in places if x.path is None and not x.url.startswith(f"{root.url}/")]
-    if wishes.output is not None and wishes.output.folder is not None:
-        shared.add(os.path.dirname(wishes.output.folder))
-    inputs = () if alone else some_file_of_each(wishes.files)
+    if options.output is not None and options.output.folder is not None:
+        shared.add(os.path.dirname(options.output.folder))
+    inputs = () if alone else some_file_of_each(options.files)
     needs = executors.Needs(sorted(shared), inputs, urls)
-    cores = context.defaultParallelism if alone else executors.ready(spark, needs, wishes.note)
-    job, folder, watches = prepared(plan, store, cores, wishes, alone)
+    cores = context.defaultParallelism if alone else executors.ready(spark, needs, options.note)
+    job, folder, watches = prepared(plan, store, cores, options, alone)
     text = jobs.dumps(job)
 
     def begin(running: RunningQuery) -> Any:
@@ -528,20 +528,20 @@ def start(spark: SparkSession, plan: Plan, store: Store, wishes: Wishes = NOTHIN
             clean_drops(job.store.objects, job.name, state_file.published(folder))
         columns.clear_abandoned(job.wire)
         with settings_of_a_query(spark, job.tasks, not job.frames):
-            frame = written(through(read(spark, job, text, wishes.frames), job, text), job, text)
+            frame = written(through(read(spark, job, text, options.frames), job, text), job, text)
             running.calls.append(Call(running.publish))
             stream = frame.writeStream.foreachBatch(running.calls[-1])
             stream = stream.option("checkpointLocation", running.scratch.url).queryName(job.run)
-            return (stream.trigger(**wishes.trigger) if wishes.trigger else stream).start()
+            return (stream.trigger(**options.trigger) if options.trigger else stream).start()
 
     def look() -> None:
         if not alone:
             executors.look(spark, needs)
 
-    running = RunningQuery(job, text, folder, begin, look, turns(context.defaultParallelism), wishes.note)
+    running = RunningQuery(job, text, folder, begin, look, limit(context.defaultParallelism), options.note)
     running.launch()
-    if watches and wishes.replay is None:
-        running.follow(watches, wishes.up)
+    if watches and options.replay is None:
+        running.follow(watches, options.up)
     return running
 
 

@@ -36,7 +36,7 @@ from braid.errors import Away, BraidError, anew
 from braid.files.input import FileInput
 from braid.lower.physical import Leaf
 from braid.operators.changes import NEVER
-from braid.spark import columns, figures
+from braid.spark import columns, task_metrics
 from braid.spark.columns import Blob
 from braid.spark.job import Job, inputs_of, loads
 from braid.stage import measured, state_file
@@ -54,10 +54,10 @@ from braid.stage.call_order import (
 from braid.stage.cut import Cut, ended_now, plan_batch
 from braid.stage.ingest import Chunk, Ingested, Mark, clocked, ingested
 from braid.stage.inputs import Input, TopicInput, Until
+from braid.stage.lineage import check_seen
 from braid.stage.measured import SOURCE, Piece
 from braid.stage.offset_log import Replay
 from braid.stage.registered import FrameInput
-from braid.stage.ties import check_seen
 from braid.stage.wire import derived, slim_steps, split
 from braid.timing import spent
 from braid.topics import registered
@@ -557,7 +557,7 @@ def blobs(job: Job, chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:
         with piece.watch:
             last = _to_all_buckets(job, pl.concat(steps))
     if read:
-        said = {"read": read, "moved": moved, **figures.told(job, piece)}
+        said = {"read": read, "moved": moved, **task_metrics.report(job, piece)}
         last.append(columns.counts(job.last, job.out_ids[0], said))
     if last:
         yield columns.batch(last)

@@ -27,7 +27,7 @@ from pyspark.sql import Row
 from braid.lower.physical import Stage
 from braid.operators.changes import HASH, POS, POS_TYPE, SUB
 from braid.operators.pairing import piece_rows, pieces
-from braid.spark import columns, figures
+from braid.spark import columns, task_metrics
 from braid.spark.columns import Blob
 from braid.spark.job import Job, fused, loads, stateless
 from braid.spark.runs import MapState, StoreRuns
@@ -35,7 +35,7 @@ from braid.stage import state_file
 from braid.stage.bucket import BucketState, Keepless, Outcome, in_turn, run_stage, whole_epochs
 from braid.stage.checkpoint_runs import CheckpointRuns, Packing, packing_of, renamed
 from braid.stage.emit import merged, projected
-from braid.stage.kept import Keeper, keeper
+from braid.stage.materialized import Keeper, keeper
 from braid.stage.measured import Piece
 from braid.stage.run_files import run_prefix
 from braid.stage.wire import Exchanging, full, full_steps, parted, split
@@ -279,7 +279,7 @@ def through(job: Job, number: int, blobs: Iterable[Blob]) -> Iterator[Blob]:
             else:
                 out, said = _with_files(job, stage, bucket, given, piece, packing, kept)
         yield from out
-        told.append((bucket, said | figures.told(job, piece, number == fused(job))))
+        told.append((bucket, said | task_metrics.report(job, piece, number == fused(job))))
     names = packing.send() if packing is not None else {}
     if kept.documents:  # the first bucket says it of all
         state = state_file.said_of(kept.documents, kept.same)

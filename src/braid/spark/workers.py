@@ -18,9 +18,9 @@ import pyspark
 
 from braid.errors import BraidError
 from braid.spark import conf, executors, packing
-from braid.spark.equipment import Lacking, equipped
 from braid.spark.executors import Task
 from braid.spark.jvm import CARRIER
+from braid.spark.worker_env import Lacking, equipped
 from braid.store import ObjectStore
 
 ANSWER = 5.0  # s in which a master answers

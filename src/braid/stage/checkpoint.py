@@ -1,4 +1,4 @@
-"""A checkpoint, looked at before Spark is started: what its query was (`braid.json`).
+"""A checkpoint, checked before Spark is started: what its query was (`braid.json`).
 
 In: the folder of a checkpoint and the document of a query that is to start. Out: the document to run by, or an error.
 Rule: `braid.json` is written before Spark starts, compared before anything else in the folder is opened. A difference
@@ -25,7 +25,7 @@ from braid.plan.canonical import canonical, changed_expressions, superseded, wor
 from braid.plan.groups import Aggregation, names
 from braid.plan.logical import Query
 from braid.store import ObjectStore
-from braid.topics import whereabouts
+from braid.topics import checkpoint_paths
 from braid.topics.files import (
     items,
     members,
@@ -40,7 +40,7 @@ FORMAT = 7
 _READ = (6, FORMAT)  # 6: without a checksum
 NAME = "braid.json"
 READY = "ready.json"  # that all was worked out anew, and this checkpoint takes the place of another
-RESET = "reset.json"  # that the query is to begin anew (`stage/begun.py`)
+RESET = "reset.json"  # that the query is to begin anew (`stage/reset_marker.py`)
 RESCALE = "rescale.json"  # that it is to be spread otherwise (`stage/rescale.py`)
 KEEPS = "keeps"  # the setting of a query whose result is kept by key
 IN_PLACE = "in_place"  # of one whose rows are not spread anew by the key of the result (`Plan.in_place`)
@@ -168,7 +168,7 @@ def compare(folder: ObjectStore, known: Document, document: Document, asked: Col
     _refuse(folder, _differences(known, document, asked))
 
 
-def beside(folder: ObjectStore) -> ObjectStore:
+def shadow(folder: ObjectStore) -> ObjectStore:
     """Where a changed query is worked out anew (`face/upgrade.py`). No query has such a name."""
     return folder.beside("~next")
 
@@ -214,7 +214,7 @@ def check_plan(
         _refuse_foreign(folder)
         return None
     if store is not None:
-        whereabouts.refuse_other(store, folder, known.store)
+        checkpoint_paths.refuse_other(store, folder, known.store)
     if old is not None and known.plan == canonical(old):
         return known
     settings = {**known.settings, "dialect": query.dialect, "sink": sink}
@@ -255,7 +255,7 @@ def load(folder: ObjectStore) -> Document | None:
     if folder.has(RESET):
         name = folder.name
         raise BraidError(f"a reset of {name} was begun, and did not come to its end", f"braid reset {name} ends it")
-    if beside(folder).has(READY):
+    if shadow(folder).has(READY):
         name = folder.name
         raise BraidError(
             f"an upgrade of {name} was begun, and did not come to its end", f"braid upgrade {name} ends it"

@@ -1,4 +1,4 @@
-"""Dropped rows: as those who drop them tell it, and as users read them.
+"""Dropped rows: as operators report them, and as users read them.
 
 In: rows that a source, an operator, an exchange or the SELECT has dropped. Out: frames of `DROPS`; of these dicts
 `{reason, operator, topic, partition, offset, timestamp, clock, key, value, message}` (docs/semantics/drops.md, "What a

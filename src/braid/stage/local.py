@@ -20,8 +20,8 @@ from braid.stage.bucket import BucketState, run_stage
 from braid.stage.drops import DROPS
 from braid.stage.emit import merged, projected, written
 from braid.stage.ingest import Chunk, clocked, ingested
-from braid.stage.kept import Standing, keeper, of_bucket
-from braid.stage.spreading import spread_anew
+from braid.stage.materialized import Materialized, keeper, of_bucket
+from braid.stage.rescaled_state import rescaled
 from braid.stage.wire import Exchanging, split
 
 
@@ -119,12 +119,12 @@ class LocalQuery:
     def rescale(self, buckets: int) -> None:
         """Goes on in so many buckets."""
         runs_of = lambda stage, bucket: MemoryRuns()  # noqa: E731
-        self._states = spread_anew(self.plan, self._states, buckets, runs_of, f"spread-{self.batch}")
+        self._states = rescaled(self.plan, self._states, buckets, runs_of, f"spread-{self.batch}")
         self.buckets = buckets
 
-    def standing(self, keys: list[str]) -> Standing:
+    def standing(self, keys: list[str]) -> Materialized:
         """The rows of its result that stand, by these columns."""
-        return Standing([(m, s.runs) for s in self._states[-1] for m in of_bucket(s.document())], keys)
+        return Materialized([(m, s.runs) for s in self._states[-1] for m in of_bucket(s.document())], keys)
 
     def state_size(self) -> list[dict[str, object]]:
         """Manifests of every step and bucket, for EXPLAIN --state."""

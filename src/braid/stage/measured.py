@@ -1,4 +1,4 @@
-"""A batch, measured: what its tasks say (pieces), added up, and all batches of a query added up.
+"""A batch, measured: what its tasks report (pieces), added up, and all batches of a query added up.
 
 In: watches and what went in and out while they were open; clock steps; what the driver saw. Out: pieces, which travel
 beside the counts; `Measured`, one a batch, as a JSON document too; `Totals`.

@@ -1,4 +1,4 @@
-"""The offset log: where the batches of a query ended: all of them, one line each, as long as the checkpoint is there.
+"""The offset log: where each batch of a query ended, a line a batch, as long as the checkpoint is there.
 
 In: the offset document of each batch. Out: the documents of all batches again, in order.
 Rule: a line is written before its batch is published, and says what has changed since the line before; the first that

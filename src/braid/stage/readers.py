@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from braid.errors import BraidError
 from braid.stage import batches, checkpoint, state_file
-from braid.stage.begun import Known
 from braid.stage.checkpoint import Document
+from braid.stage.reset_marker import Known
 from braid.store import ObjectStore
 
 _TRIES = 5  # a run that goes on replaces the files of a batch while they are looked at
@@ -71,7 +71,7 @@ def _of(q: Known, document: Document) -> Reader:
     newest = states[-1] if states else -1
     done = newest if newest == state_file.published(q.folder) else newest - 1
     reached = _ends(q.folder, done, begin) if done in states or done < 0 else {}
-    if checkpoint.beside(q.folder).has(checkpoint.NAME):
+    if checkpoint.shadow(q.folder).has(checkpoint.NAME):
         needed: Mapping[str, int] = {}
     else:
         needed = _ends(q.folder, newest - 1, begin) if newest - 1 in states or newest < 1 else reached

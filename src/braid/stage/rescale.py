@@ -24,7 +24,7 @@ from braid.stage.bucket import BucketState
 from braid.stage.checkpoint import RESCALE, Document
 from braid.stage.checkpoint_runs import CheckpointRuns, packing_of, renamed
 from braid.stage.epoch import Epoch, fence
-from braid.stage.spreading import spread_anew
+from braid.stage.rescaled_state import rescaled
 from braid.store import ObjectStore
 from braid.topics.files import items, members, parsed, reach, whole, why
 from braid.topics.sealed import sealed, unsealed
@@ -173,7 +173,7 @@ def _spread_anew(epoch: Epoch, plan: Plan, before: int, buckets: int, batch: int
         return BucketState.loads(texts.get(state_file.place(stage, bucket)), runs(stage, bucket))
 
     old = [[state(s.number, b) for b in range(1 if s.single else before)] for s in plan.stages]
-    made = spread_anew(plan, old, buckets, runs, f"spread-{batch}-{uuid4().hex[:8]}")
+    made = rescaled(plan, old, buckets, runs, f"spread-{batch}-{uuid4().hex[:8]}")
     documents = {
         state_file.place(stage, bucket): x.document()
         for stage, states in enumerate(made)

@@ -1,4 +1,4 @@
-"""Rows that wait for a clock: how many, until when, whose clock it is, and who holds it up.
+"""Rows that wait for a clock: how many, until when, whose clock it is, and what holds it back.
 
 In: a plan, what it keeps (`state_file`), the runs that this names. Out: `Waiting`, by step and clock.
 Rule: rows are counted as they stand, so none that was taken back is among them. Where a step has more than `LOOKED`

@@ -2,10 +2,10 @@
 
 In: a declared table, a `Table`, topics. Out: a batch of records of the topic: a row that is new or has changed, a
 tombstone for one that is gone.
-Rule: operators read the topic and nothing else, so a batch that is done again reads what it read. What stands is what
-the topic says: what was written before a crash is found there, and a look that finds nothing changed writes nothing.
-All records of a look are one commit, and have one time, `SINCE`: a row counts for all that is read from then on. The
-topic holds nothing but looks, which a note beside the store's topics says.
+Rule: operators read the topic and nothing else, so a batch that is done again reads what it read. Current is what the
+topic says: what was written before a crash is found there, and a poll that finds nothing changed writes nothing. All
+records of a poll are one commit, and have one time, `SINCE`: a row counts for all that is read from then on. The topic
+holds nothing but polls, which a note beside the store's topics says.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _HAS = "_has "  # before the name of a column: whether a row has a value there
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What a look has found: rows that are new, that have changed, that are gone; those without a key, left out; how
+class Poll:
+    """What a poll has found: rows that are new, that have changed, that are gone; those without a key, left out; how
     many rows there are."""
 
     new: int = 0
@@ -58,24 +58,24 @@ class Look:
 
 
 class Mirror:
-    """`losing`: a look at files that finds most rows gone is taken."""
+    """`losing`: a poll of files that finds most rows gone is accepted."""
 
     def __init__(self, declared: Declared, table: Table, topics: Topics, losing: bool = False) -> None:
         self.declared, self.table = declared, table
         self._topics, self._losing = topics, losing
         self._source: Source = declared.read_as(declared.name)
-        self._seen: str | None = None  # the version that was looked at last
+        self._seen: str | None = None  # the version that was polled last
         self._read: tuple[str | None, Read] | None = None  # what `check` has found
         self._stands: pl.DataFrame | None = None  # `_key`, `_value`: what the topic says
 
     def check(self) -> None:
-        """Refuses what cannot be looked at; nothing is written."""
+        """Refuses what cannot be polled; nothing is written."""
         _check_declared(self.declared)
         self._read = self.table.version(), self.table.read(self.declared)
         self._read[1].sound(self.table.described())
 
     def begin(self) -> None:
-        """The topic is there, and holds looks only."""
+        """The topic is there, and holds polls only."""
         topic, topics = self.declared.topic, self._topics
         if not topics.exists(topic):
             topics.create(topic, self.declared.partitions or 1, compacted=True)
@@ -92,8 +92,8 @@ class Mirror:
         said = {"topic": topic, "identity": identity, "from": self.table.described()}
         changed(topics.root, note, lambda _: json.dumps(said).encode())
 
-    def look(self) -> Look | None:
-        """Writes what has changed since; None where there is nothing to look at."""
+    def poll(self) -> Poll | None:
+        """Writes what has changed since; None where there is nothing to poll."""
         if self._read is not None:
             version, read = self._read
             self._read = None
@@ -108,8 +108,8 @@ class Mirror:
             rows, keyless = self._rows(read)
             changes = _changes(self._stands, rows)
             new, gone = int(changes["_new"].sum()), changes["_value"].null_count()
-            look = Look(new, changes.height - new - gone, gone, keyless, rows.height)
-            self._check_losses(self._stands.height, look)
+            poll = Poll(new, changes.height - new - gone, gone, keyless, rows.height)
+            self._check_losses(self._stands.height, poll)
             self._check_nulls(self._stands, rows, keyless)
         except BraidError:
             self._seen = version  # it is refused until it is another one
@@ -118,7 +118,7 @@ class Mirror:
         if changes.height:
             self._write(changes)
         self._stands, self._seen = rows, version
-        return look
+        return poll
 
     # ------------------------------------------------------------------- rows
 
@@ -170,14 +170,14 @@ class Mirror:
             yield self._as_texts(rows.select(fields), rows[DIFF] == -1)[0]
             at = upto
 
-    def _check_losses(self, stood: int, look: Look) -> None:
-        if self.table.whole or self._losing or look.gone <= MOST * stood or (stood < FEW and look.rows):
+    def _check_losses(self, stood: int, poll: Poll) -> None:
+        if self.table.whole or self._losing or poll.gone <= MOST * stood or (stood < FEW and poll.rows):
             return
-        what = f"{self.table.described()} has lost {look.gone:,} of the {stood:,} rows of {self.declared.name}"
+        what = f"{self.table.described()} has lost {poll.gone:,} of the {stood:,} rows of {self.declared.name}"
         raise BraidError(what, "where they are to go, start the run with --accept-deletes")
 
     def _check_nulls(self, stood: pl.DataFrame, rows: pl.DataFrame, keyless: int) -> None:
-        """Refuses a look in which a column is NULL throughout that had values in rows that are still there: it is
+        """Refuses a poll in which a column is NULL throughout that had values in rows that are still there: it is
         more often read wrongly than emptied. So is a key that no row has."""
         if self._losing or not stood.height:
             return
@@ -226,7 +226,7 @@ def _check_declared(declared: Declared) -> None:
 
 
 def _noted(root: ObjectStore, note: str) -> str | None:
-    """The identity of the topic that looks have written."""
+    """The identity of the topic that polls have written."""
     data = document(root, note)
     try:
         return None if data is None else str(members(parsed(data))["identity"])

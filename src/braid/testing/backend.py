@@ -33,8 +33,8 @@ from braid.stage.call_order import (
     topic_ranks,
 )
 from braid.stage.drops import located
-from braid.stage.kept import key_of, named
 from braid.stage.local import LocalQuery
+from braid.stage.materialized import key_of, named
 
 
 class Backend(Protocol):

@@ -15,7 +15,7 @@ from datetime import datetime
 from time import time as clock
 from typing import Any, Literal
 
-from braid.batch_sql import pulls
+from braid.batch_sql import pull_queries
 from braid.batch_sql.snapshots import Snapshots, keys_of, row_of, values_of
 from braid.bind.bound import (
     BatchAsked,
@@ -37,7 +37,7 @@ from braid.explain.documents import explain_query
 from braid.expr.listing import check_names
 from braid.expr.loading import of_file
 from braid.expr.user import Functions
-from braid.face.asserted import Asserted, Looked, Seen
+from braid.face.assertions import Asserted, Looked, Seen
 from braid.face.effects import Rows, carry_out_all
 from braid.plan import logical
 from braid.plan.logical import Query, Source
@@ -51,7 +51,7 @@ from braid.records.values import python_value
 from braid.records.wire import Wires
 from braid.stage.call_order import Moment, Placed, raw_frame
 from braid.stage.decode import Decoded, decode, key_of
-from braid.stage.kept import named
+from braid.stage.materialized import named
 from braid.testing.backend import Backend
 from braid.topics.registries import FolderRegistry
 from braid.types import Column, Map, Struct, is_time
@@ -283,15 +283,17 @@ class Driver:
         declared, source = pull.declared, pull.source
         if declared.kind == "stream":
             partitions = range(self._backend.partitions(declared.topic) or 1)
-            answer = pulls.of_stream(pull, ((p, [self._decoded(source, p)]) for p in partitions), pulls.LeftOut())
-            return pulls.values(pull, answer, self._times_as_int)
-        rows = self._backend.standing(declared.created_by or "", source, pulls.hashes(pull))
+            answer = pull_queries.of_stream(
+                pull, ((p, [self._decoded(source, p)]) for p in partitions), pull_queries.LeftOut()
+            )
+            return pull_queries.values(pull, answer, self._times_as_int)
+        rows = self._backend.standing(declared.created_by or "", source, pull_queries.hashes(pull))
         if rows is None:
-            folded = pulls.Folded(source)
+            folded = pull_queries.Folded(source)
             for p in range(self._backend.partitions(declared.topic) or 1):
                 folded.take(self._decoded(source, p))
             rows = named(source, folded.rows(None))
-        return pulls.values(pull, pulls.of_table(pull, rows), self._times_as_int)
+        return pull_queries.values(pull, pull_queries.of_table(pull, rows), self._times_as_int)
 
     def _decoded(self, source: Source, partition: int) -> Decoded:
         mine = [r for r in self._backend.records(source.topic, 0) if r.partition == partition]

@@ -24,10 +24,10 @@ from braid.plan.logical import Query, Source
 from braid.spark import conf, jvm, source
 from braid.spark import query as queries
 from braid.spark.job import checkpoint_of
-from braid.spark.wishes import Order, Wishes
+from braid.spark.query_options import GivenOrder, QueryOptions
 from braid.stage import checkpoint
 from braid.stage.call_order import Moment, Placed, bounds_of, window_of
-from braid.stage.kept import Published, key_of, named
+from braid.stage.materialized import Published, key_of, named
 from braid.store import opened
 from braid.testing.backend import Started, in_turn, placed_query
 from braid.topics import WINDOW, TopicStore, parse_envelope
@@ -140,11 +140,11 @@ class SparkBackend:
             shared_session(),
             running.plan,
             self.store.store,
-            Wishes(
+            QueryOptions(
                 partitions=outputs,
                 buckets=-(-self._buckets // outputs) * outputs,
                 tasks=1,  # so that one task sees the order of all output
-                order=Order(running.gate, self._marks, running.hops, self._batch, running.since),
+                order=GivenOrder(running.gate, self._marks, running.hops, self._batch, running.since),
             ),
         )
 

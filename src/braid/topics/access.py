@@ -47,17 +47,17 @@ def check(topics: Topics, query: str, reads: Iterable[str], writes: str | None) 
         if topics.exists(topic):
             permitted(broker, topic, "READ")
     if broker.dead_letters is not None:
-        _check_letters(broker.dead_letters, query, {*reads, writes})
+        _check_dead_letters(broker.dead_letters, query, {*reads, writes})
     for to in (writes, broker.dead_letters):
         if to is not None and not topics.exists(to):
             topics.create(to, try_only=True)
         elif to is not None:
-            takes(broker, to, letters=to == broker.dead_letters)
+            takes(broker, to, dead_letters=to == broker.dead_letters)
     if writes is not None and broker.exactly_once:
         try_transaction(broker, query, writes if topics.exists(writes) else None)
 
 
-def _check_letters(topic: str, query: str, others: Collection[str | None]) -> None:
+def _check_dead_letters(topic: str, query: str, others: Collection[str | None]) -> None:
     check_name(topic)
     if None in others:
         what = (
@@ -96,12 +96,12 @@ class Takes:
     early: bool
 
 
-def takes(broker: Broker, topic: str, letters: bool = False) -> Takes:
+def takes(broker: Broker, topic: str, dead_letters: bool = False) -> Takes:
     """A topic that may not be written is refused, and for results one that sets times of its own."""
     from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
     # a marker is an offset of the topic, for which a broker asks READ
-    permitted(broker, topic, "WRITE", *(["READ"] if broker.exactly_once and not letters else []))
+    permitted(broker, topic, "WRITE", *(["READ"] if broker.exactly_once and not dead_letters else []))
     resource = ConfigResource(ResourceType.TOPIC, topic)
 
     def described() -> Any:
@@ -109,14 +109,14 @@ def takes(broker: Broker, topic: str, letters: bool = False) -> Takes:
         return found.result(WAIT + 2)
 
     settings = asked(broker, f"settings of the topic {topic} (DESCRIBE_CONFIGS)", described)
-    if settings["message.timestamp.type"].value == APPEND_TIME and not letters:
+    if settings["message.timestamp.type"].value == APPEND_TIME and not dead_letters:
         raise BraidError(
             f"the topic {topic} has times of the broker's own (message.timestamp.type={APPEND_TIME}): those of results"
             " would be lost",
             f"set message.timestamp.type=CreateTime for {topic}, or write to another topic",
         )
     compacted = "compact" in (settings["cleanup.policy"].value or "").split(",")
-    if letters and compacted:
+    if dead_letters and compacted:
         what = f"--dead-letters {topic}: the topic is compacted, and keeps the last dead letter of a key only"
         raise BraidError(what, f"set cleanup.policy=delete for {topic}, or name another topic")
     early = settings["compression.type"].value == "producer"

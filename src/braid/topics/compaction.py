@@ -27,9 +27,9 @@ from braid.topics.envelope import parse_envelope
 from braid.topics.files import reach
 from braid.topics.log import Topic
 from braid.topics.prefix import joined
-from braid.topics.rolling import LARGE
+from braid.topics.removal import Gone, ready, taken
+from braid.topics.rollup import LARGE
 from braid.topics.segments import COMPACTED, HOLE, Segment, Written, measure, read_bytes, split_lines
-from braid.topics.taking import Gone, ready, taken
 from braid.topics.view import Keep, Mark, View
 
 WORTH = 1  # times the bytes that were compacted before are worth looking through all again

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from braid.topics import compaction
 from braid.topics.log import Topic
 from braid.topics.prefix import upto
+from braid.topics.removal import Gone, ready, taken
 from braid.topics.retention import Retention
 from braid.topics.segments import Segment
-from braid.topics.taking import Gone, ready, taken
 from braid.topics.view import Beginning, Keep, View
 
 Needed = Callable[[int, int], int]  # of a partition and its end: the offset before which no reader needs a record

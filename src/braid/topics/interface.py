@@ -17,8 +17,8 @@ from braid.errors import BraidError
 from braid.records.registry import Registry
 from braid.records.wire import Wire, Wires
 from braid.store import ObjectStore
-from braid.topics.place import Store
 from braid.topics.store import TopicStore
+from braid.topics.store_value import Store
 
 COPYING = "copying"  # in an object store: a copy of a store is being made there, and is none yet
 
@@ -162,6 +162,6 @@ def store_at(root: ObjectStore, durable: bool = False) -> TopicStore:
     """A store, be it one that is being made."""
     if root.path is not None:
         return TopicStore(root, durable)
-    from braid.topics.room_store import RoomStore
+    from braid.topics.object_topic_store import ObjectTopicStore
 
-    return RoomStore(root, durable)
+    return ObjectTopicStore(root, durable)

@@ -53,12 +53,12 @@ from braid.topics.broker import (
     left_open,
     refused,
 )
+from braid.topics.broker_leftovers import once, remove
 from braid.topics.envelope import RAW
 from braid.topics.files import check_name
-from braid.topics.place import Store
 from braid.topics.registries import opened
 from braid.topics.store import frame_of
-from braid.topics.traces import once, remove
+from braid.topics.store_value import Store
 from braid.topics.transactions import writing
 from braid.types import is_time
 

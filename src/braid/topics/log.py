@@ -32,7 +32,7 @@ from braid.errors import BraidError
 from braid.store import ObjectStore
 from braid.store.files import locked, refuse_link, remove, write_atomic
 from braid.topics.files import items, members, parsed, reach, read_small, text, whole, why
-from braid.topics.rolling import clear, rolled, settle
+from braid.topics.rollup import clear, rolled, settle
 from braid.topics.sealed import sealed, unsealed
 from braid.topics.segments import COMPACTED, ROLLED, Segment, Staged, segment_name, torn
 from braid.topics.view import Keep, Origin, View, merged

@@ -26,9 +26,9 @@ from braid.topics import commit, prefix, reading
 from braid.topics.envelope import ENVELOPE, RAW, format_envelope, parse_envelope
 from braid.topics.files import check_name, check_new_name, reach
 from braid.topics.log import MAX_PARTITIONS, Topic, folders, write_description
-from braid.topics.place import Store
 from braid.topics.registries import of_store
 from braid.topics.segments import CHUNK
+from braid.topics.store_value import Store
 from braid.topics.view import Written
 from braid.types import is_time
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from braid.bind.expressions import Rules, Whole, bind_expr, calls, told_at
+from braid.bind.expressions import Rules, Whole, bind_expr, calls, with_span
 from braid.bind.ksqldb.scope import Sources
 from braid.errors import SqlError
 from braid.expr import typing
@@ -44,5 +44,5 @@ def exploded(
 
 def _rows(call: ast.Call, rules: Rules) -> Expr:
     args = [bind_expr(x, rules) for x in call.args]
-    with told_at(call.span):
+    with with_span(call.span):
         return typing.rows(call.name, args)

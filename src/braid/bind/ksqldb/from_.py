@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeGuard
 
 from braid.bind.env import Env
-from braid.bind.expressions import Rules, aggregates, bind_expr, bind_predicate, conjuncts, names, told_at
+from braid.bind.expressions import Rules, aggregates, bind_expr, bind_predicate, conjuncts, names, with_span
 from braid.bind.ksqldb.joined_windows import check_keeps_key, check_windows, same_window
 from braid.bind.ksqldb.scope import Entry, Sources, synthetic_key_name
 from braid.bind.select.tree import Joined, Policy, bind_from, leaves
@@ -270,7 +270,7 @@ def _check_keys(on: On, s: Step) -> None:
         if not left_is_key:
             _check_foreign(on, s)
     for key, e in ((on.left, on.left_ast), (on.right, on.right_ast)):
-        with told_at(e.span):
+        with with_span(e.span):
             check_key_type(s.env.quote(e), key.type)
     if on.left.type != on.right.type:
         raise _types_differ(on, s)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from braid.bind.expressions import Aggregations, Rules, Whole, bind_expr, told_at
+from braid.bind.expressions import Aggregations, Rules, Whole, bind_expr, with_span
 from braid.bind.ksqldb.scope import Namer, Sources
 from braid.bind.ksqldb.windows import Windowed
 from braid.bind.names import repeated
@@ -98,7 +98,7 @@ def bind_grouping(
 
     made = Grouping(below, Aggregations(".AGG"), scope=scope, over_table=over_table, limits=limits, window=window)
     for n, e in enumerate(group_by, steps + 1):
-        with told_at(e.span):
+        with with_span(e.span):
             check_key_type("of GROUP BY", made.group_by(e, f".KEY{n}").type)
     return made
 
@@ -122,7 +122,7 @@ def bind_items(
     for item in items:
         match item.expr:
             case ast.Star(qualifier=qualifier):
-                with told_at(item.span):
+                with with_span(item.span):
                     found += _star(qualifier, item.span, scope, grouping, keys_last, bounds or scope.is_join)
             case ast.Arrow(base=base, field="*"):
                 found += _fields(base, item, rules, namer)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from braid.bind import properties, schemas
 from braid.bind.bound import Declared, DeclaredColumn, Nothing, QueryBound, Windowing
 from braid.bind.env import PUSH, Env, check_cycle
-from braid.bind.expressions import Rules, bind_expr, bind_predicate, children, names, told_at
+from braid.bind.expressions import Rules, bind_expr, bind_predicate, children, names, with_span
 from braid.bind.insert import check_insertable, matched
 from braid.bind.ksqldb.exploding import exploded
 from braid.bind.ksqldb.from_ import From, bind_chain
@@ -365,7 +365,7 @@ def _partitioned(a: Asked, r: Keyed, source: From) -> Keyed:
     keys: list[Wanted] = []
     for e in q.partition_by:
         bound = bind_expr(e, rules)
-        with told_at(e.span):
+        with with_span(e.span):
             check_key_type("of PARTITION BY", bound.type)
         if any(k.expr == bound for k in keys):
             raise SqlError("PARTITION BY has this expression twice", e.span, "keep one of them")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from braid.bind.env import Env
-from braid.bind.expressions import bind_expr, bind_predicate, conjuncts, told_at
+from braid.bind.expressions import bind_expr, bind_predicate, conjuncts, with_span
 from braid.bind.lenses.facets import CONVERTS, PRIMITIVES, format_of, type_name
 from braid.bind.lenses.scope import Given, Relation, Sources, aliases_read, default_name, rules
 from braid.bind.select.pushing import keeps, on_enters
@@ -287,7 +287,7 @@ def _term(e: ast.Expr, sources: Sources) -> Equality | tuple[int, Expr]:
 
 
 def _equality(left: Expr, right: Expr, written: ast.Expr, e: ast.Binary) -> Equality:
-    with told_at(e.span):
+    with with_span(e.span):
         return equal(left, right, written)
 
 

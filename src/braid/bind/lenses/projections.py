@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from braid.bind.expressions import bind_expr, told_at
+from braid.bind.expressions import bind_expr, with_span
 from braid.bind.lenses.facets import Facet, Placed, Tree, check_holds, check_names, converted, format_of
 from braid.bind.lenses.joins import merged
 from braid.bind.lenses.scope import FACETS, Given, Relation, Sources, is_nullable
@@ -97,7 +97,7 @@ def _stored(
 
 def _placed(item: ast.SelectItem, given: Given) -> Iterator[Placed]:
     if isinstance(item.expr, ast.Star):
-        with told_at(item.span):
+        with with_span(item.span):
             for p in _expanded(item.expr, given):
                 yield p if given.lifted is None else replace(p, expr=given.lifted(p.expr, p.path[-1]))
         return

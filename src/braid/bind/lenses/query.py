@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from braid.bind.bound import Declared, Named
 from braid.bind.env import Env
-from braid.bind.expressions import Aggregations, bind_expr, bind_predicate, told_at
+from braid.bind.expressions import Aggregations, bind_expr, bind_predicate, with_span
 from braid.bind.lenses.facets import Facet, format_of, type_name
 from braid.bind.lenses.joins import bind_join
 from braid.bind.lenses.projections import REKEYED, bind_projections
@@ -105,7 +105,7 @@ def _array(lateral: ast.Lateral, sources: Sources) -> tuple[Expr, Type]:
     """The array of a LATERAL, whose alias must be new, and the type of its elements."""
     written, own = lateral.array, rules("LATERAL", sources)
     if isinstance(written, ast.Call) and user.overloads(written.name, "table"):
-        with told_at(written.span):
+        with with_span(written.span):
             array = typing.rows(written.name, [bind_expr(a, own) for a in written.args])
     else:
         array = bind_expr(written, own)

@@ -16,7 +16,7 @@ from typing import assert_never
 
 from braid.batch_sql.duck_text import name, token
 from braid.bind.bound import BatchQuery, Bound, Declared, Read, Returning, RowsChanged
-from braid.bind.expressions import told_at
+from braid.bind.expressions import with_span
 from braid.bind.names import repeated
 from braid.bind.risingwave.batch_values import NOTHING, Batch, BatchColumn, Rows, Values, column_token, ordered
 from braid.bind.risingwave.duck import called, policy, printed
@@ -94,7 +94,7 @@ def _body(body: ast.Body, order_by: tuple[ast.OrderItem, ...], batch: Batch) -> 
 def _both(a: Rows, b: Rows, body: ast.SetOperation, batch: Batch) -> Rows:
     """UNION, INTERSECT, EXCEPT: columns have the type that both sides become."""
     types: list[Type] = []
-    with told_at(body.right.span):
+    with with_span(body.right.span):
         for (_, _, t), (_, _, u) in zip(a.columns, b.columns, strict=True):
             types.append(typing.alike(f"the columns of {body.op}", [Col("a", t), Col("b", u)])[0])
     columns = tuple((n, t, wide) for (n, t, _), wide in zip(a.columns, types, strict=True))
@@ -142,7 +142,7 @@ def _values(v: ast.Values, batch: Batch) -> Rows:
     rows = _rows(v, values)
     columns: list[list[Expr]] = []
     for n, column in enumerate(zip(*rows, strict=True)):
-        with told_at(v.rows[0][n].span):
+        with with_span(v.rows[0][n].span):
             columns.append(typing.alike("the values of a column", column)[1])
     return _listed(v, [list(r) for r in zip(*columns, strict=True)], batch)
 
@@ -280,7 +280,7 @@ def changed_rows(
     columns = [(c.name, column_token(c.name), c.type) for c in target.columns]
     for column, e in sets:
         token = batch.token("n", "new")
-        with told_at(e.span):
+        with with_span(e.span):
             new = typing.assigned(values.expr(e), types[column], column)
         items.append(f"{values.text(new, e.span)} AS {token}")
         columns.append(("new", token, new.type))
@@ -349,7 +349,7 @@ def _assigned(rows: ast.Query, columns: tuple[str, ...], target: Declared, conte
     if len(found.columns) != len(columns):
         hint = f"the columns are {', '.join(columns)}"
         raise SqlError(f"{len(found.columns)} values for {len(columns)} columns", rows.span, hint)
-    with told_at(rows.span):
+    with with_span(rows.span):
         news = [typing.assigned(Col(n, t), types[c], c) for (_, n, t), c in zip(found.columns, columns, strict=True)]
     named = tuple((c, n, e.type) for (_, n, _), c, e in zip(found.columns, columns, news, strict=True))
     if all(isinstance(e, Col) for e in news):
@@ -363,7 +363,7 @@ def _values_of(v: ast.Values, columns: Sequence[tuple[str, Type]], batch: Batch)
     for row, written in zip(_rows(v, Values(batch, NOTHING, "VALUES")), v.rows, strict=True):
         out: list[Expr] = []
         for e, x, (column, t) in zip(row, written, columns, strict=True):
-            with told_at(x.span):
+            with with_span(x.span):
                 out.append(typing.assigned(e, t, column))
         made.append(out)
     return made

@@ -16,7 +16,7 @@ from typing import assert_never
 from braid.batch_sql.duck_expr import condition_of, duck_name, list_of, name_of, text_of
 from braid.batch_sql.duck_text import name, token
 from braid.bind.bound import Asked, BatchQuery, Declared, Index, Read, View
-from braid.bind.expressions import told_at
+from braid.bind.expressions import with_span
 from braid.bind.risingwave.batch_aggregates import AGGREGATES, RENAMED, WINDOWS, computed
 from braid.bind.risingwave.expressions import ROW_SETS, Names, bind, bind_condition
 from braid.bind.risingwave.scope import Context, check_not_sink
@@ -173,7 +173,7 @@ def _leaves(sql: str, t: Array) -> RowSet:
     return RowSet(t.element, sql)
 
 
-class _told(told_at):
+class _told(with_span):
     """Constants are computed here: one that fails is told at its place."""
 
     __slots__ = ()
@@ -181,7 +181,7 @@ class _told(told_at):
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, BraidError) and not isinstance(error, SqlError):
             raise SqlError(error.message, self.span, error.hint) from None
-        told_at.__exit__(self, _, error, __)
+        with_span.__exit__(self, _, error, __)
 
 
 def column_token(column: str) -> str:
@@ -316,7 +316,7 @@ class Values:
 
     def _met(self, op: str, a: Expr, b: Expr, span: Span) -> tuple[Expr, Expr]:
         """Two sides of a comparison in their common type."""
-        with told_at(span):
+        with with_span(span):
             made = typing.compare(op, a, b)
         assert isinstance(made, Call)
         x, y = made.args
@@ -404,7 +404,7 @@ class Values:
 
     def _window(self, call: ast.Call, behind: str) -> Col:
         args = [typing.finished(self.expr(x)) for x in call.args]
-        with told_at(call.span):
+        with with_span(call.span):
             t = WINDOWS[call.name](call.name.lower(), args)
         return Col(f"{call.name.lower()}({', '.join(self.text(x, call.span) for x in args)}){behind}", t)
 
@@ -418,7 +418,7 @@ class Values:
         args = [typing.finished(self.expr(x)) for x in call.args]
         within = () if long is None else long.within_group
         of = [typing.finished(self.expr(i.expr)) for i in within] or args
-        with told_at(call.span):
+        with with_span(call.span):
             t = AGGREGATES[call.name](shown, of)
         listed = [self.text(x, call.span) for x in args]
         if call.distinct and listed:

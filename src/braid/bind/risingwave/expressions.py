@@ -13,7 +13,7 @@ from decimal import Context
 from decimal import Decimal as PyDecimal
 from typing import assert_never
 
-from braid.bind.expressions import any_of, located, told_at
+from braid.bind.expressions import any_of, located, with_span
 from braid.bind.risingwave.aggregates import is_known
 from braid.bind.risingwave.batch_aggregates import AGGREGATES, WINDOWS
 from braid.errors import SqlError
@@ -74,7 +74,7 @@ def bind_condition(e: ast.Expr, names: Names) -> Expr:
     if made.type is not S.BOOLEAN and not typing.unknown(made):
         hint = "compare it: … = …, … IS NOT NULL"
         raise SqlError(f"{names.clause} must be a condition, not {made.type}", e.span, hint)
-    with told_at(e.span):
+    with with_span(e.span):
         return typing.logic_value(made)
 
 
@@ -214,7 +214,7 @@ def _in_list(e: ast.InList, names: Names) -> Expr:
     arg = bind(e.arg, names)
     tests: list[Expr] = []
     for item in e.items:
-        with told_at(item.span):
+        with with_span(item.span):
             tests.append(typing.compare("=", arg, bind(item, names)))
     found = any_of(tests, lambda a, b: typing.logic("or", [a, b]))
     return typing.logic("not", [found]) if e.negated else found
@@ -242,7 +242,7 @@ def _case(e: ast.Case, names: Names) -> Expr:
         if operand is None:
             made = bind_condition(when, names)
         else:
-            with told_at(when.span):
+            with with_span(when.span):
                 made = typing.compare("=", operand, bind(when, names))
         whens.append((made, bind(then, names)))
     return typing.case(whens, None if e.default is None else bind(e.default, names))

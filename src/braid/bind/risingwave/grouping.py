@@ -16,7 +16,7 @@ from itertools import combinations
 
 import polars as pl
 
-from braid.bind.expressions import Aggregations, any_of, children, told_at
+from braid.bind.expressions import Aggregations, any_of, children, with_span
 from braid.bind.risingwave.aggregates import Asked, ignores_distinct, is_known, value
 from braid.bind.risingwave.expressions import Names, bind, bind_condition, bound, condition, usual_name
 from braid.bind.risingwave.scope import default_name
@@ -261,7 +261,7 @@ def bind_grouped(s: ast.Select, node: Node, scope: Scope, alias: str) -> Grouped
 
     items: list[Item] = []
     for i in listed(s.items, scope, value):
-        with told_at(i.span):
+        with with_span(i.span):
             e = i.expr if i.written is not None else groups.lifted(i.expr, scope.written(i.name, i.expr))
             items.append(replace(i, expr=e, type=usual_name(e.type)))
     having = bind_condition(s.having, replace(names, clause="HAVING")) if s.having is not None else None

@@ -26,7 +26,7 @@ from braid.bind.bound import (
     SourceDeclared,
     View,
 )
-from braid.bind.expressions import told_at
+from braid.bind.expressions import with_span
 from braid.bind.names import free_name, repeated
 from braid.bind.risingwave import connections, encodings, grouping, sinks
 from braid.bind.risingwave.batch import batch_query
@@ -205,7 +205,7 @@ def _table_of_rows(s: ast.CreateTable, rows: ast.Query, context: Context) -> Bou
     query = batch_query(rows, context)
     columns: list[tuple[str, SqlType]] = []
     for (name, _), t in zip(query.columns, query.types, strict=True):
-        with told_at(rows.span):
+        with with_span(rows.span):
             columns.append((name, SqlType(t, usual_name(t))))
     if (twice := repeated(n for n, _ in columns)) is not None:
         raise SqlError(f"two columns are called {twice}", rows.span, "give one of them another name with AS")

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import polars as pl
 
-from braid.batch_sql.pulls import Folded, LeftOut, Rows, hashes, header, of_stream, of_table, pieces, values
+from braid.batch_sql.pull_queries import Folded, LeftOut, Rows, hashes, header, of_stream, of_table, pieces, values
 from braid.bind.bound import Pull
 from braid.plan.logical import Source
 from braid.stage import checkpoint
 from braid.stage.inputs import Opened, Readable
-from braid.stage.kept import Published, key_of, named
+from braid.stage.materialized import Published, key_of, named
 from braid.stage.registered import readable_of
 from braid.store import ObjectStore
 from braid.topics.interface import Topics
 from braid.topics.registered import is_registered
 
 
-class StorePulls:
+class StorePullQueries:
     """Holds what it has opened, for the next one."""
 
     def __init__(self, store: Topics) -> None:

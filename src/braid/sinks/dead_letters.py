@@ -25,11 +25,11 @@ from braid.topics.transactions import sizes_of
 
 PREFIX = "__braid.errors."
 LONGEST = 1000  # characters of a header
-LETTER = {"partition": pl.Int32, "key": pl.Binary, "value": pl.Binary, "time": pl.Int64, "headers": pl.String}
+DEAD_LETTER = {"partition": pl.Int32, "key": pl.Binary, "value": pl.Binary, "time": pl.Int64, "headers": pl.String}
 
 
 @dataclass(frozen=True, slots=True)
-class Letters:
+class DeadLetters:
     """The topic, and what records it takes."""
 
     topic: str
@@ -37,11 +37,13 @@ class Letters:
     takes: Takes
 
 
-def letters_of(to: Letters, query: str, topics: KafkaTopics, read: Sequence[str], drops: pl.DataFrame) -> pl.DataFrame:
-    """Columns of `LETTER`, in the order of the drops. `read`: the topics of the broker that the query reads."""
+def dead_letters_of(
+    to: DeadLetters, query: str, topics: KafkaTopics, read: Sequence[str], drops: pl.DataFrame
+) -> pl.DataFrame:
+    """Columns of `DEAD_LETTER`, in the order of the drops. `read`: the topics of the broker that the query reads."""
     found = _found(topics, read, drops)
-    rows = [_letter(to, query, found, row) for row in drops.iter_rows(named=True)]
-    made = pl.DataFrame(rows, schema=LETTER, orient="row")
+    rows = [_dead_letter(to, query, found, row) for row in drops.iter_rows(named=True)]
+    made = pl.DataFrame(rows, schema=DEAD_LETTER, orient="row")
     for column in ("value", "key"):
         large = sizes_of(made) > to.takes.largest
         made = made.with_columns(pl.when(large).then(None).otherwise(pl.col(column)).alias(column))
@@ -71,8 +73,8 @@ def _still_there(
         return
 
 
-def _letter(
-    to: Letters, query: str, found: Mapping[tuple[str, int, int], Found], row: Mapping[str, Any]
+def _dead_letter(
+    to: DeadLetters, query: str, found: Mapping[tuple[str, int, int], Found], row: Mapping[str, Any]
 ) -> tuple[Any, ...]:
     record = found.get((row["topic"], row["partition"], row["offset"]))
     if record is None:

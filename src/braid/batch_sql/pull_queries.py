@@ -30,7 +30,7 @@ from braid.stage.cut import LIMIT
 from braid.stage.decode import Decoded
 from braid.stage.emit import OF_WINDOW
 from braid.stage.inputs import Readable
-from braid.stage.kept import Keeper, Standing, key_of
+from braid.stage.materialized import Keeper, Materialized, key_of
 from braid.types import WHOLE_NUMBERS, Scalar, Type, polars_type
 
 Rows = list[tuple[Any, ...]]
@@ -133,7 +133,7 @@ class Folded:
             self._read[partition] = end
 
     def rows(self, h: Hashes | None) -> pl.DataFrame | None:
-        return Standing([(m, self._runs) for m in [self._manifest] if m], self._keys).rows(h)
+        return Materialized([(m, self._runs) for m in [self._manifest] if m], self._keys).rows(h)
 
 
 # -------------------------------------------------------------------- streams

@@ -1,4 +1,4 @@
-"""Queries that have run, as far as their checkpoints tell; how one of them begins anew, step by step.
+"""Queries that have run, as far as their checkpoints say; how one of them starts again, step by step, behind a marker.
 
 In: the folder of a checkpoint. Out: what the query reads, wrote and was called; a mark that it is to begin anew; the
 folder, gone.
@@ -17,7 +17,7 @@ from typing import Any
 from braid.errors import BraidError
 from braid.stage import checkpoint, epoch, state_file
 from braid.store import ObjectStore
-from braid.topics import whereabouts
+from braid.topics import checkpoint_paths
 from braid.topics.files import items, members, parsed, reach, text, whole, why
 from braid.topics.sealed import sealed, unsealed
 
@@ -55,7 +55,7 @@ def of(folder: ObjectStore, root: ObjectStore) -> Known | None:
 
 def _recorded(folder: ObjectStore, root: ObjectStore) -> Known | None:
     document = checkpoint.load(folder)
-    if document is None or not whereabouts.belongs(root, folder, document.store):
+    if document is None or not checkpoint_paths.belongs(root, folder, document.store):
         return None
     topic, files = document.writes()
     reads = frozenset((*(t for t, _ in document.sources), *document.leaves()))
@@ -105,7 +105,7 @@ def mark(q: Known) -> None:
 
 def abandon(folder: ObjectStore) -> None:
     """What was worked out beside a checkpoint goes."""
-    new = checkpoint.beside(folder)
+    new = checkpoint.shadow(folder)
     new.beside(FILES).clear()
     new.clear(checkpoint.READY)
 

@@ -1,8 +1,8 @@
 """What is asked of a query that starts: the one list.
 
-In: nothing. Out: `Wishes`, with what they are made of.
-Rule: an option goes from a door into `Wishes` and from there to where it is used; nobody in between names it. What
-tasks need to know of them is `Reading`, which a job has as it is.
+In: nothing. Out: `QueryOptions`, with what they are made of.
+Rule: an option goes from a door into `QueryOptions` and from there to where it is used; nobody in between names it.
+What tasks need to know of them is `Reading`, which a job has as it is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class GivenOrder:
     """Records come in an order given from outside (the test driver). `gate`: a file that says up to which number the
     query may read; `marks`: a file of clock calls and ends; `size`: at most so many records a batch; `since`: the
     number at which the query starts, for those that read a snapshot."""
@@ -46,7 +46,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Reading):
+class RunOptions(Reading):
     """What a user may ask of every query of a run, in the words of `braid run`'s options. `tasks` (of a stage): None is
     whatever the checkpoint or the default says. `overwrite`: a folder of another run's results is replaced;
     `adopt_table`: a table that has moved is taken. `begins`: where
@@ -59,20 +59,20 @@ class Asked(Reading):
     durable: bool = False
 
     @staticmethod
-    def taken(options: dict[str, Any]) -> Asked:
+    def taken(options: dict[str, Any]) -> RunOptions:
         """Takes its own out of a door's options; what was not given is as ever."""
-        given = {f.name: options.pop(f.name, None) for f in fields(Asked)}
-        return Asked(**{name: x for name, x in given.items() if x is not None})
+        given = {f.name: options.pop(f.name, None) for f in fields(RunOptions)}
+        return RunOptions(**{name: x for name, x in given.items() if x is not None})
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes(Asked):
+class QueryOptions(RunOptions):
     """And what its door settles. `checkpoint`: its folder, if not in the store; `output`: where results go, if not to
     their topic. `partitions` (of the output), `buckets`: as `tasks`; by default the output's partitions are those of
     its topic, the declared ones, or those of the left source. `files`, `frames`: what stands for a topic, by the name
-    of its source. `order`: see `Order`. `trigger`: Spark's; without one the query stays up, and more files may come.
-    `replay`: it reads what another query has read, and its output stays as it is. `note` is told what a user should
-    know."""
+    of its source. `order`: see `GivenOrder`. `trigger`: Spark's; without one the query stays up, and more files may
+    come. `replay`: it reads what another query has read, and its output stays as it is. `note` gets what a user
+    should know."""
 
     checkpoint: ObjectStore | None = None
     output: Sink | None = None
@@ -80,14 +80,14 @@ class Wishes(Asked):
     buckets: int | None = None
     files: Mapping[str, Files] = field(default_factory=dict)
     frames: Mapping[str, Registered] = field(default_factory=dict)
-    order: Order | None = None
+    order: GivenOrder | None = None
     trigger: Mapping[str, Any] | None = None
     replay: Replay | None = None
     note: Note = print
 
     @staticmethod
-    def of(asked: Asked, **settled: Any) -> Wishes:
-        return Wishes(**{f.name: getattr(asked, f.name) for f in fields(Asked)}, **settled)
+    def of(asked: RunOptions, **settled: Any) -> QueryOptions:
+        return QueryOptions(**{f.name: getattr(asked, f.name) for f in fields(RunOptions)}, **settled)
 
     @property
     def reading(self) -> Reading:
@@ -100,8 +100,8 @@ class Wishes(Asked):
 
     def named(self) -> list[str]:
         """The recorded numbers that were asked for, as the checkpoint names them."""
-        wishes = {"buckets": self.buckets, "outputs": self.partitions, "shuffle": self.tasks}
-        return [name for name, wish in wishes.items() if wish is not None]
+        options = {"buckets": self.buckets, "outputs": self.partitions, "shuffle": self.tasks}
+        return [name for name, wish in options.items() if wish is not None]
 
 
-NOTHING = Wishes()
+NO_OPTIONS = QueryOptions()

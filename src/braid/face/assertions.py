@@ -27,7 +27,7 @@ from braid.topics.interface import Topics
 
 Asserted = TopicAsserted | SchemaAsserted | RowAsserted
 PAGE = 10_000  # records read at a time
-LOOK = 0.05  # s between two looks at what is asserted
+PAUSE = 0.05  # s between two looks at what is asserted
 PRINTED = ("rowtime", "key", "value", "partition")
 
 
@@ -116,7 +116,7 @@ class StoreLookout:
         while True:
             ends = self._store.end_offsets(topic)
             if ends == at:
-                time.sleep(LOOK)
+                time.sleep(PAUSE)
             for partition, (first, end) in enumerate(zip(at, ends, strict=False)):
                 yield from self.between(topic, partition, first, end, how)
             at = ends
@@ -126,7 +126,7 @@ class StoreLookout:
         while not so():
             if time.monotonic() >= until:
                 return False
-            time.sleep(LOOK)
+            time.sleep(PAUSE)
         return True
 
 

@@ -1,7 +1,7 @@
-"""A store of topics in a bucket: which there are, made and deleted. One of them is `rooms.RoomTopic`.
+"""A store of topics in a bucket: which there are, made and deleted. One of them is `object_topics.ObjectTopic`.
 
 In: an object store. Out: its topics.
-Rule: a topic is there while `names/TOPIC` is, which is *created*; it goes by a commit that says so (`RoomTopic.end`).
+Rule: a topic is there while `names/TOPIC` is, which is *created*; it goes by a commit that says so (`ObjectTopic.end`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from braid.store import ObjectStore
 from braid.store.cache import Cache
 from braid.topics.files import check_name, is_name
 from braid.topics.log import MAX_PARTITIONS, description
+from braid.topics.object_topics import ObjectTopic, described_by
 from braid.topics.registries import of_store
-from braid.topics.rooms import RoomTopic, described_by
 from braid.topics.store import TopicStore
 
 _AT_ONCE = 16  # topics
 
 
-class RoomStore(TopicStore):
+class ObjectTopicStore(TopicStore):
     """A store of topics in a bucket; what is left out of it is as in a folder."""
 
     def __init__(self, root: ObjectStore, fsync: bool = False) -> None:
@@ -31,7 +31,7 @@ class RoomStore(TopicStore):
         self._cache = Cache(root)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RoomStore, (self.root, self.fsync)
+        return ObjectTopicStore, (self.root, self.fsync)
 
     @property
     def registry(self) -> Registry:
@@ -59,13 +59,13 @@ class RoomStore(TopicStore):
 
     def delete(self, name: str) -> None:
         topic = self.topic(name)
-        assert isinstance(topic, RoomTopic)
+        assert isinstance(topic, ObjectTopic)
         topic.end()
         with self._guard:
             self._topics.pop(name, None)
 
-    def made(self, name: str) -> RoomTopic:
-        return RoomTopic(self.root, self._cache, name)
+    def made(self, name: str) -> ObjectTopic:
+        return ObjectTopic(self.root, self._cache, name)
 
 
 def lost(root: ObjectStore, names: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -74,7 +74,7 @@ def lost(root: ObjectStore, names: Iterable[str]) -> Iterator[tuple[str, str]]:
     there = {
         (parts[1], parts[2]) for parts in (name.split("/") for name in names) if parts[0] == "topics" and parts[3:]
     }
-    store = RoomStore(root)
+    store = ObjectTopicStore(root)
     for name, found in sorted(there):
         try:
             known = store.made(name).described()[0]

@@ -1,4 +1,4 @@
-"""Where rows of a state are at home: the hash by which the rows of their stage are spread.
+"""Key groups: the hash by which the rows of a state are spread, as those of their stage are.
 
 In: a stage; rows that one of its steps keeps. Out: the hash that the exchange before the stage gave them.
 Rule: a step's rows lie by that hash until a step gives them another one: windows mix their bounds into it, which can be
@@ -29,12 +29,12 @@ from braid.operators.windows import TimeWindows
 
 # Of rows of a part of a state, by its name; None: they do not tell. A row whose hash is null has no key: nobody looks
 # it up.
-Home = Callable[[str, pl.DataFrame], pl.Series | None]
+KeyGroup = Callable[[str, pl.DataFrame], pl.Series | None]
 
 
-def homes(plan: Plan, stage: Stage) -> dict[int, Home]:
+def key_groups(plan: Plan, stage: Stage) -> dict[int, KeyGroup]:
     """By the number under which a step, or the result, keeps its state."""
-    found, after = dict[int, Home](), dict[int, Home]()
+    found, after = dict[int, KeyGroup](), dict[int, KeyGroup]()
     for step in stage.steps:
         home = next((after[n] for n in step.inputs if n in after), by_hash)
         if isinstance(step.operator, Sliding):
@@ -53,7 +53,7 @@ def by_hash(part: str, rows: pl.DataFrame) -> pl.Series | None:
     return rows[HASH]
 
 
-def _after(operator: Operator, home: Home) -> Home:
+def _after(operator: Operator, home: KeyGroup) -> KeyGroup:
     """Where the rows are at home that an operator gives."""
     match operator:
         case TimeWindows() | InWindows() | Sessions():
@@ -91,12 +91,12 @@ class _Made:
         return tuple(substituted(e, {key_column(i): x for i, x in enumerate(by)}) for e in self._by)
 
 
-def _of_keys(keys: Sequence[Expr]) -> Home:
+def _of_keys(keys: Sequence[Expr]) -> KeyGroup:
     """Rows that hold what they are spread by as their key."""
     return lambda part, rows: hash_of_key(rows, keys, whole=False)
 
 
-def _of_operands(operator: Sliding) -> Home:
+def _of_operands(operator: Sliding) -> KeyGroup:
     """Rows of a sliding join, which keeps no hash."""
     keys = {operand(i): by for i, by in enumerate(common_keys(operator.node))}
 

@@ -1,4 +1,4 @@
-"""Rolling up: small segments of a topic into larger ones, of the same records, offsets and order.
+"""Rollup: small segments of a topic become larger ones, of the same records, offsets and order.
 
 In: segments that commits list. Out: files in `.staging`, and the segments that they are; then their names in a folder.
 Rule: nothing is rolled up that is not what its commit says (see `log.py`).

@@ -1,4 +1,4 @@
-"""The result of a table's query as it stands: its rows by key, kept beside what operators keep, for whoever asks.
+"""The current result of a table's query: its rows by key, kept beside what operators keep, for pull queries.
 
 In: the rows that a bucket gives, batch by batch; the documents of all buckets. Out: one more arrangement in the
 bucket's document; the rows that stand, of some keys or of all.
@@ -94,7 +94,7 @@ def keeper(plan: Plan, stage: Stage, state: BucketState, prefix: str) -> Keeper 
     return Keeper(State(state.runs, f"{prefix}-{number}", manifest), keys, retention)
 
 
-class Standing:
+class Materialized:
     """The rows of all buckets."""
 
     def __init__(self, kept: Kept, keys: Sequence[str]) -> None:
@@ -121,7 +121,7 @@ def of_bucket(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def named(source: Source, kept: pl.DataFrame | None) -> pl.DataFrame:
-    """Rows of a result (`Standing.rows`) by the plan names of their columns."""
+    """Rows of a result (`Materialized.rows`) by the plan names of their columns."""
     values = [c for c in source.columns if c.place == "value"]
     keys = [] if source.message_key is not None else list(source.key)
     of = {key_column(i): c for i, c in enumerate(keys)} | {f"v{i}": c for i, c in enumerate(values)}
@@ -143,11 +143,11 @@ class Published:
 
     def __init__(self, checkpoint: ObjectStore, keys: Sequence[str]) -> None:
         self._checkpoint, self._keys = checkpoint, keys
-        self._batch, self._standing = -1, Standing((), keys)
+        self._batch, self._standing = -1, Materialized((), keys)
         self._frames: dict[str, pl.DataFrame] = {}
 
     def rows(self, h: Hashes | None = None) -> pl.DataFrame | None:
-        """As `Standing.rows`; None: no batch has been published, or none had rows."""
+        """As `Materialized.rows`; None: no batch has been published, or none had rows."""
         for _ in range(TRIES - 1):
             with contextlib.suppress(BraidError):
                 return self._rows(h)
@@ -171,7 +171,7 @@ class Published:
         named = {run for _, manifest in kept for run, *_ in state_file.runs_in(manifest)}
         self._frames = {run: frame for run, frame in self._frames.items() if run in named}
         runs = {place: self._runs(place) for place, _ in kept}
-        self._standing = Standing([(manifest, runs[place]) for place, manifest in kept], self._keys)
+        self._standing = Materialized([(manifest, runs[place]) for place, manifest in kept], self._keys)
         self._batch = batch
 
     def _runs(self, place: str) -> RunStore:

@@ -1,4 +1,4 @@
-"""The checkpoint that was worked out beside another takes its place (`face/upgrade.py`).
+"""The checkpoint that was computed beside another takes its place (`face/upgrade.py`).
 
 In: the folder of the one that stands, the store of its output. Out: the other under its name.
 Rule: a mark in the new one says that it is whole; from there on the old one does not go on (`checkpoint.load`), and all
@@ -13,7 +13,7 @@ import contextlib
 import os
 
 from braid.errors import BraidError
-from braid.stage import begun, checkpoint, standing, state_file
+from braid.stage import checkpoint, reset_marker, state_file, table_diff
 from braid.stage.state_file import Tie
 from braid.store import ObjectStore
 from braid.topics.files import reach
@@ -21,9 +21,9 @@ from braid.topics.interface import Topics
 from braid.topics.store import TopicStore
 
 
-def take_over(folder: ObjectStore, store: Topics) -> int:
+def swap_in(folder: ObjectStore, store: Topics) -> int:
     """The checkpoint beside this one takes its place; how many records that took."""
-    new = checkpoint.beside(folder)
+    new = checkpoint.shadow(folder)
     new.write(checkpoint.READY, b"")
     reach("upgrade is ready")
     return _carry_out(folder, store)
@@ -32,20 +32,20 @@ def take_over(folder: ObjectStore, store: Topics) -> int:
 def ends(folder: ObjectStore, store: Topics) -> bool:
     """Does the rest of what was begun; False where nothing was."""
     _tidy(folder)
-    if not checkpoint.beside(folder).has(checkpoint.READY):
+    if not checkpoint.shadow(folder).has(checkpoint.READY):
         return False
     _carry_out(folder, store)
     return True
 
 
 def _carry_out(folder: ObjectStore, store: Topics) -> int:
-    new, count = checkpoint.beside(folder), 0
+    new, count = checkpoint.shadow(folder), 0
     if folder.names(""):
         count = _succeeded(folder, new, store)
         reach("writer taken over")
-        begun.remove(folder)
+        reset_marker.remove(folder)
     with contextlib.suppress(FileNotFoundError):
-        os.rename(new.beside(begun.FILES).url, folder.beside(begun.FILES).url)
+        os.rename(new.beside(reset_marker.FILES).url, folder.beside(reset_marker.FILES).url)
     os.rename(new.url, folder.url)
     reach("upgraded")
     folder.parent.sweep()
@@ -62,8 +62,8 @@ def _succeeded(folder: ObjectStore, new: ObjectStore, store: Topics) -> int:
     if run == own:
         return 0
     topic, count = known.writes()[0], 0
-    if topic is not None and isinstance(store, TopicStore) and new.names(standing.RESULT):
-        count = standing.put_right(store, standing.beside(new), topic, own)
+    if topic is not None and isinstance(store, TopicStore) and new.names(table_diff.RESULT):
+        count = table_diff.apply_diff(store, table_diff.shadow_topics(new), topic, own)
     last, state = state_file.latest(new)
     tie, before = state_file.tie(new, last), state_file.tie(folder, last)
     if tie is not None and before is not None:
@@ -77,5 +77,5 @@ def _succeeded(folder: ObjectStore, new: ObjectStore, store: Topics) -> int:
 def _tidy(folder: ObjectStore) -> None:
     """What is left of an upgrade that is done."""
     if folder.has(checkpoint.READY):
-        folder.at(standing.RESULT).clear()
+        folder.at(table_diff.RESULT).clear()
         folder.delete(checkpoint.READY)

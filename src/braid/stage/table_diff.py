@@ -1,4 +1,4 @@
-"""What stands in the topic of a table, and what has to be written so that something else does.
+"""The current rows of a table's topic, and what has to be written so that others are current: a diff.
 
 In: a topic as it is; a topic of the same name in a store of its own, with what it should come to. Out: the difference,
 written in one commit.
@@ -25,12 +25,12 @@ _KEY = ("_key", "start", "end")
 _STANDS = {"_key": pl.String(), "start": pl.Int64(), "end": pl.Int64(), "_t": pl.Int64(), "_line": pl.String()}
 
 
-def beside(checkpoint: ObjectStore) -> TopicStore:
+def shadow_topics(checkpoint: ObjectStore) -> TopicStore:
     """Where a table is worked out that stands elsewhere already."""
     return store_of(checkpoint.at(RESULT))
 
 
-def put_right(there: TopicStore, wanted: TopicStore, name: str, run: str) -> int:
+def apply_diff(there: TopicStore, wanted: TopicStore, name: str, run: str) -> int:
     """What stands in a topic is what stands in another afterwards; how many records that took."""
     if there.last_of(name, run) is not None:
         return 0

@@ -1,5 +1,4 @@
-"""What a query leaves at its broker besides records: groups of consumers, transactions that nobody ended; what
-statements do that are done once.
+"""What a query leaves at its broker besides records: consumer groups, open transactions, marks of statements.
 
 In: a query, one life of its checkpoint. Out: nothing of it is left. In: a topic. Out: the statements that wrote it.
 Rule: who still writes for that life, such as the orphan of a killed run, cannot any more: its transactional ids are

@@ -13,10 +13,10 @@ import threading
 from collections.abc import Callable, Iterator
 
 AT_ONCE = 8  # batches, or one for each core if these are more
-LOOK = 0.5  # s
+PAUSE = 0.5  # s
 
 
-class Turns:
+class Limit:
     """For `most` at once."""
 
     def __init__(self, most: int) -> None:
@@ -25,7 +25,7 @@ class Turns:
     @contextlib.contextmanager
     def taken(self, over: Callable[[], bool]) -> Iterator[None]:
         """A turn, or none where it is `over` before there is one."""
-        while not (mine := self._free.acquire(timeout=LOOK)) and not over():
+        while not (mine := self._free.acquire(timeout=PAUSE)) and not over():
             pass
         try:
             yield
@@ -35,6 +35,6 @@ class Turns:
 
 
 @functools.cache
-def turns(cores: int) -> Turns:
+def limit(cores: int) -> Limit:
     """Those of this process."""
-    return Turns(max(AT_ONCE, cores))
+    return Limit(max(AT_ONCE, cores))

@@ -21,7 +21,7 @@ _BLOCK = 1 << 20
 
 
 @dataclass(slots=True)
-class Looked:
+class Checked:
     """What was looked at: records, bytes, segments; and what is wrong."""
 
     records: int = 0
@@ -30,9 +30,9 @@ class Looked:
     wrong: list[BraidError] = field(default_factory=list)
 
 
-def look(topic: Topic) -> Looked:
+def look(topic: Topic) -> Checked:
     """All segments of a topic, and all commits as they are kept. One that is missing or cannot be read raises."""
-    found = Looked()
+    found = Checked()
     topic.check_commits()
     for segment in (s for part in topic.view().parts for s in part):
         found.records += segment.extent.records

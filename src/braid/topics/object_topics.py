@@ -1,17 +1,17 @@
-"""Topics whose commits and segments lie in a room of `store/`: an object store.
+"""Topics whose commits and segments are objects of a bucket.
 
-In: a room. Out: the same topics as those of a folder (`log.py`), with the same commits, segments and reads.
+In: an object store. Out: the same topics as those of a folder (`log.py`), with the same commits, segments and reads.
 Rule: a commit is the *create* of the next number, and the only step that counts; of two writers one gets the number,
-and the other looks again at what there is. Nobody lists anything to find the last commit: he asks upwards from the one
-that he knows. What lies under a name never changes, so it is fetched once, into this machine's cache.
+and the other reads again what there is. Nobody lists anything to find the last commit: a reader asks upwards from the
+one that it knows. What lies under a name never changes, so it is fetched once, into this machine's cache.
 
     names/TOPIC                             how many partitions, and the topic's id
     topics/TOPIC/ID/commits/NUMBER.json     a commit
     topics/TOPIC/ID/commits/A-B.rollup.json one for `FOLD` commits, and for `FOLD` of those
     topics/TOPIC/ID/data/WRITER/…           what a task wrote of a batch: segments of several partitions in a row
 
-A rollup of commits stays for ever, and its commits for `KEPT` more: then they go, one with each new commit. Whoever
-wakes behind that finds the number that he creates free, and the rollup that stands for it: then his commit is none.
+A rollup of commits stays permanently, and its commits for `KEPT` more: then they go, one with each new commit. A writer
+that wakes behind that finds the number that it creates free, and the rollup of it: then its commit is none.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from braid.timing import tally
 from braid.topics import log
 from braid.topics.files import check_name, items, reach, read_small, text, why
 from braid.topics.log import Topic, commit_document, damaged, rollup_document
-from braid.topics.rolling import rolled
+from braid.topics.rollup import rolled
 from braid.topics.segments import ROLLED, ROLLS, Segment, Staged, TornError, torn
 from braid.topics.view import Keep, Origin, View, merged
 
@@ -66,14 +66,14 @@ class TopicGone(Exception):
     """The last commit says that the topic was deleted."""
 
 
-class RoomTopic(Topic):
+class ObjectTopic(Topic):
     """A topic in a room. What it says of `Topic`'s files holds for names in the room."""
 
     in_folder: ClassVar[bool] = False
 
-    def __init__(self, room: ObjectStore, cache: Cache, name: str) -> None:
-        super().__init__(room, name)
-        self.room, self._cache = room, cache
+    def __init__(self, objects: ObjectStore, cache: Cache, name: str) -> None:
+        super().__init__(objects, name)
+        self.objects, self._cache = objects, cache
         self._looked, self._every = 0.0, EVERY
         self._folded = 0  # as many commits are known to have their rollups
         self._forgotten = 0  # the last commit that was taken away here
@@ -131,13 +131,13 @@ class RoomTopic(Topic):
         except TopicGone:
             gone = self.identity
             if self.described()[0] == gone:  # whoever deleted it was stopped
-                self.room.delete(described_by(self.name))
+                self.objects.delete(described_by(self.name))
                 raise self.missing() from None
             return self._look(None)
 
     def _whole(self, view: View) -> View:
         """Where a commit is missing between others, all behind it would seem not to be there."""
-        if self.room.size(f"{self.commits}/{view.last + 2:020d}.json") is None:
+        if self.objects.size(f"{self.commits}/{view.last + 2:020d}.json") is None:
             return view
         if (more := self._next(view, True, True)) is not None:  # somebody has gone on meanwhile
             return self._look(more)
@@ -151,7 +151,7 @@ class RoomTopic(Topic):
             raise self._lacking(self.anew())
 
     def _names(self) -> list[str]:
-        return [os.path.basename(name) for name, _ in self.room.list(self.commits)]
+        return [os.path.basename(name) for name, _ in self.objects.list(self.commits)]
 
     def _lacking(self, view: View) -> BraidError:
         hint = "later commits are there; put the object back from a copy, or delete the topic"
@@ -168,7 +168,7 @@ class RoomTopic(Topic):
         """Its id, and how many partitions it has."""
         name = described_by(self.name)
         try:
-            identity, partitions = self._description(self.room.get(name, _DESCRIPTION))
+            identity, partitions = self._description(self.objects.get(name, _DESCRIPTION))
             return check_name(identity, "id"), partitions
         except FileNotFoundError:
             raise self.missing() from None
@@ -210,7 +210,7 @@ class RoomTopic(Topic):
         name = f"{self.commits}/{name}"
 
         def fetch(path: str) -> None:
-            _written(self.room.get(name, _LARGEST), path)
+            _written(self.objects.get(name, _LARGEST), path)
 
         while True:
             path = self._cache.held(name, fetch)
@@ -291,10 +291,10 @@ class RoomTopic(Topic):
         start = first.at or 0
         name, end = f"{self.path}/data/{first.staged}", (last.at or 0) + last.extent.size
         try:
-            data = memoryview(self.room.range(name, start, end - start))
+            data = memoryview(self.objects.range(name, start, end - start))
         except FileNotFoundError:
             self._missed = True
-            raise torn(f"{self.room.url}/{name}", "it is missing") from None
+            raise torn(f"{self.objects.url}/{name}", "it is missing") from None
         for s in stretch:
             at = (s.at or 0) - start
             mine = data[at : at + s.extent.size]
@@ -304,11 +304,11 @@ class RoomTopic(Topic):
     def _fetch(self, segment: Segment, path: str) -> None:
         """Writes a copy of a segment, which is what its commit says."""
         name, at, end = f"{self.path}/data/{segment.staged}", segment.at or 0, segment.extent.size
-        where, crc, held = f"{self.room.url}/{name}", 0, 0
+        where, crc, held = f"{self.objects.url}/{name}", 0, 0
         with open(path, "xb") as f:
             while held < end:
                 try:
-                    data = self.room.range(name, at + held, min(_PIECE, end - held))
+                    data = self.objects.range(name, at + held, min(_PIECE, end - held))
                 except FileNotFoundError:
                     self._missed = True
                     raise torn(where, "it is missing") from None
@@ -339,7 +339,7 @@ class RoomTopic(Topic):
         for file in files[1:]:
             _append(files[0], file)
         if at:
-            self.room.put(f"{self.path}/data/{name}", files[0])
+            self.objects.put(f"{self.path}/data/{name}", files[0])
             reach("handed in")
         if files:
             remove(files[0])
@@ -348,10 +348,10 @@ class RoomTopic(Topic):
     def commit(self, view: View, origin: Origin, segments: list[Segment], keep: Keep = Keep()) -> bool:  # noqa: B008
         name, mark = f"{view.last + 1:020d}.json", uuid4().hex[:16]
         data = commit_document(view.last + 1, view.identity, origin, segments, keep, id=mark)
-        if not self.room.create(f"{self.commits}/{name}", data):
+        if not self.objects.create(f"{self.commits}/{name}", data):
             return False
         if not self._stands(view.last + 1, mark):
-            self.room.delete(f"{self.commits}/{name}")
+            self.objects.delete(f"{self.commits}/{name}")
             return False
         with contextlib.suppress(OSError):  # a full disk: it is only for whoever folds
             self._cache.held(f"{self.commits}/{name}", partial(_written, data))
@@ -365,7 +365,7 @@ class RoomTopic(Topic):
         """Whether a commit that was just created is one: where its number was there and is long gone, the rollup of
         that one says so, which does not know ours."""
         start = _start(number - 1)
-        if self.room.size(f"{self.commits}/{_rollup(start, start + log.FOLD)}") is None:
+        if self.objects.size(f"{self.commits}/{_rollup(start, start + log.FOLD)}") is None:
             return True
         try:
             return mark in self._load(_rollup(start, start + log.FOLD))["ids"]
@@ -403,7 +403,7 @@ class RoomTopic(Topic):
 
     def _fold(self, start: int, to: int, names: list[str]) -> None:
         name = f"{self.commits}/{_rollup(start, to)}"
-        if self.room.size(name) is not None:
+        if self.objects.size(name) is not None:
             return
         found = [self._load(x) for x in names]
         origins = [Origin(x["query"], x["batch"], x["digest"]) for x in found if "query" in x]
@@ -415,9 +415,9 @@ class RoomTopic(Topic):
         data = rollup_document(start, to, self.identity, segments, origins, keep, ids=ids)
         if not ids and len(data) > _WIDE:
             return
-        if not self.room.create(name, data) and ids:
+        if not self.objects.create(name, data) and ids:
             ours = {s.staged for s in segments if s.staged is not None and s.staged.startswith(ROLLS)}
-            self.room.delete(*(f"{self.path}/data/{file}" for file in ours))
+            self.objects.delete(*(f"{self.path}/data/{file}" for file in ours))
         reach("folded")
 
     def _together(self, segments: list[Segment], number: int) -> list[Segment]:
@@ -450,7 +450,7 @@ class RoomTopic(Topic):
         return replace(keep, left=sorted(name for name in before - after if name is not None))
 
     def discard(self, staged: Iterable[str]) -> None:
-        self.room.delete(*(f"{self.path}/data/{name}" for name in staged))
+        self.objects.delete(*(f"{self.path}/data/{name}" for name in staged))
 
     def _sent(self, segments: list[Segment], called: str, which: Callable[[Segment], bool]) -> list[Segment]:
         new = list(filter(which, segments))
@@ -465,9 +465,9 @@ class RoomTopic(Topic):
         with contextlib.suppress(FileNotFoundError):
             needed = _objects(self._load(_rollup(start, start + log.FOLD)))
             named = _objects(self._load(f"{number:020d}.json"))
-            self.room.delete(*(f"{self.path}/data/{file}" for file in named - needed))
+            self.objects.delete(*(f"{self.path}/data/{file}" for file in named - needed))
             reach("rolled away")
-        self.room.delete(f"{self.commits}/{number:020d}.json")
+        self.objects.delete(f"{self.commits}/{number:020d}.json")
 
     def clear(self, view: View, query: str) -> None:
         """What attempts of a query's last batches left that no commit names."""
@@ -475,11 +475,11 @@ class RoomTopic(Topic):
         named = {s.staged for part in view.parts for s in part}
         prefix = f"{self.path}/data/"
         for folder in {_folder(query, n) for n in (done - _BATCHES, done) if n >= 0}:
-            for name, _ in self.room.list(prefix + folder):
+            for name, _ in self.objects.list(prefix + folder):
                 file = name.removeprefix(prefix)
                 batch = os.path.basename(file).partition("-")[0]
                 if file not in named and batch.isdecimal() and int(batch) <= done:
-                    self.room.delete(name)
+                    self.objects.delete(name)
 
     def has_ended(self, identity: str) -> bool:
         """Whether the topic of this id was deleted: its last commit says so."""
@@ -497,13 +497,13 @@ class RoomTopic(Topic):
         try:
             view = self.anew()
         except BraidError:
-            if self.room.size(described_by(self.name)) is None:  # its end was begun, and is done now
+            if self.objects.size(described_by(self.name)) is None:  # its end was begun, and is done now
                 return
             raise
         while True:
             number = view.last + 1
             last = f"{self.commits}/{number:020d}.json"
-            if self.room.create(
+            if self.objects.create(
                 last, commit_document(number, self.identity, Origin(), [], Keep(), id=_GONE, gone=True)
             ):
                 break
@@ -511,11 +511,11 @@ class RoomTopic(Topic):
         start = _start(view.last)
         folded = f"{self.commits}/{_rollup(start, start + log.FOLD)}"
         ended = rollup_document(start, start + log.FOLD, self.identity, [], [], Keep(), ids=[], gone=True)
-        self.room.create(folded, ended)
+        self.objects.create(folded, ended)
         reach("topic ended")
-        self.room.delete(described_by(self.name))
+        self.objects.delete(described_by(self.name))
         stay = {last, folded}
-        self.room.delete(*(name for name, _ in self.room.list(self.path) if name not in stay))
+        self.objects.delete(*(name for name, _ in self.objects.list(self.path) if name not in stay))
 
 
 def described_by(name: str) -> str:

@@ -23,7 +23,7 @@ FOLDER = "figures"
 MOST = 1 << 24  # bytes of a piece
 
 
-def told(job: Job, piece: Piece, to_driver: bool = False) -> dict[str, Any]:
+def report(job: Job, piece: Piece, to_driver: bool = False) -> dict[str, Any]:
     """What a task says of a piece that ends now. `to_driver`: it is not shuffled any more."""
     if job.wire is not None or to_driver:
         return {"spent": piece.told()}
@@ -39,7 +39,7 @@ def told(job: Job, piece: Piece, to_driver: bool = False) -> dict[str, Any]:
     return {"figures": name}
 
 
-def taken(checkpoint: ObjectStore, said: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def reported(checkpoint: ObjectStore, said: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What tasks say of a batch that is done, with what lies in files, which go."""
     made = [x | _read(checkpoint, x["figures"]) if "figures" in x else x for x in said]
     if any("figures" in x for x in said):

@@ -1,4 +1,4 @@
-"""What ties a checkpoint to what lies around it: the records that it has read, its state, what it has written.
+"""Lineage: what ties a checkpoint to the records that it has read, its state, and what it has written.
 
 In: a checkpoint that has been looked through (`batches.last_batch`), the topics it reads, the last batch that its
 output holds. Out: nothing, or an error that names what does not belong together.
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from braid.errors import BraidError, anew
 from braid.stage import batches, state_file
-from braid.stage.begun import is_life
+from braid.stage.reset_marker import is_life
 from braid.store import ObjectStore
 from braid.topics import drops, registered
 from braid.topics.interface import Topics

@@ -1,4 +1,4 @@
-"""`braid sweep`: what killed commands and runs have left in a store, and nobody needs.
+"""`braid sweep`: orphan files, which killed commands and runs have left in a store.
 
 In: a store. Out: what lies there, why nobody needs it, its bytes, and what takes it away.
 Rule: each goes by itself, and nothing refers to it before and after. What a run works with is left alone while one is
@@ -21,7 +21,7 @@ from braid.face.reset import parents_of, queries, refuse_torn
 from braid.face.show import open_store
 from braid.face.verify import amount, lost_topic
 from braid.stage import checkpoint, state_file
-from braid.stage.begun import Known
+from braid.stage.reset_marker import Known
 from braid.store import ObjectStore
 from braid.store.files import UNFINISHED, locked, remove
 from braid.store.folder import FolderStore
@@ -29,15 +29,15 @@ from braid.topics import commit
 from braid.topics.documents import emptied, old_versions
 from braid.topics.files import reach
 from braid.topics.lock import StoreLock, holder
-from braid.topics.room_store import lost
-from braid.topics.rooms import RoomTopic
+from braid.topics.object_topic_store import lost
+from braid.topics.object_topics import ObjectTopic
 from braid.topics.store import TopicStore
 
 SWEEP = "braid sweep"
 
 
 @dataclass(frozen=True, slots=True)
-class Remain:
+class Orphan:
     """`delete` is None where another command takes it away."""
 
     what: str
@@ -53,7 +53,7 @@ def sweep(store: ObjectStore, parent: ObjectStore | None = None) -> Iterator[str
     with StoreLock(opened.root):
         freed, known = 0, queries(opened, parent)
         refuse_torn(known)
-        for found in remains(opened, known, listed(opened.root), parent):
+        for found in orphans(opened, known, listed(opened.root), parent):
             if found.delete is not None:
                 found.delete()
                 reach("swept")
@@ -88,9 +88,9 @@ def listed(place: ObjectStore) -> Listing:
     return Listing(place.sizes())
 
 
-def remains(
+def orphans(
     store: TopicStore, known: list[Known], lies: Listing, parent: ObjectStore | None = None
-) -> Iterator[Remain]:
+) -> Iterator[Orphan]:
     yield from _broken(known)
     if store.root.path is None:
         yield from _in_room(store, lies)
@@ -108,28 +108,28 @@ def remains(
             yield from _staged(store, name)
 
 
-def _broken(known: list[Known]) -> Iterator[Remain]:
+def _broken(known: list[Known]) -> Iterator[Orphan]:
     for q in known:
         mine = listed(q.folder).bytes if q.marked or q.torn is not None else 0
         if q.marked:
-            yield Remain(f"query {q.name}", mine, "a reset of it did not come to its end", f"braid reset {q.name}")
+            yield Orphan(f"query {q.name}", mine, "a reset of it did not come to its end", f"braid reset {q.name}")
         elif q.torn is not None:
-            yield Remain(f"query {q.name}", mine, "its checkpoint cannot be read", f"braid reset {q.name}")
-        beside = checkpoint.beside(q.folder)
+            yield Orphan(f"query {q.name}", mine, "its checkpoint cannot be read", f"braid reset {q.name}")
+        beside = checkpoint.shadow(q.folder)
         if beside.names(""):
             size = listed(beside).bytes
-            yield Remain(f"query {q.name}", size, "an upgrade of it did not come to its end", f"braid upgrade {q.name}")
+            yield Orphan(f"query {q.name}", size, "an upgrade of it did not come to its end", f"braid upgrade {q.name}")
 
 
-def _of_folder(place: ObjectStore, which: Callable[[str], object], why: str) -> Iterator[Remain]:
+def _of_folder(place: ObjectStore, which: Callable[[str], object], why: str) -> Iterator[Orphan]:
     for name in sorted(place.folders()):
         path = place.called(name)
         if which(name) and os.listdir(path):
             delete = partial(shutil.rmtree, path, ignore_errors=True)
-            yield Remain(path, listed(FolderStore(path)).bytes, why, delete=delete)
+            yield Orphan(path, listed(FolderStore(path)).bytes, why, delete=delete)
 
 
-def _under(lock: str, found: Iterable[Remain]) -> Iterator[Remain]:
+def _under(lock: str, found: Iterable[Orphan]) -> Iterator[Orphan]:
     """They go while nobody makes such."""
 
     def delete(path: str) -> None:
@@ -139,7 +139,7 @@ def _under(lock: str, found: Iterable[Remain]) -> Iterator[Remain]:
     yield from (replace(x, delete=partial(delete, x.what)) for x in found)
 
 
-def _unnamed(q: Known) -> Iterator[Remain]:
+def _unnamed(q: Known) -> Iterator[Orphan]:
     """Runs of a state that no batch names."""
     if q.torn is not None or q.folder.path is None or q.marked:
         return
@@ -155,7 +155,7 @@ def _unnamed(q: Known) -> Iterator[Remain]:
     if left:
         paths = [q.folder.called(name) for name in left]
         what = f"{len(left)} run{'s' * (len(left) != 1)} of {q.name}"
-        yield Remain(what, sum(left.values()), "no state names them", delete=partial(_unlink, paths))
+        yield Orphan(what, sum(left.values()), "no state names them", delete=partial(_unlink, paths))
 
 
 def _unlink(paths: list[str]) -> None:
@@ -163,7 +163,7 @@ def _unlink(paths: list[str]) -> None:
         remove(path)
 
 
-def _staged(store: TopicStore, name: str) -> Iterator[Remain]:
+def _staged(store: TopicStore, name: str) -> Iterator[Orphan]:
     """What was staged for a topic and never published."""
     topic = store.topic(name)
     needed = {s for x in topic.view().newest for s in (x.staged, x.positions)}
@@ -177,19 +177,19 @@ def _staged(store: TopicStore, name: str) -> Iterator[Remain]:
                 commit.recover(topic, view)  # what a commit names has its name then
                 _unlink([os.path.join(topic.staging, file) for file in left])
 
-        yield Remain(what, sum(left.values()), "they were never published", delete=delete)
+        yield Orphan(what, sum(left.values()), "they were never published", delete=delete)
 
 
-def _in_room(store: TopicStore, lies: Listing) -> Iterator[Remain]:
+def _in_room(store: TopicStore, lies: Listing) -> Iterator[Orphan]:
     old = old_versions(lies.sizes)
     if old:
         what = f"{len(old)} old version{'s' * (len(old) != 1)} of documents"
         delete = partial(emptied, store.root, list(old))
-        yield Remain(what, sum(old.values()), "they are not read again", delete=delete)
+        yield Orphan(what, sum(old.values()), "they are not read again", delete=delete)
     for name, identity in lost(store.root, lies.sizes):
         raise lost_topic(store.root, name, identity)
     topics = {name: store.made(name) for name in store.names()}
-    ids = {name: topic.described()[0] for name, topic in topics.items() if isinstance(topic, RoomTopic)}
+    ids = {name: topic.described()[0] for name, topic in topics.items() if isinstance(topic, ObjectTopic)}
     gone = {
         file: size
         for file, size in lies.sizes.items()
@@ -198,4 +198,4 @@ def _in_room(store: TopicStore, lies: Listing) -> Iterator[Remain]:
     if gone:
         what = f"{len(gone)} object{'s' * (len(gone) != 1)} of topics that are gone"
         delete = partial(store.root.delete, *gone)
-        yield Remain(what, sum(gone.values()), "a removal did not come to its end", delete=delete)
+        yield Orphan(what, sum(gone.values()), "a removal did not come to its end", delete=delete)

@@ -1,4 +1,4 @@
-"""Where the checkpoints of a store's queries lie, and which store a checkpoint belongs to: `store.json`.
+"""Where the checkpoints of a store's queries are, and which store a checkpoint belongs to: `store.json`.
 
 In: a store, a store of checkpoints. Out: the store's id; all stores of checkpoints that it knows.
 Rule: a checkpoint in the store's own folder belongs to it, wherever that is moved or copied to. One that lies elsewhere

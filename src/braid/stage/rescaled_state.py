@@ -28,7 +28,7 @@ from braid.operators.changes import HASH, TIME
 from braid.operators.multiset import TICK
 from braid.operators.ranges import Ints, hashes_of, key_order, order_of, rows_at
 from braid.stage.bucket import BucketState, StoredRuns
-from braid.stage.homes import Home, homes, nowhere
+from braid.stage.key_groups import KeyGroup, key_groups, nowhere
 
 RUNS, FLOOR, TICKS, ARRIVALS = "runs", "floor", "ticks", "arrivals"
 _DAMAGED = "put the checkpoint back from a copy; or braid reset lets the query begin again"
@@ -37,7 +37,7 @@ RunsOf = Callable[[int, int], RunStore]
 Places = npt.NDArray[np.uint32]
 
 
-def spread_anew(
+def rescaled(
     plan: Plan, states: Sequence[Sequence[BucketState]], buckets: int, runs_of: RunsOf, prefix: str
 ) -> list[list[BucketState]]:
     """The state of all stages in so many buckets. `runs_of`: the runs of a stage in a bucket; `prefix` begins their
@@ -51,7 +51,7 @@ def spread_anew(
 def _of_stage(
     plan: Plan, stage: Stage, old: Sequence[BucketState], buckets: int, runs_of: RunsOf, prefix: str
 ) -> list[BucketState]:
-    at_home, clocks = homes(plan, stage), [x.clocks for x in old if any(x.clocks.values())]
+    at_home, clocks = key_groups(plan, stage), [x.clocks for x in old if any(x.clocks.values())]
     if any(x != clocks[0] for x in clocks):
         raise BraidError(f"the buckets of stage {stage.number} are not after the same batch", _DAMAGED)
     made = [BucketState(runs_of(stage.number, b), dict(clocks[0]) if clocks else {}) for b in range(buckets)]
@@ -76,7 +76,7 @@ class _Moving:
     before: int
     after: int
     apart: int
-    home: Home
+    home: KeyGroup
 
     @property
     def sources(self) -> range:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from braid.store import ObjectStore
     from braid.topics.interface import Topics
     from braid.topics.lock import StoreLock
-    from braid.topics.place import Store
+    from braid.topics.store_value import Store
 
 err = Terminal(stderr=True)
 COMMANDS: list[click.Command] = []
@@ -67,12 +67,12 @@ def upgrade(file: str | None, text: str | None, dialect: str | None, master: str
     from braid.face.request import Request
     from braid.face.run import jvm_pid, spark_session
     from braid.face.upgrade import upgrade as told
-    from braid.spark.wishes import Asked
+    from braid.spark.query_options import RunOptions
 
     named = named_in(wanted["store"], dialect, wanted["functions"])
     sql, dialect = read_sql(file, text, dialect, named)
     wanted |= {name: pairs(wanted[name], f"--{name.rstrip('s')}") for name in ("sources", "sinks", "deleted")}
-    request = Request(sql, dialect, asked=Asked.taken(wanted), master=master, folder=folder_of(file), **wanted)
+    request = Request(sql, dialect, asked=RunOptions.taken(wanted), master=master, folder=folder_of(file), **wanted)
     with contextlib.ExitStack() as stack:
 
         @functools.cache
@@ -217,7 +217,7 @@ def sweep(store: ObjectStore, checkpoint: ObjectStore | None) -> None:
 
     `braid usage` lists it. No record, state or setting goes; no run may be on.
     """
-    from braid.face.remains import sweep as swept
+    from braid.face.orphans import sweep as swept
 
     for line in swept(store, checkpoint):
         click.echo(line)
