@@ -480,7 +480,7 @@ _SCALARS = (
     Function("FLOOR", _number, _floor, decimal_failed(_floor), names=in_sql(lenses="FLOOR", sqlstream="FLOOR")),
     Function("ROUND", _resolve_round, _round, decimal_failed(_round)),
     Function(
-        "whole",
+        "java.round",
         lambda args: _resolve_round(args) if len(args) == 1 else Refused("it takes a number"),
         _round,
         decimal_failed(_round),
