@@ -32,7 +32,7 @@ from braid.expr.functions_times import TIME_FUNCTIONS
 from braid.expr.lambdas import LAMBDAS
 from braid.expr.nodes import Call, Expr, Lit
 from braid.expr.postgres import ROWS
-from braid.expr.rows import LARGEST, rows
+from braid.expr.rows import LARGEST, LONGEST, rows
 from braid.expr.signatures import (
     GROWS,
     Function,
@@ -194,9 +194,6 @@ def _position(text: str | None, part: str | None, position: int | None, occurren
         if at < 0:
             return 0
     return at + 1
-
-
-LONGEST = 1 << 20  # characters that a padding fills up to; a length can come from data, and records are not longer
 
 
 def _pad(left: bool) -> Any:
@@ -483,7 +480,7 @@ _SCALARS = (
     Function("FLOOR", _number, _floor, decimal_failed(_floor), names=in_sql(lenses="FLOOR", sqlstream="FLOOR")),
     Function("ROUND", _resolve_round, _round, decimal_failed(_round)),
     Function(
-        "whole",
+        "java.round",
         lambda args: _resolve_round(args) if len(args) == 1 else Refused("it takes a number"),
         _round,
         decimal_failed(_round),

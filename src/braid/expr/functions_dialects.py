@@ -15,11 +15,12 @@ import numpy as np
 import polars as pl
 
 from braid.expr.casts import cast
+from braid.expr.functions_json import json_of
 from braid.expr.functions_lenses import LENSES_TEXTS, between
 from braid.expr.functions_numbers import power
 from braid.expr.functions_standard import STANDARD
 from braid.expr.nodes import Call, Expr
-from braid.expr.rows import lists, rows
+from braid.expr.rows import LARGEST, lists, rows
 from braid.expr.signatures import (
     GROWS,
     Builder,
@@ -100,7 +101,7 @@ def _resolve_same(args: Sequence[Expr]) -> Signature | Refused:
 
 # ------------------------------------------------------------------- arrays
 
-MOST = 1 << 20  # elements of an array that repeats one
+MOST = 1 << 20  # elements of an array that repeats one; it is no larger than a record, either
 
 
 def _resolve_element(args: Sequence[Expr]) -> Signature | Refused:
@@ -122,21 +123,23 @@ def _resolve_repeat(args: Sequence[Expr]) -> Signature | Refused:
 
 def _repeat(call: Call, args: list[pl.Expr]) -> pl.Expr:
     """A number below 0 gives no element."""
-    both = pl.struct(args[0].alias("value"), args[1].cast(pl.Int64).alias("times"))
+    value = pl.when(~_repeat_failed(call, args)).then(args[0])
+    both = pl.struct(value.alias("value"), args[1].cast(pl.Int64).alias("times"))
     return both.map_batches(_repeated, return_dtype=polars_type(call.type), is_elementwise=True)
 
 
 def _repeated(both: pl.Series) -> pl.Series:
     value, times = both.struct.unnest().get_columns()
-    there = value.is_not_null() & times.is_between(0, MOST).fill_null(False)
-    sizes = times.set(~there, 0).to_numpy()
+    known = value.is_not_null() & times.is_not_null()
+    sizes = times.clip(lower_bound=0).set(~known, 0).to_numpy()
     made = lists(value.gather(np.repeat(np.arange(len(value)), sizes)), sizes)
-    known = value.is_not_null() & (times <= MOST).fill_null(False)
     return pl.select(pl.when(known).then(made))[:, 0].rename(both.name)
 
 
 def _repeat_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    return args[0].is_not_null() & (args[1] > MOST).fill_null(False)
+    value, times = args[0], args[1].cast(pl.Int64)
+    size = json_of(value, call.args[0].type).str.len_bytes().cast(pl.Int64)
+    return (value.is_not_null() & ((times > MOST) | (times * size > LARGEST))).fill_null(False)
 
 
 def _resolve_zip(args: Sequence[Expr]) -> Signature | Refused:

@@ -169,10 +169,10 @@ def _contains(text: str | None, value: Any) -> bool | None:
 
 
 def _to_json(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    return _json(args[0], call.args[0].type).fill_null("null")
+    return json_of(args[0], call.args[0].type).fill_null("null")
 
 
-def _json(x: pl.Expr, t: Type) -> pl.Expr:
+def json_of(x: pl.Expr, t: Type) -> pl.Expr:
     """Null for a null. Fields and keys stand in the order of their names, as ksqlDB has them."""
     match t:
         case S.BOOLEAN | S.INT | S.BIGINT | S.NULL | Decimal():
@@ -185,16 +185,16 @@ def _json(x: pl.Expr, t: Type) -> pl.Expr:
         case S.BYTES:
             return '"' + x.bin.encode("base64") + '"'
         case Array(element):
-            return "[" + x.list.eval(_json(pl.element(), element).fill_null("null")).list.join(",") + "]"
+            return "[" + x.list.eval(json_of(pl.element(), element).fill_null("null")).list.join(",") + "]"
         case Map(key, item):
             k, v = pl.element().struct.field("key"), pl.element().struct.field("value")
-            name = _json(k, key) if key is _TEXT else '"' + _json(k, key).str.strip_chars('"') + '"'
+            name = json_of(k, key) if key is _TEXT else '"' + json_of(k, key).str.strip_chars('"') + '"'
             last = k.is_last_distinct()
-            pairs = (name + ":" + _json(v, item).fill_null("null")).filter(last).sort_by(k.filter(last))
+            pairs = (name + ":" + json_of(v, item).fill_null("null")).filter(last).sort_by(k.filter(last))
             return "{" + x.list.eval(pairs).list.join(",") + "}"
         case Struct(fields):
             ordered = sorted(fields, key=lambda f: f.name)
-            parts = [dumps(f.name) + ":" + _json(x.struct.field(f.name), f.type).fill_null("null") for f in ordered]
+            parts = [dumps(f.name) + ":" + json_of(x.struct.field(f.name), f.type).fill_null("null") for f in ordered]
             return pl.when(x.is_not_null()).then("{" + pl.concat_str(parts, separator=",") + "}")
     return '"' + to_text(x, t) + '"'
 

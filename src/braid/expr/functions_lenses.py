@@ -21,7 +21,7 @@ import polars as pl
 
 from braid.expr.json_text import compact, loads
 from braid.expr.nodes import Expr
-from braid.expr.rows import LARGEST, distinct
+from braid.expr.rows import LONGEST, distinct
 from braid.expr.signatures import (
     GROWS,
     Function,
@@ -108,7 +108,7 @@ def _without_right(text: str, length: int) -> str:
 
 
 def _filled(size: int, pad: str) -> str:
-    if size > LARGEST:
+    if size > LONGEST:
         raise ValueError(GROWS)
     return (pad * (size // len(pad) + 1))[:size]
 

@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 LARGEST = 16 << 20  # bytes of a text that is made of others: a record has no more
+LONGEST = 1 << 20  # characters that a padding fills up to; a length can come from data, and records are not longer
 
 
 def rows(f: Callable[..., object], args: Sequence[pl.Expr], dtype: pl.DataType, *, nulls: bool = False) -> pl.Expr:
