@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks import broker, data, processes, profile, report
 from benchmarks.engines import in_a_loop, parts_of, plan_of
-from benchmarks.harness import Batch, Run, limit_batches, percentile, rate, steady, summaries
+from benchmarks.harness import Batch, Run, percentile, rate, steady, summaries, take_turns
 from benchmarks.interval import SQL, bare_loop, duck_join
 from benchmarks.report import Goal, Report, Table
 
@@ -56,11 +56,11 @@ def test_variants_take_turns_and_must_agree(capsys: pytest.CaptureFixture[str]) 
         return run((10, 1.0), (10, 1.0), out=out)
 
     two = {"a": lambda _: variant("a", 5), "b": lambda _: variant("b", 5)}
-    runs = limit_batches(two, 2, 5)
+    runs = take_turns(two, 2, 5)
     assert order == ["a", "b", "a", "b"]
     assert all(r.seconds > 0 for own in runs.values() for r in own)
     with pytest.raises(AssertionError, match="b gives 6 rows, not 5"):
-        limit_batches({"a": two["a"], "b": lambda _: variant("b", 6)}, 1, 5)
+        take_turns({"a": two["a"], "b": lambda _: variant("b", 6)}, 1, 5)
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.5, 5), (0.9, 9), (0.99, 10), (0.0, 1)])

@@ -100,17 +100,17 @@ def test_the_topic_holds_what_the_table_holds(
         mirror.check()
         mirror.begin()
         commits = sum(store.end_offsets("c"))
-        look = mirror.look()
-        assert look is not None and look.rows == len(rows)
-        assert (look.new, look.gone) == (len(rows.keys() - before), len(before - rows.keys()))
+        poll = mirror.poll()
+        assert poll is not None and poll.rows == len(rows)
+        assert (poll.new, poll.gone) == (len(rows.keys() - before), len(before - rows.keys()))
         written = sum(store.end_offsets("c")) - commits
-        assert written == look.new + look.changed + look.gone
+        assert written == poll.new + poll.changed + poll.gone
         fresh = Mirror(made, table, store)
         found, there = fresh._of_topic(), fresh._rows(table.read(made))[0]
         texts = ("_key", "_value")
         assert found.select(texts).sort("_key").equals(there.select(texts).sort("_key"))
-        again_look = fresh.look()
-        assert again_look is not None and not again_look.wrote  # the topic says it all
+        again_poll = fresh.poll()
+        assert again_poll is not None and not again_poll.wrote  # the topic says it all
         before = set(rows)
 
 
@@ -119,9 +119,9 @@ def test_only_what_changed_is_written(tmp_path: Path) -> None:
     mirror = Mirror(declared(WORDS["ksqldb"].format(FORMATS["ksqldb"][0])), table, store)
     mirror.begin()
     table.rows = frame("k", {1: ("a", 1.0), 2: ("b", None), 3: (None, None)})
-    assert mirror.look() == Poll(3, 0, 0, 0, 3)
+    assert mirror.poll() == Poll(3, 0, 0, 0, 3)
     table.rows = frame("k", {3: (None, None), 2: ("c", None), 4: ("d", 0.5)})
-    assert mirror.look() == Poll(1, 1, 1, 0, 3)
+    assert mirror.poll() == Poll(1, 1, 1, 0, 3)
     every = records("c", tmp_path / "s")
     assert sorted((r["key"], r["value"] and r["value"]["V"]) for r in every[-3:]) == [(1, None), (2, "c"), (4, "d")]
     assert {r["timestamp"] for r in every} == {SINCE}
@@ -180,7 +180,7 @@ def test_columns_called_as_facets_are(tmp_path: Path, kind: str, dialect: str, s
     for expected in (Poll(rows_that_stand, rows=rows_that_stand), Poll(rows=rows_that_stand)):
         mirror = Mirror(made, table, store)
         mirror.begin()
-        assert mirror.look() == expected
+        assert mirror.poll() == expected
 
 
 def test_a_row_that_is_malformed_refuses_the_look(tmp_path: Path, customers: Declared) -> None:
@@ -196,8 +196,8 @@ def test_keys_that_stand_twice_and_keys_that_are_missing(tmp_path: Path, custome
     written(path, "K,V\n1,a\n1,b\n,c\n")
     mirror = Mirror(customers, SnapshotTable(str(path)), store)
     mirror.begin()
-    assert mirror.look() == Poll(1, 0, 0, 1, 1)
-    assert mirror.look() is None  # the file is as it was
+    assert mirror.poll() == Poll(1, 0, 0, 1, 1)
+    assert mirror.poll() is None  # the file is as it was
     assert [(r["key"], r["value"]) for r in records("c", tmp_path / "s")] == [(1, {"V": "b"})]
 
 
@@ -210,23 +210,23 @@ def test_most_rows_gone_is_refused_unless_told(tmp_path: Path, customers: Declar
     written(path, rows(range(20)))
     mirror = Mirror(customers, SnapshotTable(str(path)), store)
     mirror.begin()
-    mirror.look()
+    mirror.poll()
     written(path, rows(range(9)), ago=50)
     with pytest.raises(BraidError, match="has lost 11 of the 20 rows of C") as refused:
-        mirror.look()
+        mirror.poll()
     assert "--accept-deletes" in str(refused.value.hint)
     written(path, "k,v\n", ago=40)
     with pytest.raises(BraidError, match="has lost 20 of the 20 rows"):
-        mirror.look()
+        mirror.poll()
     written(path, rows(range(10)), ago=30)
-    assert mirror.look() == Poll(0, 0, 10, 0, 10)
+    assert mirror.poll() == Poll(0, 0, 10, 0, 10)
     written(path, rows(range(1)), ago=20)
     told = Mirror(customers, SnapshotTable(str(path)), store, losing=True)
     told.begin()
-    assert told.look() == Poll(0, 0, 9, 0, 1)
+    assert told.poll() == Poll(0, 0, 9, 0, 1)
     written(path, "k,v\n", ago=10)
     with pytest.raises(BraidError, match="has lost 1 of the 1 rows"):  # few rows may go, all may not
-        Mirror(customers, SnapshotTable(str(path)), store).look()
+        Mirror(customers, SnapshotTable(str(path)), store).poll()
 
 
 def test_what_no_look_can_fill(tmp_path: Path, customers: Declared) -> None:
@@ -402,26 +402,26 @@ def test_a_column_that_is_null_throughout_is_refused(tmp_path: Path) -> None:
     store = TopicStore(store_in(tmp_path))
     made = declared(WORDS["ksqldb"].format("value_format='JSON', "))
 
-    def look(rows: list[tuple[int | None, str | None, float | None]], losing: bool = False) -> Poll | None:
+    def poll(rows: list[tuple[int | None, str | None, float | None]], losing: bool = False) -> Poll | None:
         given = Given(pl.DataFrame(rows, schema={"k": pl.Int32, "v": pl.String, "n": pl.Float64}, orient="row"))
         mirror = Mirror(made, given, store, losing)
         mirror.begin()
-        return mirror.look()
+        return mirror.poll()
 
     def refused(told: str, rows: list[tuple[int | None, str | None, float | None]]) -> None:
         before = records("c", tmp_path)
         with pytest.raises(BraidError, match=told) as e:
-            look(rows)
+            poll(rows)
         assert "--accept-deletes" in (e.value.hint or "") and records("c", tmp_path) == before
 
-    assert look([(1, "a", None), (2, "b", None), (3, None, None)]) == Poll(3, rows=3)
+    assert poll([(1, "a", None), (2, "b", None), (3, None, None)]) == Poll(3, rows=3)
     refused("the column V of C is NULL in all rows", [(1, None, 1.0), (2, None, None), (3, None, None)])
     refused("the column V of C is NULL in all rows", [(1, None, None), (4, None, None)])
     refused("the key of C is NULL in all rows", [(None, "a", None), (None, "b", None)])
-    assert look([(3, None, None), (4, None, 2.0)]) is not None  # those that had one are gone
-    assert look([(3, None, None), (4, None, None)], losing=True) == Poll(0, 1, rows=2)
-    assert look([(3, "c", None), (4, None, None)]) == Poll(0, 1, rows=2)
-    assert look([(3, "d", None), (4, None, None)]) == Poll(0, 1, rows=2)
+    assert poll([(3, None, None), (4, None, 2.0)]) is not None  # those that had one are gone
+    assert poll([(3, None, None), (4, None, None)], losing=True) == Poll(0, 1, rows=2)
+    assert poll([(3, "c", None), (4, None, None)]) == Poll(0, 1, rows=2)
+    assert poll([(3, "d", None), (4, None, None)]) == Poll(0, 1, rows=2)
 
 
 def test_iceberg(catalog: Lake) -> None:
@@ -657,7 +657,7 @@ def test_a_look_that_dies_is_taken_again(tmp_path: Path, monkeypatch: pytest.Mon
         store, table = TopicStore(store_in(tmp_path / f"s{n}")), Given(frame("k", {k: ("a", None) for k in range(4)}))
         mirror = Mirror(made, table, store)
         mirror.begin()
-        mirror.look()
+        mirror.poll()
         table.rows = frame("k", {k: ("b", None) for k in range(1, 5)})
 
         def die(at: str, point: str = point) -> None:
@@ -666,11 +666,11 @@ def test_a_look_that_dies_is_taken_again(tmp_path: Path, monkeypatch: pytest.Mon
 
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(files, "crash_hook", die)
-            mirror.look()
+            mirror.poll()
         store = TopicStore(store_in(tmp_path / f"s{n}"))
         mirror = Mirror(made, table, store)
         mirror.begin()
-        mirror.look()
+        mirror.poll()
         assert mirror._of_topic().sort("_key").equals(mirror._rows(table.read(made))[0].sort("_key"))
         assert sum(store.end_offsets("c")) == 4 + 5, point
 
