@@ -54,9 +54,12 @@ def publish_batch(
 
 
 def _batch(job: Job, number: int) -> Batch:
-    assert job.checkpoint is not None, "a query without a checkpoint of ours is written by its user"
-    digest = functools.partial(planned_digest, job.checkpoint, number)
-    return Batch(job.name, job.run, number, digest)
+    return Batch(job.name, job.run, number, functools.partial(_digest, job, number))
+
+
+def _digest(job: Job, number: int) -> str:
+    assert job.checkpoint is not None, "what a query without a checkpoint of ours gives is written by its user"
+    return planned_digest(job.checkpoint, number)
 
 
 # ----------------------------------------------------------------- drops
