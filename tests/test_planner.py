@@ -15,6 +15,7 @@ from braid.spark.preparing import prepared
 from braid.spark.query_options import QueryOptions
 from braid.spark.source import Planner
 from braid.stage.inputs import TopicInput
+from braid.store import opened
 from braid.topics.store import TopicStore
 from braid.topics.store_value import Store
 
@@ -29,7 +30,7 @@ OPTIONS = QueryOptions(limit=LIMIT)
 @pytest.mark.heavy
 @pytest.mark.parametrize("fails", [False, True])
 def test_times_are_read_ahead(tmp_path: Any, monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
-    store = TopicStore(tmp_path)
+    store = TopicStore(opened(tmp_path))
     store.create("l", 2)
     rows = ({"partition": n % 2, "key": n, "value": {"T": 10 * n}, "timestamp": 1} for n in range(60_000))
     store.append("l", list(rows))

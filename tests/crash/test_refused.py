@@ -297,7 +297,7 @@ def test_other_versions_and_settings(store: Path, field: str, value: object, tol
 
 
 @pytest.mark.parametrize(
-    ("wishes", "told"),
+    ("options", "told"),
     [
         (replace(NO_OPTIONS, buckets=8), "buckets: 4 in the checkpoint, 8 now"),
         (replace(NO_OPTIONS, tasks=1), "shuffle partitions of Spark: 2 in the checkpoint, 1 now"),

@@ -60,7 +60,7 @@ class TopicStore:
 
     @property
     def _path(self) -> str:
-        """The folder of this disk: topics of a bucket are others (`room_store.py`)."""
+        """The folder of this disk: topics of a bucket are others (`object_topic_store.py`)."""
         return self.root.url
 
     # -- topics ---------------------------------------------------------------------------------------------------
