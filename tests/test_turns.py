@@ -87,7 +87,7 @@ def test_batches_of_several_queries_take_turns(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(queries, "collected", watched)
     turns = Limit(1)
-    monkeypatch.setattr(queries, "turns", lambda _: turns)
+    monkeypatch.setattr(queries, "limit", lambda _: turns)
     store = TopicStore(opened(tmp_path / "s"))
     store.create("l", 1)
     store.append_lines("l", [f'{{"key":{n},"value":{{"V":{n}}},"timestamp":{n}}}' for n in range(40)])
