@@ -142,6 +142,22 @@ def test_a_checkpoint_that_cannot_be_read_begins_anew(folder: Path) -> None:
     assert braid("reset", "q", "--store", "s").code == 0
 
 
+def test_a_place_of_checkpoints_is_known_as_it_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link to it may lead elsewhere later; two names of one place are one."""
+    root, link = opened(tmp_path / "s"), tmp_path / "link"
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    link.symlink_to(tmp_path / "a")
+    checkpoint_paths.note(root, opened("link"))
+    assert checkpoint_paths.parents(root)[1:] == [opened(tmp_path / "a")]
+    link.unlink()
+    link.symlink_to(tmp_path / "b")
+    assert checkpoint_paths.parents(root)[1:] == [opened(tmp_path / "b")]
+    checkpoint_paths.note(root, opened(tmp_path / "b"))
+    assert len(resetting.parents_of(TopicStore(root), None)) == 2
+
+
 def test_a_checkpoint_elsewhere(folder: Path) -> None:
     """The store knows of it, and it knows the store."""
     Path("s").mkdir()

@@ -170,8 +170,6 @@ def test_the_kinds_of_files_are_all_there(world: World) -> None:
     assert not [name for name in wanted if name not in names], names
 
 
-# Open: one bit of `ext/E/braid.json` that a start refuses is not reported by `braid verify`; in `make law` until it is.
-@pytest.mark.law
 def test_a_spoilt_file_is_named_or_makes_no_difference(world: World) -> None:
     """Of the store and of checkpoints elsewhere; of the folder of results as soon as its commits have checksums."""
     files = in_folder(world.root / "0")

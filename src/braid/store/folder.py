@@ -46,6 +46,10 @@ class FolderStore(ObjectStore):
         return self.path
 
     @property
+    def given(self) -> str:
+        return os.path.abspath(self.said) if self.said else self.path
+
+    @property
     def parent(self) -> FolderStore:
         return replace(self, path=os.path.dirname(self.path), said="")
 

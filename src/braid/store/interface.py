@@ -36,6 +36,11 @@ class ObjectStore(ABC):
         """What it is called, for people, and in documents; no secret is in it."""
 
     @property
+    def given(self) -> str:
+        """As its user has named it, wherever this process goes later: a link on the way may lead elsewhere by then."""
+        return self.url
+
+    @property
     @abstractmethod
     def path(self) -> str | None:
         """The folder of this disk that it is; None where it lies elsewhere."""

@@ -41,9 +41,9 @@ def note(root: ObjectStore, parent: ObjectStore) -> None:
 
     def noted(before: bytes | None) -> bytes | None:
         known, elsewhere = _parsed(root, before)
-        if known and parent.url in elsewhere:
+        if known and parent.given in elsewhere:
             return None
-        made = {"id": known or uuid4().hex, "checkpoints": sorted({*elsewhere, parent.url})}
+        made = {"id": known or uuid4().hex, "checkpoints": sorted({*elsewhere, parent.given})}
         return json.dumps(made, indent=1).encode()
 
     changed(root, NAME, noted)
