@@ -19,6 +19,7 @@ from braid.expr import dates
 from braid.expr.nodes import Call, Expr, Lit
 from braid.expr.signatures import (
     NO_TIME,
+    Builder,
     Function,
     Refused,
     Resolver,
@@ -300,6 +301,11 @@ def _part(name: str, f: Callable[[pl.Expr], pl.Expr]) -> Function:
     )
 
 
+def _read_by(name: str, resolve: Resolver, build: Builder, lenses: str) -> Function:
+    """What reads a text by a pattern, which it may not fit."""
+    return Function(name, resolve, build, null_failed(build), names=in_sql(ksqldb="", lenses=lenses), why=NO_PATTERN)
+
+
 _LENSES = (
     _part("YEAR", lambda x: x.dt.year()),
     _part("MONTH", lambda x: x.dt.month()),
@@ -321,38 +327,10 @@ _LENSES = (
         names=in_sql(ksqldb="", lenses="FORMAT_DATE FORMAT_TIME FORMAT_TIMESTAMP"),
         why=NO_PATTERN,
     ),
-    Function(
-        "to_datetime",
-        _moment_read,
-        _parse,
-        null_failed(_parse),
-        names=in_sql(ksqldb="", lenses="TO_DATETIME PARSE_TIMESTAMP_MILLIS"),
-        why=NO_PATTERN,
-    ),
-    Function(
-        "to_timestamp",
-        _resolve_moment,
-        _parse,
-        null_failed(_parse),
-        names=in_sql(ksqldb="", lenses="TO_TIMESTAMP"),
-        why=NO_PATTERN,
-    ),
-    Function(
-        "to_date",
-        _resolve_day,
-        _read_day,
-        null_failed(_read_day),
-        names=in_sql(ksqldb="", lenses="TO_DATE PARSE_DATE"),
-        why=NO_PATTERN,
-    ),
-    Function(
-        "convert_datetime",
-        _resolve_converted,
-        _converted,
-        null_failed(_converted),
-        names=in_sql(ksqldb="", lenses="CONVERT_DATETIME"),
-        why=NO_PATTERN,
-    ),
+    _read_by("to_datetime", _moment_read, _parse, "TO_DATETIME PARSE_TIMESTAMP_MILLIS"),
+    _read_by("to_timestamp", _resolve_moment, _parse, "TO_TIMESTAMP"),
+    _read_by("to_date", _resolve_day, _read_day, "TO_DATE PARSE_DATE"),
+    _read_by("convert_datetime", _resolve_converted, _converted, "CONVERT_DATETIME"),
 )
 
 # ----------------------------------------------------------------------- table
