@@ -15,7 +15,7 @@ from typing import TypeVar
 from braid.bind.bound import Bound, Connection, Dropped, Nothing, connection_key
 from braid.bind.risingwave.scope import Context
 from braid.bind.risingwave.sinks import OF_CATALOGS
-from braid.errors import SqlError
+from braid.errors import SqlError, without_secrets
 from braid.guess import meant
 from braid.sql import ast
 from braid.types import Scalar
@@ -137,8 +137,12 @@ def _text(p: ast.Property) -> str:
 
 
 def _check_secret(setting: str, p: ast.Property, name: str) -> None:
-    """A reference to a secret, or none."""
-    if setting not in SECRETS or re.fullmatch(r"\$\w+|@[^#]+|", _text(p)):
+    """A reference to a secret, or none; no address has one in it."""
+    text = _text(p)
+    if setting not in SECRETS and without_secrets(text) != text:
+        hint = f"write {p.name} without a user, a password and what comes behind '?'"
+        raise SqlError("a password in SQL can be read by others", p.value.span, hint)
+    if setting not in SECRETS or re.fullmatch(r"\$\w+|@[^#]+|", text):
         return
     where = _of_pyiceberg(setting, name)
     other = f"; or leave it out: pyiceberg reads {where}" if where else "; or leave it out"
