@@ -1,1 +1,0 @@
-CREATE TABLE names (k BIGINT PRIMARY KEY, name STRING) WITH (kafka_topic='names', value_format='JSON', partitions=1);CREATE OR REPLACE STREAM large AS SELECT o.customer AS customer, o.id AS id, n.name AS name FROM orders o LEFT JOIN names n ON o.customer = n.k WHERE o.amount > 9;
