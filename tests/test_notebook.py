@@ -508,11 +508,12 @@ def test_the_prompt_replaces_a_query(spark: Any, store: str) -> None:
     changed = statement("ksqldb", True, 1).replace("CREATE", "CREATE OR REPLACE")
     said = on_shared_spark("sql", "-e", changed + "SELECT id FROM large;", "--store", store, cwd=Path(store))
     assert said.code == 0 and "LARGE has taken the place of what it was" in said.err, said
-    Path("day.sql").write_text(
+    here = Path(store).parent
+    (here / "day.sql").write_text(
         DAY["ksqldb"].declared.split(" INSERT")[0] + statement("ksqldb", True, 9).replace("CREATE", "CREATE OR REPLACE")
     )
-    said = on_shared_spark("run", "day.sql", "--store", store, "--until-idle", cwd=Path.cwd())
+    said = on_shared_spark("run", "day.sql", "--store", store, "--until-idle", cwd=here)
     assert said.code == 1 and "a join cannot be changed" in said.err and "braid upgrade FILE" in said.err, said
-    said = on_shared_spark("upgrade", "day.sql", "--store", store, cwd=Path.cwd())
+    said = on_shared_spark("upgrade", "day.sql", "--store", store, cwd=here)
     assert said.code == 0 and "LARGE has taken the place" in said.out, said
     assert command("upgrade", "large", "--store", store).out.split() == ["LARGE", "goes", "on"], "the catalogue has it"
