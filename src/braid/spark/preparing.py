@@ -1,6 +1,6 @@
 """Before a query starts: what is there, what was recorded, what was asked for, and the job that follows.
 
-In: a plan, a store, wishes. Out: a `Job`, the folder of its checkpoint, and whoever looks for more files.
+In: a plan, a store, the options of the query. Out: a `Job`, its checkpoint, and what looks for more files.
 Rule: what the first start chose (how the query is spread) holds for ever; a wish that differs from it is refused, never
 taken silently. Nothing is written before all is compared and the checkpoint's next epoch is claimed; where another
 driver has gone on between the two, all is compared again.

@@ -1,6 +1,6 @@
 """What is wanted of topics: that records are kept for a time, so many bytes of them, of each key the last.
 
-In: a store. Out: the wishes of its user.
+In: a store. Out: the settings of its user.
 Rule: they stand in one document of the store, by the names of topics, and so outlive a topic that is made anew.
 
     retention.json   {TOPIC: {"ms": …, "bytes": …, "compact": true, "tombstones": ms}}
