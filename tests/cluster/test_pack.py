@@ -76,7 +76,7 @@ def test_libraries_lie_once_on_a_worker(bare: Cluster, at: Path) -> None:
         (name,) = kept(machine)
         assert name.startswith("libraries-")
         left = sum(f.stat().st_size for f in (machine / "work").rglob("*") if f.is_file())
-        assert left < 100 << 20, [(str(f), f.stat().st_size) for f in (machine / "work").rglob("*.zip")]
+        assert left < 50 << 20, [(str(f), f.stat().st_size) for f in (machine / "work").rglob("*.zip")]
 
 
 def kept(machine: Path) -> list[str]:

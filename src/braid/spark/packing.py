@@ -34,6 +34,7 @@ OWN = "braid-sql"  # the distribution
 OF_WORKERS = frozenset({"pyspark", "py4j"})  # what lies there with Spark
 OF_THIS_PROJECT = frozenset({"dev", "docs"})  # extras that no query needs
 NOT_SENT = frozenset({"..", "__pycache__", "tests", "direct_url.json"})  # the last: an address may have a password
+ON_DRIVER = frozenset({"demo", "reference", "testing"})  # packages of Braid's that no task has a use for
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"  # archives are of one version
 
 # The folders of an executor into which Spark unpacks them. Nothing else has such names.
@@ -119,7 +120,8 @@ def _own() -> Iterator[tuple[str, Path]]:
     """Names in the archive, and files."""
     package = Path(__file__).parent.parent
     for path in sorted(package.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
+        name = path.relative_to(package)
+        if path.is_file() and "__pycache__" not in name.parts and name.parts[0] not in ON_DRIVER:
             yield str(path.relative_to(package.parent)), path
 
 
