@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal as D
 from pathlib import Path
 from typing import Any
@@ -108,10 +108,15 @@ def check(line: str) -> None:
             assert same(got, wanted) and not failed[0], (line, got)
 
 
+def why_of(name: str) -> Callable[..., str] | str:
+    fallible = FUNCTIONS[name].fallible
+    return "" if fallible is None else fallible.why
+
+
 def _reason(e: Expr, frame: pl.DataFrame) -> str:
     assert isinstance(e, Call)
     args, _ = evaluate(frame, [(f"{i}", a) for i, a in enumerate(e.args)])
-    why = FUNCTIONS[e.function].why
+    why = why_of(e.function)
     return why if isinstance(why, str) else why(*args.row(0))
 
 

@@ -79,7 +79,7 @@ def test_a_function_has_its_edges(name: str) -> None:
     have = {word for call, _ in mine for word in given(call)}
     lacks = {"NULL", *(edge for kind, edge in NEEDS.items() if kind in have)} - have
     assert not lacks, f"{name} has no call with {', '.join(sorted(lacks))}"
-    can_fail = name in FUNCTIONS and FUNCTIONS[name].failed is not None and name not in NEVER
+    can_fail = name in FUNCTIONS and FUNCTIONS[name].fallible is not None and name not in NEVER
     assert not can_fail or any(fails for _, fails in mine), f"{name} has no call that fails"
 
 

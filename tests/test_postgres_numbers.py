@@ -12,11 +12,10 @@ import pytest
 from braid.errors import SqlError
 from braid.expr import typing as t
 from braid.expr.compile import evaluate
-from braid.expr.functions import FUNCTIONS
 from braid.expr.nodes import Call, Col, Expr, Lit
 from braid.expr.postgres.base import NUMERIC, TOO_LONG, common
 from braid.types import Array, Decimal, Scalar, Type, polars_type
-from postgres_values import check, table
+from postgres_values import check, table, why_of
 
 S = Scalar
 NULL = Lit(None, S.NULL)
@@ -133,7 +132,7 @@ def test_what_is_too_long_fails(name: str, type_: Type, value: Any) -> None:
     e = call(name, type_, Lit(-1, S.INT)) if name == "round" else call(name, type_)
     assert run(e, value) == (None, True)
     assert isinstance(e, Call)
-    why = FUNCTIONS[e.function].why
+    why = why_of(e.function)
     assert callable(why) and why(value, -1) == TOO_LONG if name == "round" else why(value) == TOO_LONG  # type: ignore[operator]
 
 

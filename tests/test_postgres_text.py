@@ -21,6 +21,7 @@ from braid.expr.postgres.text import TOO_LONG, lower_of
 from braid.expr.rows import LARGEST
 from braid.expr.signatures import Refused
 from braid.types import Array, Scalar, Type, polars_type
+from postgres_values import why_of
 
 S = Scalar
 TEXTS = Array(S.VARCHAR)
@@ -377,7 +378,7 @@ def test_it_gives_what_postgres_gave(name: str, args: tuple[Any, ...], want: Any
         value, failed = called(name, args, columns)
         assert (value, failed) == ((None, True) if isinstance(want, Fails) else (want, False)), columns
     if isinstance(want, Fails):
-        why = FUNCTIONS[f"pg.{name}"].why
+        why = why_of(f"pg.{name}")
         assert (why if isinstance(why, str) else why(*args)) == want.why
 
 
@@ -436,7 +437,7 @@ def test_constants_that_are_no_pattern_are_refused(name: str, args: tuple[Any, .
 )  # fmt: skip
 def test_no_text_is_made_that_no_record_holds(name: str, args: tuple[Any, ...]) -> None:
     assert called(name, args, len(args)) == (None, True)
-    why = FUNCTIONS[f"pg.{name}"].why
+    why = why_of(f"pg.{name}")
     assert (why if isinstance(why, str) else why(*args)) == TOO_LONG
 
 

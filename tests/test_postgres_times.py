@@ -27,6 +27,7 @@ from braid.expr.postgres.to_char import TO_CHAR
 from braid.expr.postgres.to_timestamp import READERS
 from braid.expr.signatures import Refused
 from braid.types import Decimal, Scalar, Type, polars_type
+from postgres_values import why_of
 
 S = Scalar
 TYPES: dict[str, Scalar] = {
@@ -642,7 +643,7 @@ def test_calls(text: str, expected: str, constants: bool) -> None:
         assert _same(shown[0], expected[1:-1], call.type)
     if any(isinstance(e, Col) for e in exprs):
         assert (shown[1], failed.to_list()[1]) == ("NULL", False)
-    why = FUNCTIONS[name].why
+    why = why_of(name)
     if expected == "!" and callable(why):
         assert why(*frame.row(0)) if name.startswith("pg.make") else why
 
@@ -759,5 +760,5 @@ def test_reasons() -> None:
         ("to_date", ("x", "YYYY"), 'invalid value "x" for "YYYY"'),
         ("to_timestamp", ("x", "YYYY"), 'invalid value "x" for "YYYY"'),
     ):
-        why = FUNCTIONS[f"pg.{name}"].why
+        why = why_of(f"pg.{name}")
         assert (why(*args) if callable(why) else why) == reason

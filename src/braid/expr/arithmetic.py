@@ -12,7 +12,7 @@ import decimal as py
 import functools
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from braid.expr.rows import rows
 from braid.expr.signatures import (
     NO_TIME,
     Builder,
+    Fallible,
     Function,
     Refused,
     Resolver,
@@ -32,11 +33,11 @@ from braid.expr.signatures import (
     common_type,
     constant,
     decimal,
-    decimal_failed,
+    decimal_fails,
     divided,
     fits,
     in_sql,
-    null_failed,
+    null_fails,
 )
 from braid.types import FLOATS, MAX_TIME, TIMESTAMPS, Array, Decimal, Map, Scalar, Type, is_numeric, polars_type
 
@@ -182,14 +183,14 @@ def _decimal_rows(t: Decimal, a: pl.Expr, b: pl.Expr, op: _PyOp) -> pl.Expr:
     return rows(one, [a, b], polars_type(t))
 
 
-def _division_failed(build: Builder) -> Builder:
+def _division(build: Builder) -> Fallible:
+    of_decimals = null_fails(build, divided)
+
     def failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
         a, b = args
-        if isinstance(call.type, Decimal):
-            return null_failed(build)(call, args)
-        return a.is_not_null() & (b == 0)
+        return of_decimals.failed(call, args) if isinstance(call.type, Decimal) else a.is_not_null() & (b == 0)
 
-    return failed
+    return replace(of_decimals, failed=failed)
 
 
 def _resolve_neg(args: Sequence[Expr]) -> Signature | Refused:
@@ -561,19 +562,17 @@ def _resolve_called(args: Sequence[Expr]) -> Signature | Refused:
 OPERATORS: dict[str, Function] = {
     f.name: f
     for f in (
-        Function("add", _arithmetic("add"), _sum, decimal_failed(_sum)),
-        Function("sub", _arithmetic("sub"), _difference, decimal_failed(_difference)),
-        Function("mul", _arithmetic("mul"), _product, decimal_failed(_product)),
-        Function("div", _arithmetic("div"), _quotient, _division_failed(_quotient), why=divided),
+        Function("add", _arithmetic("add"), decimal_fails(_sum)),
+        Function("sub", _arithmetic("sub"), decimal_fails(_difference)),
+        Function("mul", _arithmetic("mul"), decimal_fails(_product)),
+        Function("div", _arithmetic("div"), _division(_quotient)),
         Function(
             "mod",
             _arithmetic("mod"),
-            _remainder,
-            _division_failed(_remainder),
+            _division(_remainder),
             names=in_sql(lenses="MOD", sqlstream="MOD"),
-            why=divided,
         ),
-        Function("shift", _resolve_shift, _shift, null_failed(_shift), why=NO_TIME),
+        Function("shift", _resolve_shift, null_fails(_shift, NO_TIME)),
         Function("neg", _resolve_neg, lambda call, args: -args[0], names=in_sql(lenses="NEG")),
         Function("eq", _comparison("eq"), _compare(lambda a, b: a == b, False), duck="({0} = {1})"),
         Function("ne", _comparison("ne"), _compare(lambda a, b: a != b, True), duck="({0} <> {1})"),
@@ -593,6 +592,6 @@ OPERATORS: dict[str, Function] = {
         Function("subscript", _resolve_subscript, _subscript),
         Function("make_array", _resolve_array, _array, duck="[{}]"),
         Function("make_map", _resolve_map, _map),
-        Function("called", _resolve_called, lambda call, args: args[0], lambda call, args: args[1]),
+        Function("called", _resolve_called, Fallible(lambda call, args: args[0], lambda call, args: args[1])),
     )
 }

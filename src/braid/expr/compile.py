@@ -16,21 +16,8 @@ import polars as pl
 from braid.expr import casts, user
 from braid.expr.functions import FUNCTIONS
 from braid.expr.lambdas import LAMBDAS, applied
-from braid.expr.nodes import (
-    Call,
-    Case,
-    Cast,
-    Col,
-    Expr,
-    Field,
-    Lambda,
-    Lit,
-    MakeStruct,
-    Param,
-    changed,
-    inputs,
-    parts,
-)
+from braid.expr.nodes import Call, Case, Cast, Col, Expr, Field, Lambda, Lit, MakeStruct, Param, changed, inputs, parts
+from braid.expr.signatures import Once
 from braid.types import Array, Map, Scalar, Struct, Type, polars_type
 
 
@@ -83,12 +70,12 @@ def failed(e: Expr) -> pl.Expr | None:
             undecided = undecided if e.function == "and" else ~undecided
             return casts.any_of(failed(left), _and(undecided, failed(right)))
         case Call(args=args):
-            fails = FUNCTIONS[e.function].failed
+            fallible = FUNCTIONS[e.function].fallible
             parts = [failed(a) for a in args]
             if e.function in FIRST:  # an argument is looked at only where those before it are null
                 parts = [_and(_all_null(args[:i]), part) if i else part for i, part in enumerate(parts)]
-            if fails is not None:
-                parts.append(fails(e, [to_polars(a) for a in args]).fill_null(False))
+            if fallible is not None:
+                parts.append(fallible.failed(e, [to_polars(a) for a in args]).fill_null(False))
             return casts.any_of(*parts)
         case Case(whens, default):
             found: list[pl.Expr | None] = []
@@ -165,14 +152,18 @@ def _is_called(e: Expr) -> bool:
     """Whether it is a call that gives value and failure at once; a built-in one of constants is folded."""
     if not isinstance(e, Call) or e.code is not None:
         return isinstance(e, Call)
-    function = FUNCTIONS.get(e.function)
-    return function is not None and function.once is not None and next(inputs(e), None) is not None
+    return _once(e.function) is not None and next(inputs(e), None) is not None
+
+
+def _once(function: str) -> Once | None:
+    row = FUNCTIONS.get(function)
+    return None if row is None or row.fallible is None else row.fallible.once
 
 
 def _call(e: Call, args: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
     if e.code is not None:
         return user.called(e.code, args, e.type)
-    once = FUNCTIONS[e.function].once
+    once = _once(e.function)
     assert once is not None
     return once(e, args)
 

@@ -35,6 +35,7 @@ from braid.expr.postgres import ROWS
 from braid.expr.rows import LARGEST, LONGEST, rows
 from braid.expr.signatures import (
     GROWS,
+    Fallible,
     Function,
     Refused,
     Resolver,
@@ -43,10 +44,10 @@ from braid.expr.signatures import (
     common_type,
     constant,
     decimal,
-    decimal_failed,
+    decimal_fails,
     forms,
     in_sql,
-    null_failed,
+    null_fails,
     resolve_extreme,
 )
 from braid.types import TIMESTAMPS, Array, Decimal, Scalar, is_numeric, polars_type
@@ -440,17 +441,13 @@ _SCALARS = (
     Function(
         "REPLACE",
         _three_texts,
-        _replace,
-        _replace_failed,
-        why=GROWS,
+        Fallible(_replace, _replace_failed, GROWS),
     ),
     Function(
         "replace_found",
         _three_texts,
-        _replace_found,
-        _replace_found_failed,
+        Fallible(_replace_found, _replace_found_failed, GROWS),
         names=in_sql(ksqldb="", lenses="REPLACE", sqlstream="REPLACE"),
-        why=GROWS,
     ),
     Function(
         "SPLIT",
@@ -471,26 +468,22 @@ _SCALARS = (
         ),
         _instr,
     ),
-    Function("LPAD", _pads, _pad(True), _pad_failed, names=in_sql(sqlstream="LPAD"), why=GROWS),
-    Function("RPAD", _pads, _pad(False), _pad_failed, names=in_sql(sqlstream="RPAD"), why=GROWS),
+    Function("LPAD", _pads, Fallible(_pad(True), _pad_failed, GROWS), names=in_sql(sqlstream="LPAD")),
+    Function("RPAD", _pads, Fallible(_pad(False), _pad_failed, GROWS), names=in_sql(sqlstream="RPAD")),
     Function("ABS", _number, lambda call, args: args[0].abs(), names=in_sql(lenses="ABS")),
-    Function(
-        "CEIL", _number, _ceiling, decimal_failed(_ceiling), names=in_sql(lenses="CEIL", sqlstream="CEIL CEILING")
-    ),
-    Function("FLOOR", _number, _floor, decimal_failed(_floor), names=in_sql(lenses="FLOOR", sqlstream="FLOOR")),
-    Function("ROUND", _resolve_round, _round, decimal_failed(_round)),
+    Function("CEIL", _number, decimal_fails(_ceiling), names=in_sql(lenses="CEIL", sqlstream="CEIL CEILING")),
+    Function("FLOOR", _number, decimal_fails(_floor), names=in_sql(lenses="FLOOR", sqlstream="FLOOR")),
+    Function("ROUND", _resolve_round, decimal_fails(_round)),
     Function(
         "java.round",
         lambda args: _resolve_round(args) if len(args) == 1 else Refused("it takes a number"),
-        _round,
-        decimal_failed(_round),
+        decimal_fails(_round),
         names=in_sql(ksqldb="", lenses="ROUND"),
     ),
     Function(
         "sql.round",
         _resolve_round,
-        _round_within,
-        null_failed(_round_within),
+        null_fails(_round_within),
         names=in_sql(ksqldb="", sqlstream="ROUND"),
     ),
     Function(

@@ -19,7 +19,7 @@ import polars as pl
 from braid.expr.casts import to_text
 from braid.expr.nodes import Call, Expr
 from braid.expr.rows import LARGEST, lists, rows
-from braid.expr.signatures import GROWS, Function, Refused, Resolver, Signature, common_type, in_sql
+from braid.expr.signatures import GROWS, Fallible, Function, Refused, Resolver, Signature, common_type, in_sql
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
 
 S = Scalar
@@ -444,13 +444,11 @@ ARRAY_FUNCTIONS = {
         Function("ARRAY_MAX", _array(lambda t: t.element, "an ARRAY of plain values", plain=True), _extreme(True)),
         Function("ARRAY_MIN", _array(lambda t: t.element, "an ARRAY of plain values", plain=True), _extreme(False)),
         Function("ARRAY_SORT", _resolve_sort, _sort),
-        Function("ARRAY_JOIN", _resolve_join, _join, _join_failed, why=GROWS),
+        Function("ARRAY_JOIN", _resolve_join, Fallible(_join, _join_failed, GROWS)),
         Function(
             "GENERATE_SERIES",
             _resolve_series,
-            _series,
-            _series_failed,
-            why="the step is 0, or there are too many elements",
+            Fallible(_series, _series_failed, "the step is 0, or there are too many elements"),
         ),
         Function("AS_MAP", _resolve_as_map, lambda call, args: _on_columns(_as_map, args, polars_type(call.type))),
         Function(
@@ -469,11 +467,11 @@ ARRAY_FUNCTIONS = {
         Function(
             "cube",
             _array(Array, "an ARRAY"),
-            lambda call, args: rows(_cube, args, polars_type(call.type)),
-            _cube_failed,
+            Fallible(
+                lambda call, args: rows(_cube, args, polars_type(call.type)), _cube_failed, "there are too many columns"
+            ),
             names=in_sql(ksqldb="CUBE_EXPLODE"),
             kind="table",
-            why="there are too many columns",
         ),
     )
 }

@@ -127,7 +127,7 @@ def _number_of(size: int, code: str, t: Scalar) -> Function:
     name = {S.INT: "INT", S.BIGINT: "BIGINT", S.DOUBLE: "DOUBLE"}[t]
     usage = f"{size} BYTES, and maybe 'BIG_ENDIAN' or 'LITTLE_ENDIAN'"
     takes, why = forms(usage, ((S.BYTES,), t), ((S.BYTES, _TEXT), t)), "it has another number of bytes"
-    return Function(f"{name}_FROM_BYTES", takes, *tried(read, t), why=why)
+    return Function(f"{name}_FROM_BYTES", takes, tried(read, t, why))
 
 
 def _resolve_uuid(args: Sequence[Expr]) -> Signature | Refused:
@@ -182,7 +182,7 @@ def _part(name: str, part: str, *, decoded: bool = True) -> Function:
         value = _uri(url)[part]
         return _decoded(value) if decoded else value
 
-    return Function(f"URL_EXTRACT_{name}", forms("a VARCHAR", ((_TEXT,), _TEXT)), *tried(read, _TEXT), why=NO_URL)
+    return Function(f"URL_EXTRACT_{name}", forms("a VARCHAR", ((_TEXT,), _TEXT)), tried(read, _TEXT, NO_URL))
 
 
 def _port(url: str) -> int | None:
@@ -222,20 +222,17 @@ BYTES_FUNCTIONS = {
         Function(
             "ENCODE",
             _resolve_encoded(_TEXT, _TEXT, 2, "a VARCHAR, its encoding, and another one"),
-            *tried(_encode, _TEXT),
-            why=NO_ENCODING,
+            tried(_encode, _TEXT, NO_ENCODING),
         ),
         Function(
             "TO_BYTES",
             _resolve_encoded(_TEXT, S.BYTES, 1, "a VARCHAR and an encoding"),
-            *tried(_to_bytes, S.BYTES),
-            why=NO_ENCODING,
+            tried(_to_bytes, S.BYTES, NO_ENCODING),
         ),
         Function(
             "FROM_BYTES",
             _resolve_encoded(S.BYTES, _TEXT, 1, "BYTES and an encoding"),
-            *tried(_from_bytes, _TEXT),
-            why=NO_ENCODING,
+            tried(_from_bytes, _TEXT, NO_ENCODING),
         ),
         _number_of(4, "i", S.INT),
         _number_of(8, "q", S.BIGINT),
@@ -246,20 +243,19 @@ BYTES_FUNCTIONS = {
             lambda call, args: distinct(_md5, args, pl.String()),
             names=in_sql(ksqldb="MD5"),
         ),
-        Function("UUID", _resolve_uuid, *tried(_uuid, _TEXT), why="it is not the bytes of a UUID"),
+        Function("UUID", _resolve_uuid, tried(_uuid, _TEXT, "it is not the bytes of a UUID")),
         Function("URL_ENCODE_PARAM", _url, lambda call, args: distinct(_encoded_parameter, args, pl.String())),
-        Function("URL_DECODE_PARAM", _url, *tried(_decoded_parameter, _TEXT), why="two hex digits must follow %"),
+        Function("URL_DECODE_PARAM", _url, tried(_decoded_parameter, _TEXT, "two hex digits must follow %")),
         _part("PROTOCOL", "scheme", decoded=False),
         _part("HOST", "host", decoded=False),
         _part("PATH", "path"),
         _part("QUERY", "query"),
         _part("FRAGMENT", "fragment"),
-        Function("URL_EXTRACT_PORT", forms("a VARCHAR", ((_TEXT,), S.INT)), *tried(_port, S.INT), why=NO_URL),
+        Function("URL_EXTRACT_PORT", forms("a VARCHAR", ((_TEXT,), S.INT)), tried(_port, S.INT, NO_URL)),
         Function(
             "URL_EXTRACT_PARAMETER",
             forms("a VARCHAR, and the name of a parameter", ((_TEXT, _TEXT), _TEXT)),
-            *tried(_parameter, _TEXT),
-            why=NO_URL,
+            tried(_parameter, _TEXT, NO_URL),
         ),
     )
 }

@@ -24,6 +24,7 @@ from braid.expr.rows import LARGEST, lists, rows
 from braid.expr.signatures import (
     GROWS,
     Builder,
+    Fallible,
     Function,
     Refused,
     Resolver,
@@ -32,7 +33,6 @@ from braid.expr.signatures import (
     constant,
     forms,
     in_sql,
-    refusal,
     tried,
 )
 from braid.types import Array, Column, Scalar, Struct, is_numeric, polars_type
@@ -206,12 +206,10 @@ LENSES = {
         Function(
             "utf16_from",
             _resolve_substr,
-            _substr,
-            _substr_failed,
+            Fallible(_substr, _substr_failed, "the position is negative"),
             names=in_sql(lenses="SUBSTR SUBSTRING"),
-            why="the position is negative",
         ),
-        Function("substring", _resolve_substr, *tried(between, S.VARCHAR), why=refusal(between)),
+        Function("substring", _resolve_substr, tried(between, S.VARCHAR)),
         Function(
             "concat_all",
             _resolve_concat,
@@ -220,7 +218,7 @@ LENSES = {
         ),
         *LENSES_TEXTS,
         Function("element_of", _resolve_element, _element, names=in_sql(lenses="ELEMENT_OF")),
-        Function("repeat", _resolve_repeat, _repeat, _repeat_failed, names=in_sql(lenses="REPEAT"), why=GROWS),
+        Function("repeat", _resolve_repeat, Fallible(_repeat, _repeat_failed, GROWS), names=in_sql(lenses="REPEAT")),
         Function("zip_short", _resolve_zip, _zipped(False), names=in_sql(lenses="ZIP")),
         Function("zip_all", _resolve_zip, _zipped(True), names=in_sql(lenses="ZIP_ALL")),
         Function("pow", _resolve_power, _power, names=in_sql(lenses="POW")),

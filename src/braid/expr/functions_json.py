@@ -210,33 +210,28 @@ _RECORDS = Map(_TEXT, _TEXT)
 JSON_FUNCTIONS = {
     f.name: f
     for f in (
-        Function("EXTRACTJSONFIELD", _resolve_extract, *tried(_extract, _TEXT), why=NO_JSON),
+        Function("EXTRACTJSONFIELD", _resolve_extract, tried(_extract, _TEXT, NO_JSON)),
         Function(
             "IS_JSON_STRING",
             forms("a VARCHAR", ((_TEXT,), S.BOOLEAN)),
             lambda call, args: distinct(_is_json, args, pl.Boolean(), nulls=True),
         ),
-        Function(
-            "JSON_ARRAY_LENGTH", forms("a VARCHAR of JSON", ((_TEXT,), S.INT)), *tried(_length, S.INT), why=NO_JSON
-        ),
+        Function("JSON_ARRAY_LENGTH", forms("a VARCHAR of JSON", ((_TEXT,), S.INT)), tried(_length, S.INT, NO_JSON)),
         Function(
             "JSON_ARRAY_CONTAINS",
             _resolve_contains,
             lambda call, args: distinct(_contains, args, pl.Boolean(), nulls=True),
         ),
         Function(
-            "JSON_KEYS", forms("a VARCHAR of JSON", ((_TEXT,), Array(_TEXT))), *tried(_keys, Array(_TEXT)), why=NO_JSON
+            "JSON_KEYS", forms("a VARCHAR of JSON", ((_TEXT,), Array(_TEXT))), tried(_keys, Array(_TEXT), NO_JSON)
         ),
-        Function(
-            "JSON_RECORDS", forms("a VARCHAR of JSON", ((_TEXT,), _RECORDS)), *tried(_records, _RECORDS), why=NO_JSON
-        ),
+        Function("JSON_RECORDS", forms("a VARCHAR of JSON", ((_TEXT,), _RECORDS)), tried(_records, _RECORDS, NO_JSON)),
         Function(
             "JSON_ITEMS",
             forms("a VARCHAR of JSON", ((_TEXT,), Array(_TEXT))),
-            *tried(_items, Array(_TEXT)),
-            why=NO_JSON,
+            tried(_items, Array(_TEXT), NO_JSON),
         ),
-        Function("JSON_CONCAT", _resolve_concat, *tried(_concatenated, _TEXT), why=NO_JSON),
+        Function("JSON_CONCAT", _resolve_concat, tried(_concatenated, _TEXT, NO_JSON)),
         Function(
             "TO_JSON_STRING",
             lambda args: Signature((args[0].type,), _TEXT) if len(args) == 1 else Refused("it takes one value"),

@@ -22,18 +22,7 @@ import polars as pl
 from braid.expr.json_text import compact, loads
 from braid.expr.nodes import Expr
 from braid.expr.rows import LONGEST, distinct
-from braid.expr.signatures import (
-    GROWS,
-    Function,
-    Refused,
-    Resolver,
-    Signature,
-    constant,
-    forms,
-    in_sql,
-    refusal,
-    tried,
-)
+from braid.expr.signatures import GROWS, Function, Refused, Resolver, Signature, constant, forms, in_sql, tried
 from braid.types import Array, Scalar, Type, polars_type
 
 S = Scalar
@@ -291,7 +280,7 @@ def _asked(f: Callable[[pl.Expr, pl.Expr], pl.Expr], lenses: str) -> Function:
 
 def _can_fail(f: Callable[..., object], lenses: str, resolve: Resolver, result: Type = _TEXT) -> Function:
     """`f` raises a `ValueError` where it has no value."""
-    return Function(_named(lenses), resolve, *tried(f, result), names=in_sql(lenses=lenses), why=refusal(f))
+    return Function(_named(lenses), resolve, tried(f, result), names=in_sql(lenses=lenses))
 
 
 def _counted(f: Callable[[str, int], str], lenses: str) -> Function:

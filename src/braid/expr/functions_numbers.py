@@ -18,7 +18,7 @@ from braid.expr.arithmetic import of_doubles
 from braid.expr.casts import cast, fit
 from braid.expr.nodes import Call, Expr
 from braid.expr.rows import distinct
-from braid.expr.signatures import Function, Refused, Signature, common_type, constant, decimal, forms, in_sql
+from braid.expr.signatures import Fallible, Function, Refused, Signature, common_type, constant, decimal, forms, in_sql
 from braid.types import Decimal, Scalar, polars_type
 
 S = Scalar
@@ -181,7 +181,9 @@ NUMBER_FUNCTIONS = {
         _of_one("TANH", lambda x: x.tanh(), lenses="TANH"),
         _of_one("DEGREES", lambda x: x * (180.0 / math.pi), lenses="DEGREES"),
         _of_one("RADIANS", _radians, lenses="RADIANS"),
-        Function("TRUNC", _resolve_trunc, _trunc, _trunc_failed, why="the number is not finite"),
-        Function("GEO_DISTANCE", _resolve_distance, _distance, _distance_failed, why="there is no such place or unit"),
+        Function("TRUNC", _resolve_trunc, Fallible(_trunc, _trunc_failed, "the number is not finite")),
+        Function(
+            "GEO_DISTANCE", _resolve_distance, Fallible(_distance, _distance_failed, "there is no such place or unit")
+        ),
     )
 }  # fmt: skip

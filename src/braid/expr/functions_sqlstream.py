@@ -24,8 +24,7 @@ from braid.expr.signatures import (
     constant,
     forms,
     in_sql,
-    null_failed,
-    refusal,
+    null_fails,
     tried,
 )
 from braid.types import DAY_MS, Decimal, Scalar
@@ -133,7 +132,7 @@ def _finite(name: str, f: Callable[..., pl.Expr], resolve: Resolver) -> Function
         return pl.when(made.is_finite() | ~given).then(made)
 
     names = in_sql(sqlstream=name)
-    return Function(f"sql.{name.lower()}", resolve, build, null_failed(build), names=names, why=NO_NUMBER)
+    return Function(f"sql.{name.lower()}", resolve, null_fails(build, NO_NUMBER), names=names)
 
 
 _number = forms("a number", ((_D,), _D))
@@ -174,10 +173,10 @@ SQLSTREAM = {
     for f in (
         Function("sql.extract", _resolve_extract, _extract, names=in_sql(sqlstream="EXTRACT")),
         Function("sql.floor_to", _resolve_rounded, _floor),
-        Function("sql.ceil_to", _resolve_rounded, _ceil, null_failed(_ceil), why=NO_TIME),
+        Function("sql.ceil_to", _resolve_rounded, null_fails(_ceil, NO_TIME)),
         Function("sql.step_by", _resolve_rounded, _step),
-        Function("sql.shift_months", _resolve_rounded, _months, null_failed(_months), why=NO_TIME),
-        Function("sql.shift_days", _resolve_days, _days, null_failed(_days), why=NO_TIME),
+        Function("sql.shift_months", _resolve_rounded, null_fails(_months, NO_TIME)),
+        Function("sql.shift_days", _resolve_days, null_fails(_days, NO_TIME)),
         Function(
             "sql.unix_timestamp",
             _resolve_unix,
@@ -201,9 +200,8 @@ SQLSTREAM = {
                 ((_TEXT, _TEXT, S.INT), _TEXT),
                 ((_TEXT, _TEXT, S.INT, S.INT), _TEXT),
             ),
-            *tried(_overlaid, _TEXT),
+            tried(_overlaid, _TEXT),
             names=in_sql(sqlstream="OVERLAY"),
-            why=refusal(_overlaid),
         ),
         Function(
             "sql.trim",
@@ -211,7 +209,7 @@ SQLSTREAM = {
             lambda call, args: args[0].str.strip_chars(" "),
             names=in_sql(sqlstream="TRIM"),
         ),
-        Function("sql.trim_of", _resolve_trim, *tried(_trimmed, _TEXT), why=refusal(_trimmed)),
+        Function("sql.trim_of", _resolve_trim, tried(_trimmed, _TEXT)),
         Function(
             "sql.initcap",
             forms("a VARCHAR", ((_TEXT,), _TEXT)),

@@ -19,13 +19,14 @@ from braid.expr.nodes import Call, Expr
 from braid.expr.signatures import (
     NEGATIVE,
     Builder,
+    Fallible,
     Function,
     Refused,
     Signature,
     divided,
     forms,
     in_sql,
-    null_failed,
+    null_fails,
     resolve_extreme,
 )
 from braid.types import Scalar, is_numeric, polars_type
@@ -58,7 +59,7 @@ def _checked(f: Function) -> Function:
         finite = pl.all_horizontal([a.is_finite() for a in args])
         return pl.when(~(made.is_infinite() & finite)).then(made)
 
-    return Function(f"sql.{f.name}", f.resolve, build, null_failed(build), why=_beyond if f.why else BEYOND)
+    return Function(f"sql.{f.name}", f.resolve, null_fails(build, _beyond if f.name == "div" else BEYOND))
 
 
 def _signed(name: str, f: Callable[[pl.Expr], pl.Expr], **names: str) -> Function:
@@ -69,7 +70,7 @@ def _signed(name: str, f: Callable[[pl.Expr], pl.Expr], **names: str) -> Functio
         least = _LEAST.get(call.type)
         return f(x) if least is None else pl.when(x != pl.lit(least, polars_type(call.type))).then(f(x))
 
-    return Function(f"sql.{name}", _resolve_signed, build, null_failed(build), names=in_sql(**names), why=BEYOND)
+    return Function(f"sql.{name}", _resolve_signed, null_fails(build, BEYOND), names=in_sql(**names))
 
 
 def _resolve_signed(args: Sequence[Expr]) -> Signature | Refused:
@@ -92,7 +93,7 @@ def _whole(name: str, t: Scalar) -> Function:
             x = x.round(0, mode="half_away_from_zero")
         return x.cast(polars_type(t), strict=False)
 
-    return Function(f"sql.{name}", resolve, build, null_failed(build), why=BEYOND)
+    return Function(f"sql.{name}", resolve, null_fails(build, BEYOND))
 
 
 # ---------------------------------------------------------------------- text
@@ -155,10 +156,8 @@ STANDARD = {
         Function(
             "sql.sqrt",
             forms("a number", ((S.DOUBLE,), S.DOUBLE)),
-            _sqrt,
-            null_failed(_sqrt),
+            null_fails(_sqrt, NEGATIVE),
             names=in_sql(sqlstream="SQRT"),
-            why=NEGATIVE,
         ),
         _whole("int", S.INT),
         _whole("bigint", S.BIGINT),
@@ -166,10 +165,8 @@ STANDARD = {
         Function(
             "sql.substring",
             _substrings,
-            _substring,
-            _substring_failed,
+            Fallible(_substring, _substring_failed, "the length is negative"),
             names=in_sql(sqlstream="SUBSTRING"),
-            why="the length is negative",
         ),
         Function("sql.greatest", resolve_extreme, _extreme(True), names=in_sql(sqlstream="GREATEST")),
         Function("sql.least", resolve_extreme, _extreme(False), names=in_sql(sqlstream="LEAST")),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import permutations
 
 import polars as pl
@@ -20,8 +21,8 @@ from braid.expr.rows import distinct
 from braid.expr.signatures import (
     NEGATIVE,
     Builder,
+    Fallible,
     Function,
-    Once,
     Refused,
     Resolver,
     Signature,
@@ -213,15 +214,15 @@ def _resolve_regexp(at: int, counts: tuple[int, ...], result: Scalar | Array, us
     return resolve
 
 
-def _regexp(f: Callable[..., object], t: Type, at: int) -> tuple[Builder, Builder, Once]:
-    """What `f` gives, and where it fails. `at`: where the pattern stands."""
-    build, failing, once = tried(f, t)
+def _regexp(f: Callable[..., object], t: Type, at: int) -> Fallible:
+    """What `f` gives, and where it fails. `at`: the place of the pattern."""
+    made = tried(f, t, NO_GROUP)
 
     def failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
         certain = len(args) == 2 and isinstance(constant(call.args[at]), str)  # it was looked at when it was bound
-        return pl.lit(False) if certain else failing(call, args)
+        return pl.lit(False) if certain else made.failed(call, args)
 
-    return build, failed, once
+    return replace(made, failed=failed)
 
 
 _group = "a pattern, a VARCHAR, and maybe the number of a group"
@@ -245,38 +246,32 @@ TEXT_FUNCTIONS = {
         Function(
             "CHR",
             forms("an INTEGER, or a VARCHAR such as '\\u004b'", ((S.INT,), _TEXT), ((_TEXT,), _TEXT)),
-            _chr,
-            _chr_failed,
-            why="there is no such character",
+            Fallible(_chr, _chr_failed, "there is no such character"),
         ),
         Function("MASK", _resolve_mask(False), _mask(None)),
-        Function("MASK_LEFT", _resolve_mask(True), _mask("head"), _mask_failed, why=NEGATIVE),
-        Function("MASK_KEEP_LEFT", _resolve_mask(True), _mask("tail"), _mask_failed, why=NEGATIVE),
-        Function("MASK_RIGHT", _resolve_mask(True), _mask("last"), _mask_failed, why=NEGATIVE),
-        Function("MASK_KEEP_RIGHT", _resolve_mask(True), _mask("before"), _mask_failed, why=NEGATIVE),
+        Function("MASK_LEFT", _resolve_mask(True), Fallible(_mask("head"), _mask_failed, NEGATIVE)),
+        Function("MASK_KEEP_LEFT", _resolve_mask(True), Fallible(_mask("tail"), _mask_failed, NEGATIVE)),
+        Function("MASK_RIGHT", _resolve_mask(True), Fallible(_mask("last"), _mask_failed, NEGATIVE)),
+        Function("MASK_KEEP_RIGHT", _resolve_mask(True), Fallible(_mask("before"), _mask_failed, NEGATIVE)),
         Function(
             "REGEXP_EXTRACT",
             _resolve_regexp(0, (2, 3), _TEXT, _group),
-            *_regexp(patterns.extracted, _TEXT, 0),
-            why=NO_GROUP,
+            _regexp(patterns.extracted, _TEXT, 0),
         ),
         Function(
             "REGEXP_EXTRACT_ALL",
             _resolve_regexp(0, (2, 3), _TEXTS, _group),
-            *_regexp(patterns.all_extracted, _TEXTS, 0),
-            why=NO_GROUP,
+            _regexp(patterns.all_extracted, _TEXTS, 0),
         ),
         Function(
             "REGEXP_REPLACE",
             _resolve_regexp(1, (3,), _TEXT, "a VARCHAR, a pattern, and what to put in its place"),
-            *_regexp(lambda text, pattern, new: patterns.replaced(pattern, text, new), _TEXT, 1),
-            why=NO_GROUP,
+            _regexp(lambda text, pattern, new: patterns.replaced(pattern, text, new), _TEXT, 1),
         ),
         Function(
             "REGEXP_SPLIT_TO_ARRAY",
             _resolve_regexp(1, (2,), _TEXTS, "a VARCHAR and a pattern"),
-            *_regexp(lambda text, pattern: patterns.split(pattern, text), _TEXTS, 1),
-            why=NO_GROUP,
+            _regexp(lambda text, pattern: patterns.split(pattern, text), _TEXTS, 1),
         ),
     )
 }

@@ -20,6 +20,7 @@ from braid.expr.nodes import Call, Expr, Lit
 from braid.expr.signatures import (
     NO_TIME,
     Builder,
+    Fallible,
     Function,
     Refused,
     Resolver,
@@ -28,7 +29,7 @@ from braid.expr.signatures import (
     constant,
     forms,
     in_sql,
-    null_failed,
+    null_fails,
 )
 from braid.types import DAY_MS, UNITS, Scalar, Type
 
@@ -142,16 +143,16 @@ def _parse(call: Call, args: list[pl.Expr]) -> pl.Expr:
 def _format_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
     """By a constant pattern only a number can fail that is no time."""
     if not all(isinstance(constant(a), str) for a in call.args[1:]) or call.args[0].type is S.INT:
-        return null_failed(_format)(call, args)
-    return null_failed(_from_unixtime)(call, args[:1]) if call.args[0].type is S.BIGINT else pl.lit(False)
+        return null_fails(_format).failed(call, args)
+    return null_fails(_from_unixtime).failed(call, args[:1]) if call.args[0].type is S.BIGINT else pl.lit(False)
 
 
 def _written(name: str, usage: str, source: Scalar) -> Function:
-    return Function(name, _pattern(usage, source, _TEXT, reads=False), _format, _format_failed, why=NO_PATTERN)
+    return Function(name, _pattern(usage, source, _TEXT, reads=False), Fallible(_format, _format_failed, NO_PATTERN))
 
 
 def _read(name: str, usage: str, result: Scalar) -> Function:
-    return Function(name, _pattern(usage, _TEXT, result, reads=True), _parse, null_failed(_parse), why=NO_PATTERN)
+    return Function(name, _pattern(usage, _TEXT, result, reads=True), null_fails(_parse, NO_PATTERN))
 
 
 _TO_MILLISECONDS: dict[Type, str] = {
@@ -201,7 +202,7 @@ def _moved(sign: int, t: Scalar) -> Function:
         return dates.instant(ms)
 
     name = f"{t.value}{'ADD' if sign > 0 else 'SUB'}"
-    return Function(name, _resolve_moved(t), build, null_failed(build), why=NO_TIME)
+    return Function(name, _resolve_moved(t), null_fails(build, NO_TIME))
 
 
 def _resolve_zones(args: Sequence[Expr]) -> Signature | Refused:
@@ -303,7 +304,7 @@ def _part(name: str, f: Callable[[pl.Expr], pl.Expr]) -> Function:
 
 def _read_by(name: str, resolve: Resolver, build: Builder, lenses: str) -> Function:
     """What reads a text by a pattern, which it may not fit."""
-    return Function(name, resolve, build, null_failed(build), names=in_sql(ksqldb="", lenses=lenses), why=NO_PATTERN)
+    return Function(name, resolve, null_fails(build, NO_PATTERN), names=in_sql(ksqldb="", lenses=lenses))
 
 
 _LENSES = (
@@ -322,10 +323,8 @@ _LENSES = (
     Function(
         "format_timestamp",
         _resolve_written,
-        _format,
-        _format_failed,
+        Fallible(_format, _format_failed, NO_PATTERN),
         names=in_sql(ksqldb="", lenses="FORMAT_DATE FORMAT_TIME FORMAT_TIMESTAMP"),
-        why=NO_PATTERN,
     ),
     _read_by("to_datetime", _moment_read, _parse, "TO_DATETIME PARSE_TIMESTAMP_MILLIS"),
     _read_by("to_timestamp", _resolve_moment, _parse, "TO_TIMESTAMP"),
@@ -344,10 +343,8 @@ TIME_FUNCTIONS = {
         Function(
             "FROM_UNIXTIME",
             forms("a BIGINT of milliseconds", ((S.BIGINT,), S.TIMESTAMP)),
-            _from_unixtime,
-            null_failed(_from_unixtime),
+            null_fails(_from_unixtime, NO_TIME),
             names=in_sql(lenses="TIMESTAMP_MILLIS"),
-            why=NO_TIME,
         ),
         _written("TIMESTAMPTOSTRING", f"a BIGINT of milliseconds, {_ZONED}", S.BIGINT),
         _written("FORMAT_TIMESTAMP", f"a TIMESTAMP, {_ZONED}", S.TIMESTAMP),
@@ -360,13 +357,11 @@ TIME_FUNCTIONS = {
         _read("PARSE_DATE", "a VARCHAR and a pattern", S.DATE),
         _read("PARSE_TIME", "a VARCHAR and a pattern", S.TIME),
         *(_moved(sign, t) for t in (S.DATE, S.TIME, S.TIMESTAMP) for sign in (1, -1)),
-        Function("CONVERT_TZ", _resolve_zones, _convert, null_failed(_convert), why=NO_PATTERN),
+        Function("CONVERT_TZ", _resolve_zones, null_fails(_convert, NO_PATTERN)),
         Function(
             "FROM_DAYS",
             forms("an INTEGER of days", ((S.INT,), S.DATE)),
-            _from_days,
-            null_failed(_from_days),
-            why=NO_TIME,
+            null_fails(_from_days, NO_TIME),
         ),
         Function("UNIX_DATE", _unix_date, lambda call, args: args[0].cast(pl.Int32)),
         *_LENSES,

@@ -1,7 +1,7 @@
 """Why an expression failed, in a few words.
 
 In: a node that failed, and the values of its operands. Out: a text for people.
-Rule: a row of functions says it itself (`Function.why`), else the type of what it gives; here are casts and what users
+Rule: a row of functions says it itself (`Fallible.why`), else the type of what it gives; here are casts and what users
 wrote.
 Values stand in it as in a message about a malformed record, cut where they are long.
 """
@@ -38,8 +38,8 @@ def of(e: Expr, given: Given) -> str:
         case Call(function=name) if name in LAMBDAS:
             return "it has no result for an element (arithmetic with NULL has none)"
         case Call(function=name, type=t):
-            row = FUNCTIONS.get(name)
-            return (_told(row.why, given) if row is not None else "") or _by_type(t)
+            fallible = FUNCTIONS[name].fallible if name in FUNCTIONS else None
+            return ("" if fallible is None else _told(fallible.why, given)) or _by_type(t)
         case Cast(type=t):
             (value, source), *_ = given
             return _no_cast(plain(value, source), source, t)

@@ -7,7 +7,7 @@ Rule: widening never loses a value: INTEGER < BIGINT < DECIMAL < DOUBLE, and NUL
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -46,27 +46,42 @@ Once = Callable[[Call, pl.DataFrame], tuple[pl.Series, pl.Series]]
 
 
 @dataclass(frozen=True, slots=True)
+class Fallible:
+    """What builds a value that can be missing although the arguments are there. `failed`: true on the rows where it is;
+    `why`: the reason in a few words, of these arguments (empty: their type says it); `once`: value and failure in one
+    pass, of what is slow."""
+
+    build: Builder
+    failed: Builder
+    why: Callable[..., str] | str = ""
+    once: Once | None = None
+
+    def __call__(self, call: Call, args: list[pl.Expr]) -> pl.Expr:
+        return self.build(call, args)
+
+
+@dataclass(frozen=True, slots=True)
 class Function:
     """One function. `name`: what plans call it. `names`: what it is called in SQL, by dialect; operators and what only
     `bind` uses have none.
 
-    `build` gives the value; `failed`, where the function can fail, is true on the rows where it did; `once` gives both,
-    of one that is slow. `why`: the reason of a failure, in a few words, of these arguments. `duck`: DuckDB's own
-    expression that gives the same, with `{0}`, `{1}` for the arguments, or `{}` for all; None: a batch query asks this
-    row. `kind`: 'scalar'; 'lambda' or 'table', whose calls the binder makes something else of. `meaning`: since which
-    number of `expr.meanings` a call gives the values that it gives.
+    `build` gives the value; of a function that can fail it is `Fallible`. `duck`: DuckDB's own expression that gives
+    the same, with `{0}`, `{1}` for the arguments, or `{}` for all; None: a batch query asks this row. `kind`: 'scalar';
+    'lambda' or 'table', whose calls the binder makes something else of. `meaning`: since which number of
+    `expr.meanings` a call gives the values that it gives.
     """
 
     name: str
     resolve: Resolver
-    build: Builder
-    failed: Builder | None = None
-    once: Once | None = None
+    build: Builder | Fallible
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    why: Callable[..., str] | str = ""
     duck: str | None = None
     kind: str = "scalar"
     meaning: int | Callable[[Call], int] = 1
+
+    @property
+    def fallible(self) -> Fallible | None:
+        return self.build if isinstance(self.build, Fallible) else None
 
 
 def in_sql(**names: str) -> dict[str, tuple[str, ...]]:
@@ -82,31 +97,33 @@ def usage(f: Function) -> str:
     return texts[0].removeprefix(_USAGE)
 
 
-def null_failed(build: Builder) -> Builder:
+def null_fails(build: Builder, why: Callable[..., str] | str = "") -> Fallible:
     """A failure is a null result of arguments that are all there."""
 
     def failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
         there = pl.all_horizontal([a.is_not_null() for a in args])
         return there & build(call, args).is_null()
 
-    return failed
+    return Fallible(build, failed, why)
 
 
-def decimal_failed(build: Builder) -> Builder:
+def decimal_fails(build: Builder, why: Callable[..., str] | str = "") -> Fallible:
     """The same, where only a DECIMAL can fail: its digits are limited."""
+    fallible = null_fails(build, why)
 
     def failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
-        return null_failed(build)(call, args) if isinstance(call.type, Decimal) else pl.lit(False)
+        return fallible.failed(call, args) if isinstance(call.type, Decimal) else pl.lit(False)
 
-    return failed
+    return replace(fallible, failed=failed)
 
 
-def tried(f: Callable[..., object], result: Type) -> tuple[Builder, Builder, Once]:
-    """What a Python function gives, called once for equal arguments: null where it raises a `ValueError`; and where it
-    does."""
-    return (
+def tried(f: Callable[..., object], result: Type, why: Callable[..., str] | str | None = None) -> Fallible:
+    """What a Python function gives, called once for equal arguments; it fails where that raises a `ValueError`. `why`:
+    in place of that error's message."""
+    return Fallible(
         lambda call, args: distinct(or_null(f), args, polars_type(result)),
         lambda call, args: distinct(fails(f), args, pl.Boolean()),
+        refusal(f) if why is None else why,
         lambda call, args: once(f, args, polars_type(result)),
     )
 

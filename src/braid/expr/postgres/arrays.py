@@ -18,9 +18,9 @@ from typing import Any
 import polars as pl
 
 from braid.expr.nodes import Call, Expr, Lambda, Param
-from braid.expr.postgres.base import common, in_rows, named, sum_type, takes
+from braid.expr.postgres.base import common, fallible, in_rows, row, sum_type, takes
 from braid.expr.postgres.values import key, ordered, rank
-from braid.expr.signatures import Builder, Function, Refused, Resolver, Signature
+from braid.expr.signatures import Builder, Fallible, Function, Refused, Resolver, Signature
 from braid.types import WHOLE_NUMBERS, Array, Decimal, Scalar, Type, is_numeric, polars_type
 
 S = Scalar
@@ -144,14 +144,13 @@ def _dimensions(array: list[Any]) -> str | None:
 def _flat_length(call: Call, args: list[pl.Expr]) -> pl.Expr:
     """Of an array of plain values."""
     if _depth(call.args[0].type) > 1:
-        return _LENGTH.build(call, args)
+        return _SLOW(call, args)
     size = args[0].list.len().cast(pl.Int32)
     return pl.when((args[1] == 1) & (size > 0)).then(size)
 
 
 def _length_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    assert _LENGTH.failed is not None
-    return _LENGTH.failed(call, args) if _depth(call.args[0].type) > 1 else pl.lit(False)
+    return _SLOW.failed(call, args) if _depth(call.args[0].type) > 1 else pl.lit(False)
 
 
 # ----------------------------------------------------------------------- put together
@@ -331,18 +330,13 @@ def _answer(decides: bool) -> Builder:
 # ---------------------------------------------------------------------------- table
 
 
-def _row(names: str, resolve: Resolver, build: Builder, failed: Builder | None = None,
-         why: Callable[..., str] | str = "") -> Function:  # fmt: skip
-    first = names.split(maxsplit=1)[0]
-    return Function(f"pg.{first.lower()}", resolve, build, failed, None, named(*names.split()), why)
-
-
 def _mark(of: Function) -> Function:
     """A row that no name of SQL calls: an operator does."""
     return replace(of, names={})
 
 
 _LENGTH = in_rows("ARRAY_LENGTH", _array("an array and a dimension", lambda t: S.INT, S.INT), _length)
+_SLOW = fallible(_LENGTH)
 _ELEMENT_ARRAY = _and_values(1, Array)
 
 
@@ -384,13 +378,13 @@ ARRAYS: dict[str, Function] = {
         *_OWN,
         in_rows("ARRAY_APPEND", _ELEMENT_ARRAY, _append, nulls=True),
         in_rows("ARRAY_PREPEND", _and_values(1, Array, first=True), _prepend, nulls=True),
-        _row("ARRAY_CAT", _resolve_cat, _cat),
-        _row("ARRAY_LENGTH", _resolve_length, _of_length, _of_length_failed, _LENGTH.why),
-        _row("ARRAY_UPPER", _LENGTH.resolve, _flat_length, _length_failed, _LENGTH.why),
+        row("ARRAY_CAT", _resolve_cat, _cat),
+        row("ARRAY_LENGTH", _resolve_length, Fallible(_of_length, _of_length_failed, _SLOW.why)),
+        row("ARRAY_UPPER", _LENGTH.resolve, Fallible(_flat_length, _length_failed, _SLOW.why)),
         in_rows("ARRAY_LOWER", _LENGTH.resolve, _lower),
         in_rows("ARRAY_NDIMS", _array("an array", lambda t: S.INT), lambda array: len(sizes(array)) or None),
         in_rows("ARRAY_DIMS", _array("an array", lambda t: S.VARCHAR), _dimensions),
-        _row(
+        row(
             "CARDINALITY",
             _array("an array", lambda t: S.INT),
             lambda call, args: _count(args[0], call.args[0].type).cast(pl.Int32),
@@ -403,8 +397,8 @@ ARRAYS: dict[str, Function] = {
         in_rows("ARRAY_CONTAINS ARRAYCONTAINS", _resolve_sets, _contains),
         in_rows("ARRAY_CONTAINED ARRAYCONTAINED", _resolve_sets, _contained),
         _mark(in_rows("ARRAY_OVERLAP", _resolve_sets, _overlaps)),
-        _mark(_row("SUBSCRIPT", _resolve_subscript, _subscript, _subscript_failed, "integer out of range")),
-        _mark(_row("ANY", takes("BOOLEANs in an array", ((Array(S.BOOLEAN),), S.BOOLEAN)), _answer(True))),
-        _mark(_row("ALL", takes("BOOLEANs in an array", ((Array(S.BOOLEAN),), S.BOOLEAN)), _answer(False))),
+        _mark(row("SUBSCRIPT", _resolve_subscript, Fallible(_subscript, _subscript_failed, "integer out of range"))),
+        _mark(row("ANY", takes("BOOLEANs in an array", ((Array(S.BOOLEAN),), S.BOOLEAN)), _answer(True))),
+        _mark(row("ALL", takes("BOOLEANs in an array", ((Array(S.BOOLEAN),), S.BOOLEAN)), _answer(False))),
     )
 }

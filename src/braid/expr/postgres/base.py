@@ -17,7 +17,7 @@ import polars as pl
 from braid.expr.casts import as_decimal, fit
 from braid.expr.nodes import Call, Expr
 from braid.expr.rows import made
-from braid.expr.signatures import MAX_PRECISION, Builder, Function, Once, Refused, Resolver, Signature, refusal, tried
+from braid.expr.signatures import MAX_PRECISION, Builder, Fallible, Function, Refused, Resolver, Signature, tried
 from braid.types import WHOLE_NUMBERS, Array, Decimal, Scalar, Type, is_numeric, physical_type, polars_type
 
 S = Scalar
@@ -117,18 +117,26 @@ def named(*names: str) -> dict[str, Sequence[str]]:
     return {DIALECT: names}
 
 
+def row(names: str, resolve: Resolver, build: Builder | Fallible) -> Function:
+    """`names`: of SQL, with blanks between. The plan's name is the first; one in small letters is no name of SQL."""
+    words = names.split()
+    return Function(f"pg.{words[0].lower()}", resolve, build, named(*(w for w in words if w.isupper())))
+
+
+def fallible(of: Function) -> Fallible:
+    """The builder of a row that can fail."""
+    assert isinstance(of.build, Fallible)
+    return of.build
+
+
 def plain(names: str, usage: str, options: Sequence[tuple[Sequence[Type], Type]], f: Callable[..., object],
           ) -> Function:  # fmt: skip
     """A row whose meaning is a Python function of plain values: slow path. It raises `ValueError` with a reason, in a
-    few words as PostgreSQL has it, where PostgreSQL gives an error. All overloads have one result type. `names`: of
-    SQL, with blanks between; the plan's name is the first."""
+    few words as PostgreSQL has it, where PostgreSQL gives an error. All overloads have one result type. `names`: as for
+    `row`."""
     results = {result for _, result in options}
     assert len(results) == 1, "rows of one result type"
-    build, failed, once = tried(f, results.pop())
-    first = names.split(maxsplit=1)[0]
-    return Function(
-        f"pg.{first.lower()}", takes(usage, *options), build, failed, once, named(*names.split()), refusal(f)
-    )
+    return row(names, takes(usage, *options), tried(f, results.pop()))
 
 
 # ---------------------------------------------------------------- rows of values
@@ -145,11 +153,7 @@ def in_rows(
     """A row whose meaning is a Python function, called for every row: -0.0 and 0.0 are equal, and not the same
     arguments. The type of its result is what `resolve` says; a NUMERIC that it cannot hold is a failure. Times and
     dates are numbers (`physical_type`): Python's end at the year 9999. `nulls`: the function is asked about them."""
-    build, failed, once = each(f, nulls=nulls)
-    first = names.split(maxsplit=1)[0]
-    return Function(
-        f"pg.{first.lower()}", resolve, build, failed, once, named(*names.split()), why or reason(f, nulls=nulls)
-    )
+    return row(names, resolve, each(f, why, nulls=nulls))
 
 
 def reason(f: Callable[..., object], *, nulls: bool = False) -> Callable[..., str]:
@@ -175,8 +179,8 @@ def _fits(value: int) -> bool:
     return -(2**63) <= value < 2**63
 
 
-def each(f: Callable[..., object], *, nulls: bool = False) -> tuple[Builder, Builder, Once]:
-    """What a Python function gives, row by row: null where it raises a `ValueError`; and where it does."""
+def each(f: Callable[..., object], why: Callable[..., str] | None = None, *, nulls: bool = False) -> Fallible:
+    """What a Python function gives, row by row; it fails where that raises a `ValueError`."""
 
     def run(call: Call, columns: Sequence[pl.Series]) -> tuple[pl.Series, pl.Series]:
         given = [c.cast(physical_type(a.type)).to_list() for c, a in zip(columns, call.args, strict=True)]
@@ -195,11 +199,13 @@ def each(f: Callable[..., object], *, nulls: bool = False) -> tuple[Builder, Bui
         column = made("", values, physical_type(call.type)).cast(polars_type(call.type))
         return column, pl.Series(marks, dtype=pl.Boolean)
 
-    return parts(run)
+    return parts(run, why or reason(f, nulls=nulls))
 
 
-def parts(run: Callable[[Call, Sequence[pl.Series]], tuple[pl.Series, pl.Series]]) -> tuple[Builder, Builder, Once]:
-    """The parts of a row, of a function that gives the values and where they failed."""
+def parts(
+    run: Callable[[Call, list[pl.Series]], tuple[pl.Series, pl.Series]], why: Callable[..., str] | str
+) -> Fallible:
+    """Of what gives values and failures at once."""
 
     def part(which: int) -> Builder:
         def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
@@ -212,7 +218,7 @@ def parts(run: Callable[[Call, Sequence[pl.Series]], tuple[pl.Series, pl.Series]
 
         return build
 
-    return part(0), part(1), lambda call, args: run(call, args.get_columns())
+    return Fallible(part(0), part(1), why, lambda call, args: run(call, args.get_columns()))
 
 
 def _held_by(t: Type) -> Callable[[Any], object] | None:

@@ -18,7 +18,8 @@ import polars as pl
 import pyarrow as pa
 
 from braid.expr.nodes import Call
-from braid.expr.postgres.base import named
+from braid.expr.postgres.base import parts
+from braid.expr.postgres.base import row as one_row
 from braid.expr.rows import made
 from braid.expr.signatures import Function, Resolver, constant, refusal
 from braid.types import MAX_DAY, Decimal, Scalar, Type, polars_type
@@ -185,30 +186,8 @@ def column(values: Sequence[Any], t: Type) -> pl.Series:
 
 
 def row(names: str, resolve: Resolver, run: Run, why: Callable[..., str] | str) -> Function:
-    """A row of what gives values and failures at once. `names`: of SQL, with blanks between; the plan's name is the
-    first, and one in small letters is no name of SQL."""
-
-    def packed(args: list[pl.Expr]) -> pl.Expr:
-        return pl.struct([a.alias(str(i)) for i, a in enumerate(args)])
-
-    def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
-        def f(s: pl.Series) -> pl.Series:
-            return run(call, s.struct.unnest().get_columns())[0]
-
-        return packed(args).map_batches(f, return_dtype=polars_type(call.type), is_elementwise=True)
-
-    def failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
-        def f(s: pl.Series) -> pl.Series:
-            return run(call, s.struct.unnest().get_columns())[1]
-
-        return packed(args).map_batches(f, return_dtype=pl.Boolean, is_elementwise=True)
-
-    def once(call: Call, args: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
-        return run(call, args.get_columns())
-
-    words = names.split()
-    of_sql = named(*(w for w in words if w.isupper()))
-    return Function(f"pg.{words[0].lower()}", resolve, build, failed, once, of_sql, why)
+    """A row of what gives values and failures at once (`base.row` says what `names` are)."""
+    return one_row(names, resolve, parts(run, why))
 
 
 def slow(names: str, resolve: Resolver, f: Callable[..., object]) -> Function:

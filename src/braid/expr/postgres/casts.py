@@ -362,4 +362,4 @@ def why(value: Any) -> str:
     return f"{value!r} does not convert" if isinstance(value, str) else OUT_OF_RANGE
 
 
-CASTS: dict[str, Function] = {"pg.cast": Function("pg.cast", _resolve, *parts(_run), why=why)}
+CASTS: dict[str, Function] = {"pg.cast": Function("pg.cast", _resolve, parts(_run, why))}

@@ -16,9 +16,9 @@ import polars as pl
 
 from braid.expr.casts import as_decimal, cast, may_fail
 from braid.expr.nodes import Call, Expr
-from braid.expr.postgres.base import TOO_LONG, common, each, named
+from braid.expr.postgres.base import TOO_LONG, common, each, row
 from braid.expr.postgres.values import ordered, rank
-from braid.expr.signatures import Builder, Function, Refused, Resolver, Signature
+from braid.expr.signatures import Fallible, Function, Refused, Resolver, Signature
 from braid.types import FLOATS, WHOLE_NUMBERS, Array, Decimal, Scalar, Type, is_numeric
 
 S = Scalar
@@ -71,12 +71,12 @@ def _coalesce_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
 # ------------------------------------------------------------ GREATEST and LEAST
 
 
-def _extreme(largest: bool) -> tuple[Builder, Builder]:
+def _extreme(largest: bool) -> Fallible:
     def one(*values: Any) -> Any:
         there = [v for v in values if v is not None]
         return (max if largest else min)(there, key=rank, default=None)
 
-    slow = each(one, nulls=True)[0]
+    slow = each(one, nulls=True)
 
     def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
         if _by_rows(call.type):
@@ -92,7 +92,7 @@ def _extreme(largest: bool) -> tuple[Builder, Builder]:
         without = _without_room(call, args, lambda a: a.is_not_null())
         return pl.lit(False) if without is None else without & build(call, args).is_null()
 
-    return build, failed
+    return Fallible(build, failed, TOO_LONG)
 
 
 def _without_room(call: Call, args: list[pl.Expr], which: Callable[[pl.Expr], pl.Expr]) -> pl.Expr | None:
@@ -140,19 +140,15 @@ def _differs(a: Any, b: Any) -> Any:
     return None if a is not None and b is not None and rank(a) == rank(b) else a
 
 
-_NULLIF_ROWS = each(_differs, nulls=True)[0]
-
-
-def _row(name: str, resolve: Resolver, build: Builder, failed: Builder | None = None) -> Function:
-    return Function(f"pg.{name.lower()}", resolve, build, failed, None, named(name), TOO_LONG)
+_NULLIF_ROWS = each(_differs, nulls=True)
 
 
 NULLS: dict[str, Function] = {
     f.name: f
     for f in (
-        _row("COALESCE", _resolve_coalesce, _coalesce, _coalesce_failed),
-        _row("NULLIF", _resolve_nullif, _nullif),
-        _row("GREATEST", _resolve_extreme("GREATEST"), *_extreme(True)),
-        _row("LEAST", _resolve_extreme("LEAST"), *_extreme(False)),
+        row("COALESCE", _resolve_coalesce, Fallible(_coalesce, _coalesce_failed, TOO_LONG)),
+        row("NULLIF", _resolve_nullif, _nullif),
+        row("GREATEST", _resolve_extreme("GREATEST"), _extreme(True)),
+        row("LEAST", _resolve_extreme("LEAST"), _extreme(False)),
     )
 }

@@ -18,8 +18,8 @@ import polars as pl
 from braid.expr.casts import as_decimal
 from braid.expr.nodes import Call, Cast, Expr, Lit
 from braid.expr.postgres import degrees, numerics
-from braid.expr.postgres.base import NUMERIC, digits, in_rows, named, takes
-from braid.expr.signatures import Builder, Function, Refused, Resolver, Signature
+from braid.expr.postgres.base import NUMERIC, digits, fallible, in_rows, row, takes
+from braid.expr.signatures import Fallible, Function, Refused, Resolver, Signature
 from braid.types import WHOLE_NUMBERS, Decimal, Scalar, Type, is_numeric, polars_type
 
 S = Scalar
@@ -161,7 +161,7 @@ def _sign(call: Call, args: list[pl.Expr]) -> pl.Expr:
 def _sqrt(call: Call, args: list[pl.Expr]) -> pl.Expr:
     if call.type is _D:
         return pl.when(~_negative(call, args)).then(args[0]).sqrt()
-    return _SQRT.build(call, args)
+    return _SLOW_SQRT(call, args)
 
 
 def _negative(call: Call, args: list[pl.Expr]) -> pl.Expr:
@@ -169,8 +169,7 @@ def _negative(call: Call, args: list[pl.Expr]) -> pl.Expr:
 
 
 def _sqrt_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    assert _SQRT.failed is not None
-    return _negative(call, args) if call.type is _D else _SQRT.failed(call, args)
+    return _negative(call, args) if call.type is _D else _SLOW_SQRT.failed(call, args)
 
 
 def _of_root(value: float) -> float:
@@ -242,6 +241,7 @@ def _places_built(
     slow: Function, of_doubles: Callable[[pl.Expr], pl.Expr], fast: Callable[[Call, pl.Expr, Decimal, int], pl.Expr]
 ) -> Function:
     """Columns where the places are a constant, from zero on; rows otherwise."""
+    by_rows = fallible(slow)
 
     def constant(call: Call) -> int | None:
         places = 0 if len(call.args) == 1 else places_of(call.args[1])
@@ -252,17 +252,14 @@ def _places_built(
         if not isinstance(t, Decimal):
             return of_doubles(args[0])
         if places is None:
-            return slow.build(call, args)
+            return by_rows(call, args)
         made = args[0] if places >= t.scale else fast(call, args[0], t, places)
         return made.cast(polars_type(call.type))
 
     def failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
-        assert slow.failed is not None
-        if call.type is _D or constant(call) is not None:
-            return pl.lit(False)
-        return slow.failed(call, args)
+        return pl.lit(False) if call.type is _D or constant(call) is not None else by_rows.failed(call, args)
 
-    return Function(slow.name, slow.resolve, build, failed, None, slow.names, slow.why)
+    return replace(slow, build=Fallible(build, failed, by_rows.why))
 
 
 def _rows_of_places(name: str, result: Callable[[Decimal, int | None], Decimal], mode: str) -> Function:
@@ -296,8 +293,8 @@ def _in_columns(row: Function, value: Callable[[pl.Expr], pl.Expr], there: Calla
                 ) -> Function:  # fmt: skip
     """A row whose DOUBLE Polars gives to the same bit, as it asks the C library too. `there`: whether there is a value,
     of the argument and what it gives."""
-    slow, slow_failed, slow_once = row.build, row.failed, row.once
-    assert slow_failed is not None and slow_once is not None
+    slow, slow_once = fallible(row), fallible(row).once
+    assert slow_once is not None
 
     def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
         if call.type is not _D:
@@ -306,7 +303,7 @@ def _in_columns(row: Function, value: Callable[[pl.Expr], pl.Expr], there: Calla
         return pl.when(there(args[0], made)).then(made)
 
     def failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
-        return ~there(args[0], value(args[0])) if call.type is _D else slow_failed(call, args)
+        return ~there(args[0], value(args[0])) if call.type is _D else slow.failed(call, args)
 
     def once(call: Call, args: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
         if call.type is not _D:
@@ -315,7 +312,7 @@ def _in_columns(row: Function, value: Callable[[pl.Expr], pl.Expr], there: Calla
         made = args.select(v=build(call, columns), failed=failed(call, columns).fill_null(False))
         return made["v"], made["failed"]
 
-    return replace(row, build=build, failed=failed, once=once)
+    return replace(row, build=Fallible(build, failed, slow.why, once))
 
 
 def _everywhere(x: pl.Expr, made: pl.Expr) -> pl.Expr:
@@ -488,18 +485,13 @@ def _scale(call: Call, args: list[pl.Expr]) -> pl.Expr:
 # ---------------------------------------------------------------------------- table
 
 
-def _row(names: str, resolve: Resolver, build: Builder, failed: Builder | None = None,
-         why: Callable[..., str] | str = "") -> Function:  # fmt: skip
-    first = names.split(maxsplit=1)[0]
-    return Function(f"pg.{first.lower()}", resolve, build, failed, None, named(*names.split()), why)
-
-
 def _same(t: Decimal) -> Decimal:
     return t
 
 
 _KEPT = (*WHOLE_NUMBERS, S.REAL)
 _SQRT = _both("SQRT", _of_root, numerics.sqrt, numerics.sqrt_type)
+_SLOW_SQRT = fallible(_SQRT)
 _MOD = in_rows("MOD", _exact_two(True, _remaining), numerics.mod)
 _UP, _DOWN = _at_places(1), _at_places(0)
 _ROUND = _rows_of_places("ROUND", _UP, py.ROUND_HALF_UP)
@@ -508,21 +500,21 @@ _TRUNC = _rows_of_places("TRUNC", _DOWN, py.ROUND_DOWN)
 NUMBERS: dict[str, Function] = {
     f.name: f
     for f in (
-        _row("ABS", _one(_same, _KEPT), _abs, _abs_failed, _out_of_range),
-        _row("CEIL CEILING", _one(rounded), _ceil),
-        _row("FLOOR", _one(rounded), _floor),
+        row("ABS", _one(_same, _KEPT), Fallible(_abs, _abs_failed, _out_of_range)),
+        row("CEIL CEILING", _one(rounded), _ceil),
+        row("FLOOR", _one(rounded), _floor),
         _places_built(_ROUND, lambda x: x.round(mode="half_to_even"), _half_up),
         _places_built(_TRUNC, lambda x: x.truncate(), lambda call, x, t, places: _cut(x, places)),
-        _row("SIGN", _one(lambda t: Decimal(1, 0)), _sign),
-        _row("SQRT", _SQRT.resolve, _sqrt, _sqrt_failed, _SQRT.why),
-        _row("MOD", _MOD.resolve, _remainder, _by_zero, "division by zero"),
+        row("SIGN", _one(lambda t: Decimal(1, 0)), _sign),
+        row("SQRT", _SQRT.resolve, Fallible(_sqrt, _sqrt_failed, _SLOW_SQRT.why)),
+        row("MOD", _MOD.resolve, Fallible(_remainder, _by_zero, "division by zero")),
         in_rows("DIV", _numerics(2, numerics.quotient_type), numerics.div),
         in_rows("GCD", _exact_two(False, _dividing), _gcd),
         in_rows("LCM", _exact_two(False, lambda a, b: Decimal(38, max(a.scale, b.scale))), _lcm),
         in_rows("FACTORIAL", takes("a BIGINT", ((S.BIGINT,), Decimal(38, 0))), numerics.factorial),
-        _row("SCALE", _numerics(1, lambda t: S.INT), _scale),
+        row("SCALE", _numerics(1, lambda t: S.INT), _scale),
         in_rows("MIN_SCALE", _numerics(1, lambda t: S.INT), numerics.min_scale),
-        _row("PI", lambda args: Refused("it takes nothing") if args else Signature((), _D),
+        row("PI", lambda args: Refused("it takes nothing") if args else Signature((), _D),
              lambda call, args: pl.lit(math.pi)),
         _in_columns(_both("EXP", _exp, numerics.exp, numerics.exp_type), pl.Expr.exp, _in_reach),
         _in_columns(_both("LN", _logarithm(math.log), numerics.ln, numerics.ln_type), pl.Expr.log, _positive),

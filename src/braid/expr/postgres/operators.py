@@ -25,7 +25,7 @@ import pyarrow as pa
 from braid.expr.casts import as_decimal, fit
 from braid.expr.nodes import Call, Expr
 from braid.expr.postgres.base import digits, parts
-from braid.expr.signatures import Builder, Function, Refused, Resolver, Signature, null_failed
+from braid.expr.signatures import Builder, Function, Refused, Resolver, Signature, null_fails
 from braid.types import FLOATS, WHOLE_NUMBERS, Decimal, Scalar, Type, is_numeric, polars_type
 
 S = Scalar
@@ -343,16 +343,15 @@ def _shifted(left: bool) -> Builder:
 
 
 def _row(name: str) -> Function:
-    build, failed, once = parts(_calculated(name))
     why = _why if name in ("quotient", "remainder") else _too_large
-    return Function(f"pg.{name}", _arithmetic(name), build, failed, once, why=why)
+    return Function(f"pg.{name}", _arithmetic(name), parts(_calculated(name), why))
 
 
 OPERATORS: dict[str, Function] = {
     f.name: f
     for f in (
         *(_row(name) for name in ("add", "sub", "mul", "quotient", "remainder")),
-        Function("pg.neg", _resolve_sign, _negative, null_failed(_negative), why=OUT_OF_RANGE),
+        Function("pg.neg", _resolve_sign, null_fails(_negative, OUT_OF_RANGE)),
         Function("pg.place", _resolve_place, _place),
         Function("pg.bit_and", _resolve_bits, lambda call, args: args[0] & args[1]),
         Function("pg.bit_or", _resolve_bits, lambda call, args: args[0] | args[1]),

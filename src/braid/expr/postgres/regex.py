@@ -22,7 +22,7 @@ from braid.expr.postgres.base import parts, plain, takes
 from braid.expr.postgres.rust import HINT, BadPattern, Found, Linear, Pieces, Regex, compiled, joined
 from braid.expr.postgres.text import TOO_LONG, lower_of, lowered
 from braid.expr.rows import LARGEST, once
-from braid.expr.signatures import Function, Refused, Resolver, Signature, constant, refusal, tried
+from braid.expr.signatures import Fallible, Function, Refused, Resolver, Signature, constant, refusal, tried
 from braid.types import Array, Scalar, Type, polars_type
 
 S = Scalar
@@ -52,7 +52,9 @@ def _checked(inner: Resolver, check: Callable[..., object]) -> Resolver:
 def _predicate(name: str, resolve: Resolver, slow: Callable[..., bool], fast: Callable[..., pl.Expr | None],
                check: Callable[..., object]) -> Function:  # fmt: skip
     """A row that says yes or no. `fast`: of the text and of the constants behind it, columnar; None: ask `slow`."""
-    build, failing, called = tried(slow, S.BOOLEAN)
+    by_rows = tried(slow, S.BOOLEAN)
+    called = by_rows.once
+    assert called is not None
 
     def columnar(call: Call, text: pl.Expr) -> pl.Expr | None:
         values = [constant(a) for a in call.args[1:]]
@@ -60,10 +62,12 @@ def _predicate(name: str, resolve: Resolver, slow: Callable[..., bool], fast: Ca
 
     def made(call: Call, args: list[pl.Expr]) -> pl.Expr:
         found = columnar(call, args[0])
-        return build(call, args) if found is None else found
+        return by_rows(call, args) if found is None else found
 
     def failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
-        return (pl.lit(False) if columnar(call, args[0]) is not None else failing(call, args)) | _bad_escape(args)
+        return (pl.lit(False) if columnar(call, args[0]) is not None else by_rows.failed(call, args)) | _bad_escape(
+            args
+        )
 
     def at_once(call: Call, args: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
         columns = [pl.col(c) for c in args.columns]
@@ -73,8 +77,8 @@ def _predicate(name: str, resolve: Resolver, slow: Callable[..., bool], fast: Ca
         more = more.new_from_index(0, args.height) if more.len() != args.height else more
         return value, more if bad is None else bad | more
 
-    return Function(f"pg.{name}", _checked(resolve, check), made, failed, at_once, {},
-                    refusal(lambda text, *more: slow(text or "", *more)))  # fmt: skip
+    why = refusal(lambda text, *more: slow(text or "", *more))
+    return Function(f"pg.{name}", _checked(resolve, check), Fallible(made, failed, why, at_once))
 
 
 def _bad_escape(args: list[pl.Expr]) -> pl.Expr:
@@ -477,9 +481,8 @@ def _function(name: str, usage: str, parameters: Sequence[tuple[Type, ...]], res
         return made["value"], made["bad"].fill_null(False)
 
     made = plain(name, usage, [(p, result) for p in parameters], one)
-    build, failed, at_once = parts(run)
-    return replace(made, resolve=_checked(made.resolve, lambda *more: one("x", *more)), build=build, failed=failed,
-                   once=at_once, meaning=MEANING)  # fmt: skip
+    return replace(made, resolve=_checked(made.resolve, lambda *more: one("x", *more)),
+                   build=parts(run, refusal(one)), meaning=MEANING)  # fmt: skip
 
 
 def _with_escape(name: str, slow: Callable[..., bool], fast: Callable[..., pl.Expr | None],

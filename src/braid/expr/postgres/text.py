@@ -13,11 +13,12 @@ from collections.abc import Callable, Sequence
 import polars as pl
 
 from braid.expr.nodes import Call, Expr
-from braid.expr.postgres.base import named, plain, takes
+from braid.expr.postgres.base import plain, row, takes
 from braid.expr.postgres.characters import LOWER, UPPER, is_word_part
 from braid.expr.rows import LARGEST, distinct, once, rows
 from braid.expr.signatures import (
     Builder,
+    Fallible,
     Function,
     Refused,
     Resolver,
@@ -52,21 +53,16 @@ def _characters(x: pl.Expr) -> pl.Expr:
     return x.str.len_chars().cast(pl.Int64)
 
 
-def row(name: str, resolve: Resolver, build: Builder, failed: Builder | None = None,
-        why: str | Callable[..., str] = "") -> Function:  # fmt: skip
-    """A columnar row. `name`: of SQL, with blanks between; the plan's name is the first."""
-    first = name.split(maxsplit=1)[0].lower()
-    return Function(f"pg.{first}", resolve, build, failed, None, named(*name.split()), why)
-
-
 def null_taking(name: str, resolve: Resolver, f: Callable[..., object], result: Type) -> Function:
     """A row of a Python function that is called for nulls too: slow path."""
     return row(
         name,
         resolve,
-        lambda call, args: distinct(or_null(f), args, polars_type(result), nulls=True),
-        lambda call, args: distinct(fails(f), args, pl.Boolean(), nulls=True),
-        refusal(f),
+        Fallible(
+            lambda call, args: distinct(or_null(f), args, polars_type(result), nulls=True),
+            lambda call, args: distinct(fails(f), args, pl.Boolean(), nulls=True),
+            refusal(f),
+        ),
     )
 
 
@@ -81,14 +77,14 @@ def texts(usage: str, least: int) -> Resolver:
     return resolve
 
 
-def _sized(bytes_of: Builder, build: Builder) -> tuple[Builder, Builder, str]:
+def _sized(bytes_of: Builder, build: Builder) -> Fallible:
     """What `build` makes, where that has not too many bytes."""
 
     def made(call: Call, args: list[pl.Expr]) -> pl.Expr:
         fits = (bytes_of(call, args) <= LARGEST).fill_null(True)
         return build(call, [pl.when(fits).then(args[0]), *args[1:]])
 
-    return made, lambda call, args: bytes_of(call, args) > LARGEST, TOO_LONG
+    return Fallible(made, lambda call, args: bytes_of(call, args) > LARGEST, TOO_LONG)
 
 
 # ---------------------------------------------------------------------- cases
@@ -313,20 +309,14 @@ def _overlay(name: str) -> Function:
     """Of texts and of bytes: slow path."""
     forms = [((t, t, S.INT, S.INT)[:n], t) for t in (_TEXT, S.BYTES) for n in (3, 4)]
     resolve = takes("two texts or two BYTEA, a position, and maybe a length", *forms)
-    made = {t: tried(overlaid, t) for t in (_TEXT, S.BYTES)}
-
-    def of(call: Call) -> tuple[Builder, Builder, object]:
-        return made[S.BYTES if call.type is S.BYTES else _TEXT]
-
-    return Function(
-        f"pg.{name.lower()}",
-        resolve,
-        lambda call, args: of(call)[0](call, args),
-        lambda call, args: of(call)[1](call, args),
-        lambda call, args: once(overlaid, args, polars_type(call.type)),
-        named(name),
+    of: dict[Type, Fallible] = {t: tried(overlaid, t) for t in (_TEXT, S.BYTES)}
+    build = Fallible(
+        lambda call, args: of[call.type](call, args),
+        lambda call, args: of[call.type].failed(call, args),
         refusal(overlaid),
+        lambda call, args: once(overlaid, args, polars_type(call.type)),
     )
+    return row(name, resolve, build)
 
 
 def _chr(code: int) -> str:
@@ -357,13 +347,13 @@ def _concat(call: Call, args: list[pl.Expr]) -> pl.Expr:
     return pl.concat_str([a.fill_null("") for a in args])
 
 
-def _made_of_all(bytes_of: Builder, build: Builder) -> tuple[Builder, Builder, str]:
+def _made_of_all(bytes_of: Builder, build: Builder) -> Fallible:
     """The same as `_sized`, where a null argument does not make the whole null."""
 
     def made(call: Call, args: list[pl.Expr]) -> pl.Expr:
         return pl.when((bytes_of(call, args) <= LARGEST).fill_null(True)).then(build(call, args))
 
-    return made, lambda call, args: bytes_of(call, args) > LARGEST, TOO_LONG
+    return Fallible(made, lambda call, args: bytes_of(call, args) > LARGEST, TOO_LONG)
 
 
 def _concat_ws(call: Call, args: list[pl.Expr]) -> pl.Expr:
@@ -408,9 +398,11 @@ def _array_to_string_row() -> Function:
     return row(
         "ARRAY_TO_STRING ARRAY_JOIN",
         resolve,
-        lambda call, args: called(or_null(_array_to_string), args, pl.String()),
-        lambda call, args: called(fails(_array_to_string), args, pl.Boolean()),
-        refusal(_array_to_string),
+        Fallible(
+            lambda call, args: called(or_null(_array_to_string), args, pl.String()),
+            lambda call, args: called(fails(_array_to_string), args, pl.Boolean()),
+            refusal(_array_to_string),
+        ),
     )
 
 
@@ -441,30 +433,30 @@ TEXT: dict[str, Function] = {
         row("CHAR_LENGTH CHARACTER_LENGTH", takes("a text", ((_TEXT,), S.INT)), _length),
         row("OCTET_LENGTH", _of_any, _octets),
         row("BIT_LENGTH", _of_any, lambda call, args: _octets(call, args) * 8),
-        row("SUBSTR SUBSTRING", _part, _substr, _substr_failed, _negative),
+        row("SUBSTR SUBSTRING", _part, Fallible(_substr, _substr_failed, _negative)),
         row("LEFT", _counted, _left),
         row("RIGHT", _counted, _right),
         row("STRPOS", takes("two texts or two BYTEA", ((_TEXT,) * 2, S.INT), ((S.BYTES,) * 2, S.INT)), _strpos),
         row("STARTS_WITH", takes("two texts", ((_TEXT,) * 2, S.BOOLEAN)), _starts_with),
-        row("SPLIT_PART", takes("a text, a delimiter and a number", ((_TEXT, _TEXT, S.INT), _TEXT)), _split_part,
-            _split_part_failed, _zero),
-        row("LPAD", _padded, *_sized(_pad_bytes, _pad(True))),
-        row("RPAD", _padded, *_sized(_pad_bytes, _pad(False))),
+        row("SPLIT_PART", takes("a text, a delimiter and a number", ((_TEXT, _TEXT, S.INT), _TEXT)), 
+            Fallible(_split_part, _split_part_failed, _zero)),
+        row("LPAD", _padded, _sized(_pad_bytes, _pad(True))),
+        row("RPAD", _padded, _sized(_pad_bytes, _pad(False))),
         row("LTRIM", _trimmed, _trim("l")),
         row("RTRIM", _trimmed, _trim("r")),
         row("BTRIM TRIM", _trimmed, _trim("")),
-        row("REPLACE", _three, *_sized(_replace_bytes, _replace)),
-        row("REPEAT", _counted, *_sized(_repeat_bytes, _repeat)),
+        row("REPLACE", _three, _sized(_replace_bytes, _replace)),
+        row("REPEAT", _counted, _sized(_repeat_bytes, _repeat)),
         plain("REVERSE", "a text", [((_TEXT,), _TEXT)], lambda text: text[::-1]),
         plain("ASCII", "a text", [((_TEXT,), S.INT)], lambda text: ord(text[0]) if text else 0),
         plain("CHR", "an INTEGER", [((S.INT,), _TEXT)], _chr),
         plain("TRANSLATE", "three texts", [((_TEXT,) * 3, _TEXT)], _translate),
         _overlay("OVERLAY"),
-        row("CONCAT", texts("one or more texts", 1), *_made_of_all(_all_bytes, _concat)),
-        row("CONCAT_WS", texts("a separator and one or more texts", 2), *_made_of_all(_concat_ws_bytes, _concat_ws)),
+        row("CONCAT", texts("one or more texts", 1), _made_of_all(_all_bytes, _concat)),
+        row("CONCAT_WS", texts("a separator and one or more texts", 2), _made_of_all(_concat_ws_bytes, _concat_ws)),
         Function("pg.||", takes("two texts or two BYTEA", ((_TEXT,) * 2, _TEXT), ((S.BYTES,) * 2, S.BYTES)),
-                 _made_of_all(_all_bytes, _together)[0], lambda call, args: pl.all_horizontal(
-                     [a.is_not_null() for a in args]) & (_all_bytes(call, args) > LARGEST), why=TOO_LONG),
+                 Fallible(_made_of_all(_all_bytes, _together), lambda call, args: pl.all_horizontal(
+                     [a.is_not_null() for a in args]) & (_all_bytes(call, args) > LARGEST), TOO_LONG)),
         null_taking("STRING_TO_ARRAY", takes("a text, a delimiter, and maybe a text for nulls",
                     ((_TEXT,) * 2, _TEXTS), ((_TEXT,) * 3, _TEXTS)), _string_to_array, _TEXTS),
         _array_to_string_row(),

@@ -98,7 +98,8 @@ def check(e: Expr) -> object:
 def reason(e: Expr) -> str:
     """Why a constant call fails."""
     if isinstance(e, Call) and all(isinstance(a, Lit) for a in e.args):
-        why = FUNCTIONS[e.function].why
+        fallible = FUNCTIONS[e.function].fallible
+        why = "" if fallible is None else fallible.why
         return why if isinstance(why, str) else why(*(a.value for a in e.args if isinstance(a, Lit)))
     return "it fails"
 
