@@ -303,6 +303,111 @@ def group(
     return question(rng, tables, *parts, [*names, *chosen], calls)
 
 
+# ------------------------------------------------------------------ calls over rows, LIMIT
+
+
+def ordering(rng: random.Random, columns: Sequence[E], key: Sequence[E]) -> tuple[str, str]:
+    """ORDER BY some columns, then the rows' key."""
+    parts: list[tuple[str, str]] = []
+    for e in (*rng.sample(of_type(columns, "int", "long", "text", "double"), rng.choice([0, 1, 1, 2])), *key):
+        down, nulls = rng.random() < 0.5, rng.choice(["", "", " NULLS FIRST", " NULLS LAST"])
+        first = nulls or (" NULLS FIRST" if down else " NULLS LAST")  # DuckDB's own is another
+        parts.append((f"{e.sql}{' DESC' * down}{nulls}", f"{e.duck}{' DESC' * down}{first}"))
+    return ", ".join(x for x, _ in parts), ", ".join(x for _, x in parts)
+
+
+def frame(rng: random.Random) -> str:
+    if rng.random() < 0.3:
+        bounds = ["UNBOUNDED PRECEDING", "CURRENT ROW", "UNBOUNDED FOLLOWING"]
+    else:
+        bounds = [
+            "UNBOUNDED PRECEDING",
+            "3 PRECEDING",
+            "1 PRECEDING",
+            "CURRENT ROW",
+            "2 FOLLOWING",
+            "UNBOUNDED FOLLOWING",
+        ]
+    i, j = sorted(rng.sample(range(len(bounds)), 2))
+    return f" {'ROWS' if len(bounds) > 3 else rng.choice(['ROWS', 'RANGE'])} BETWEEN {bounds[i]} AND {bounds[j]}"
+
+
+def over_call(rng: random.Random, columns: Sequence[E], key: Sequence[E]) -> E:
+    """A call over the rows of a partition, whose order has no peers but for calls that do not see the difference."""
+    values = ["lag", "lead", "first_value", "last_value"]
+    f = rng.choice(["row_number", "rank", "dense_rank", *values, "count", "sum", "avg", "min", "max"])
+    ranks = f in ("rank", "dense_rank")
+    order = ordering(rng, columns, [] if ranks else key)
+    by = rng.sample(of_type(columns, "int", "text"), rng.choice([0, 1, 1, 2]))
+    wider = [] if f in ("sum", "avg") else ["text"]
+    n = rng.choice(of_type(columns, "int", "long", *wider))
+    args = "" if ranks or f == "row_number" else ", ".join(["{}", *(["2"] if f in ("lag", "lead") else [])])
+    framed = "" if ranks or f in ("row_number", "lag", "lead") or rng.random() < 0.4 else frame(rng)
+    where = predicate(rng, columns, "risingwave") if f in ("count", "sum", "max") and rng.random() < 0.2 else None
+    made = []
+    for i in (0, 1):
+        parted = f"PARTITION BY {', '.join(e[i] for e in by)} " if by else ""
+        ordered = f"ORDER BY {order[i]}" if order[i] else ""
+        if ranks and not order[i]:
+            ordered = f"ORDER BY {n[i]}" + " NULLS LAST" * i
+        behind = "" if where is None else f" FILTER (WHERE {where[i]})"
+        made.append(f"{f}({args.format(n[i])}){behind} OVER ({parted}{ordered}{framed})")
+    return E(*made, "long")
+
+
+def over(rng: random.Random, joined: bool = False) -> Question:
+    """OVER, over a table or a join, perhaps of those rows alone that a rank lets through."""
+    tables = [table(rng, name, True) for name in ("tu" if joined else "t")]
+    rel = leaf(rng, tables[0], "a")
+    key = [same("a.k", "int")]
+    if joined:
+        rel, key = join(rng, rel, leaf(rng, tables[1], "b"), rng.choice(KINDS)), [*key, same("b.k", "int")]
+    chosen = items(rng, rel.columns)
+    for i in range(rng.choice([1, 1, 2, 3])):
+        chosen[f"o{i}"] = over_call(rng, rel.columns, key)
+    sql, duck = select(rng, rel, chosen)
+    if rng.random() < 0.5:
+        order = ordering(rng, rel.columns, key)
+        by = rng.choice(of_type(rel.columns, "int", "text"))
+        top = f"<= {rng.choice([1, 2, 3])}"
+        number = [f"SELECT row_number() OVER (PARTITION BY {by[i]} ORDER BY {order[i]}) AS r, " for i in (0, 1)]
+        ranked = (x.replace("SELECT ", number[i], 1) for i, x in enumerate((sql, duck)))
+        sql, duck = (f"SELECT {', '.join(chosen)} FROM ({x}) q WHERE r {top}" for x in ranked)
+    return question(rng, tables, sql, duck, [*chosen], changes(rng, tables))
+
+
+def over_groups(rng: random.Random) -> Question:
+    """OVER above GROUP BY."""
+    t = table(rng, "t")
+    rel = leaf(rng, t, "a")
+    by = rng.choice(of_type(rel.columns, "int", "text"))
+    a, b = aggregate(rng, rel.columns), rng.choice(["count(*)", "max(a.n)", "min(a.g)"])
+    f = rng.choice(["rank()", "dense_rank()", "sum(count(*))", "max(count(*))"])
+    down = rng.choice(["", " DESC"])
+    parts = [
+        f"SELECT {by[i]} AS g, {a[i]} AS a, {f} OVER (ORDER BY {b}{down} NULLS {'FIRST' if down else 'LAST'}) AS o "
+        f"FROM {(rel.sql, rel.duck)[i]} GROUP BY {by[i]}"
+        for i in (0, 1)
+    ]
+    return question(rng, [t], *parts, ["g", "a", "o"], changes(rng, [t]))
+
+
+def limit(rng: random.Random, on: bool = False) -> Question:
+    """LIMIT and OFFSET; DISTINCT ON."""
+    t = table(rng, "t", True)
+    rel = leaf(rng, t, "a")
+    chosen = items(rng, rel.columns)
+    sql, duck = select(rng, rel, chosen)
+    order = ordering(rng, rel.columns, [same("a.k", "int")])
+    if on:
+        by = rng.choice(of_type(rel.columns, "int", "text"))
+        sql, duck = (x.replace("SELECT", f"SELECT DISTINCT ON ({by[i]})", 1) for i, x in enumerate((sql, duck)))
+        order = f"{by.sql}, {order[0]}", f"{by.duck} NULLS LAST, {order[1]}"
+    tail = rng.choice([" LIMIT 1", " LIMIT 3", " LIMIT 2 OFFSET 2", " OFFSET 3", *([""] * 3 * on)])
+    sql, duck = (f"{x} ORDER BY {order[i]}{tail}" for i, x in enumerate((sql, duck)))
+    return question(rng, [t], sql, duck, [*chosen], changes(rng, [t]))
+
+
 # ------------------------------------------------------------------ nearest rows, tables as they are
 
 
@@ -448,6 +553,11 @@ SHAPES: dict[str, Shape] = {
     "risingwave more aggregates": partial(group, more=True),
     "risingwave more without groups": partial(group, more=True, whole=True),
     "risingwave sets": partial(group, more=True, sets=True),
+    "risingwave over": over,
+    "risingwave over joins": partial(over, joined=True),
+    "risingwave over groups": over_groups,
+    "risingwave limit": limit,
+    "risingwave distinct on": partial(limit, on=True),
     **{f"risingwave asof {kind}": partial(nearest, kind=kind) for kind in KINDS[:2]},
     **{f"risingwave temporal {kind}": partial(temporal, kind=kind) for kind in KINDS[:2]},
     "risingwave window": windowed,

@@ -72,6 +72,9 @@ RISINGWAVE_QUERIES = {
       FULL JOIN TUMBLE(r, ts, INTERVAL '10' SECOND) AS r ON l.k = r.k AND l.window_start = r.window_start
       GROUP BY l.window_start EMIT ON WINDOW CLOSE""",
     "a view of groups": "SELECT window_start, SUM(n) AS n FROM g GROUP BY window_start",
+    "over": """SELECT window_start, v, SUM(v) OVER (PARTITION BY window_start, k ORDER BY ts) AS s
+      FROM TUMBLE(l, ts, INTERVAL '10' SECOND)""",
+    "first rows": "SELECT v FROM (SELECT v, ROW_NUMBER() OVER (ORDER BY v DESC) AS n FROM l) x WHERE n <= 3",
 }
 NUMBERED = RISINGWAVE.replace("ts TIMESTAMP", "ts BIGINT").replace("INTERVAL '2' SECOND", "2")
 NUMBERED_QUERIES = {
@@ -96,6 +99,8 @@ KEPT = {
     "closed extremes": {"window join left", "window join right", "aggregate groups", "aggregate values0",
                         "filter passing", "changes rows", "emit on window close waiting"},
     "a view of groups": {"aggregate groups", "filter passing", "changes rows"},
+    "over": {"over rows"},
+    "first rows": {"over rows"},
 }  # fmt: skip
 
 

@@ -29,12 +29,14 @@ from braid.plan.epochs import (
     Windows,
 )
 from braid.plan.follows import Rules, follows
+from braid.plan.groups import Aggregation
 from braid.plan.logical import Filter, Node, Output, Project, Query, Sink, SourceColumn
+from braid.plan.over import RANGE, RANKS, ROWS, Frame, Ordered, Over, Top, Windowed
 from braid.plan.watermarks import cleaned, progress
 from braid.plan.windows import Hopping
 from braid.records.encoding import Encoding
 from braid.stage.local import LocalQuery
-from braid.types import Column, Scalar
+from braid.types import Column, Decimal, Scalar
 from cuts import Batch, seq_cuts, some
 from histories import History, Raw, aggregate, col, expected, integer, random_history, source
 from law import Told, by_reference, chunks_of, difference, lines_of, ran
@@ -54,6 +56,7 @@ SHAPES = (
     "bounded",
     "closing",
     "grouped",
+    "over",
 )
 
 
@@ -79,6 +82,8 @@ def random_query(rng: random.Random, shape: str) -> Query:
         return view(rng, _windows(rng, table(rng, "A")))
     if shape == "grouped":
         return _grouped(rng)
+    if shape == "over":
+        return view(rng, _over(rng))
     root = table(rng, "A")
     for alias, join in zip("BCD", shape.split("-"), strict=False):
         root = JOINS[join](rng, root, table(rng, alias))
@@ -215,6 +220,73 @@ def _grouped(rng: random.Random) -> Query:
     outputs = tuple(Output(c.name, c) for c in project.schema)
     sink = Sink("OUT", "out", "table", outputs[:1], outputs[1:], Encoding(), whole_key=True)
     return Query("OUT", "risingwave", "", Coalesce(project, (outputs[0].expr,)), sink)
+
+
+def _over(rng: random.Random) -> Node:
+    """Calls over rows that come and go, or only come: ranks, of which perhaps the first are read, other rows, and
+    aggregates over frames."""
+    rows = table(rng, "A")
+    if rng.random() < 0.3:
+        rows = _regular(rng, rows, table(rng, "B"))
+    ids = {s.alias: "K" if s.kind == "table" else "ID" for s in logical.sources(rows)}
+    key = tuple(col(rows, f"{alias}.{name}") for alias, name in ids.items())
+    n = col(rows, "A.N")
+    whole, exact = Col("A.whole", Scalar.BIGINT), Col("A.exact", Decimal(38, 0))
+    tenths, near = Col("A.tenths", Scalar.DOUBLE), Col("A.near", Scalar.INT)
+    tenth = call("div", [Cast(n, Scalar.DOUBLE), Lit(10.0, Scalar.DOUBLE)])
+    by = rng.choice([0, 1, 3])
+    made = [(whole, Cast(n, Scalar.BIGINT)), (exact, Cast(n, Decimal(38, 0))), (tenths, tenth),
+            (near, call(rng.choice(["sub", "add"]), [n, integer(by)]))]  # fmt: skip
+    rows = Project(rows, (*((c, c) for c in rows.schema), *made))
+    for i in range(rng.choice([1, 1, 2])):
+        rows = _calls(rng, rows, key, f"A.over{i}")
+    return rows
+
+
+def _calls(rng: random.Random, rows: Node, key: tuple[Col, ...], name: str) -> Node:
+    plain = [c for c in rows.schema if c.name.endswith((".V", ".N", ".tenths"))]
+    n, near = col(rows, "A.N"), col(rows, "A.near")
+    partition = tuple(rng.sample(plain, rng.choice([0, 1, 1, 2])))
+    ranges = rng.random() < 0.3
+    values = [n] if ranges else rng.sample([*plain, col(rows, "A.ROWTIME")], rng.choice([0, 1, 1, 2]))
+    order = tuple(Ordered(c, rng.random() < 0.5, rng.random() < 0.5) for c in values)
+    calls: list[Windowed] = []
+    for i in range(rng.choice([1, 1, 2, 3, 4])):
+        function = rng.choice(["ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD", "FIRST_VALUE", "LAST_VALUE", "COUNT",
+                               "SUM", "SUM", "AVG", "MIN", "MAX"])  # fmt: skip
+        frame = _frame(rng, near if ranges else None)
+        arg, t, options = rng.choice(plain), None, ()
+        match function:
+            case "ROW_NUMBER" | "RANK" | "DENSE_RANK":
+                arg, t = None, Scalar.BIGINT
+            case "COUNT":
+                arg, t = rng.choice([None, arg]), Scalar.BIGINT
+            case "LAG" | "LEAD":
+                options = (rng.choice([0, 1, 1, 3]),)
+            case "SUM":
+                arg = col(rows, rng.choice(["A.whole", "A.exact", "A.tenths"]))
+            case "AVG":
+                arg = col(rows, rng.choice(["A.exact", "A.tenths"]))
+                t = Scalar.DOUBLE if arg.type is Scalar.DOUBLE else Decimal(38, 16)
+        output = Col(f"{name}_{i}", t or arg.type)
+        calls.append(Windowed(Aggregation(output, function, arg, options), frame))
+    node: Node = Over(rows, partition, order, key, tuple(calls))
+    ranks = [c.aggregation.output for c in calls if c.function in RANKS]
+    if ranks and rng.random() < 0.7:
+        most = rng.choice([1, 1, 2, 3, 7])
+        backwards = all(c.looks_back for c in calls)
+        node = replace(node, top=Top(ranks[0], most)) if backwards and rng.random() < 0.9 else node
+        node = Filter(node, call("le", [ranks[0], Lit(most, Scalar.BIGINT)]))
+    return node
+
+
+def _frame(rng: random.Random, near: Col | None) -> Frame:
+    if near is not None and rng.random() < 0.7:
+        return Frame(RANGE, *rng.choice([(near, 0), (near, None), (0, near), (None, near)]))
+    if rng.random() < 0.5:
+        return Frame(RANGE, *rng.choice([(None, 0), (None, None), (0, 0), (0, None)]))
+    low, high = sorted(rng.sample(range(-3, 4), 2))
+    return Frame(ROWS, rng.choice([low, None]), rng.choice([high, None]))
 
 
 def _bounded(rng: random.Random) -> Node:

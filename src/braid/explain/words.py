@@ -17,7 +17,7 @@ from braid.lower.spread import one_bucket
 from braid.operators.base import Behind
 from braid.operators.limit import Limit
 from braid.operators.table_changes import Retract
-from braid.plan import epochs, groups, joins, logical, sliding, watermarks
+from braid.plan import epochs, groups, joins, logical, over, sliding, watermarks
 from braid.plan.groups import names
 from braid.plan.node import Mode
 from braid.plan.told import LAST, SIDES, Kept
@@ -101,6 +101,8 @@ def of_node(node: logical.Node) -> Words:
             return _epoch_join(node, [Kept("right", "rows", "deleted"), *met], said)
         case epochs.Changes():
             return Words("changes", state=[Kept("input", LAST, *(_passed(node) or ()))])
+        case over.Over():
+            return _over(node)
         case epochs.OnTime(value=value, bound=bound):
             late = f"late, and dropped: {show(value)} below {_lowest((bound,))}"
             return Words("on time", notes=[f"{late}, as of before its statement or before it"])
@@ -134,6 +136,27 @@ def _join(node: joins.OnKeys) -> Words:
     also = [f"{side} rows match only if {show(e)}" for side, e in zip(SIDES, node.also_if, strict=True) if e]
     alone = [] if on else ["no equality: all rows meet in one bucket"]
     return Words(f"{node.joins} join", on, kept, clock, [*notes, *also, *alone], node.how)
+
+
+def _over(node: over.Over) -> Words:
+    keeps, reads = "rows", "all rows of a partition that changes are read"
+    if node.top is not None:
+        keeps = f"the first {node.top.most} rows of a partition" if node.forgets_behind else keeps
+        reads = f"of a partition that changes the first {node.top.most} rows are read"
+    kept = [Kept("input", keeps, *(_passed(node) or ("deleted", node.forgets_behind and not node.partition)))]
+    called = [f"{c.aggregation.shown}{_framed(c)}" for c in node.calls]
+    order = [f"ordered by {', '.join(map(str, node.order))}"] if node.order else []
+    return Words("over", [show(c) for c in node.partition], kept, notes=[*order, *called, reads])
+
+
+def _framed(call: over.Windowed) -> str:
+    if call.function in over.RANKS or call.function in ("LAG", "LEAD"):
+        return ""
+    return f" of {call.frame.unit.lower()} from {_bound(call.frame.start, 'first')} to {_bound(call.frame.end, 'last')}"
+
+
+def _bound(bound: int | Expr | None, outermost: str) -> str:
+    return f"the {outermost}" if bound is None else f"{bound:+}" if isinstance(bound, int) else show(bound)
 
 
 # ------------------------------------------------------------- joins over epochs

@@ -34,6 +34,7 @@ from braid.operators.limit import Limit
 from braid.operators.lookup import LookUp
 from braid.operators.on_close import EmitOnClose
 from braid.operators.on_time import OnTime
+from braid.operators.over import Over
 from braid.operators.places import WIDTH, width_of_result
 from braid.operators.project import Project
 from braid.operators.regular import Regular
@@ -46,7 +47,7 @@ from braid.operators.temporal import Temporal
 from braid.operators.watermarks import Cleaning, Passing, Watermark
 from braid.operators.windowed import WindowedJoin
 from braid.operators.windows import TimeWindows, Windows
-from braid.plan import epochs, groups, joins, logical, sliding, watermarks
+from braid.plan import epochs, groups, joins, logical, over, sliding, watermarks
 from braid.plan.bands import bands
 from braid.plan.canonical import stored_names
 from braid.plan.logical import Node, Query
@@ -259,6 +260,8 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
             return _windows(node, b, wanted)
         case epochs.RegularJoin() | epochs.AsOfJoin() | epochs.TemporalJoin():
             return _epoch_join(node, b)
+        case over.Over():
+            return _over(node, b)
         case epochs.EmitOnClose():
             x = b.spread(_lower(node.input, b, wanted), wanted, "route", "rows wait by the key of the result")
             operator = EmitOnClose(node.value, tuple(b.watermark(bound) for bound in node.bounds))
@@ -322,6 +325,18 @@ def _windows(node: epochs.Windows, b: _Builder, wanted: Keys) -> _Frame:
     by, known = ((*keys, ALONE) for keys in found) if found is not None else ((), ())
     x = _input(node.input, b, by, "route")
     return b.step(Windows.of(node), [x], node, known if found else x.keys, [*x.columns, node.start, node.end])
+
+
+def _over(node: over.Over, b: _Builder) -> _Frame:
+    keys: Keys = (*node.partition, ALONE)
+    x = b.spread(_input(node.input, b, keys, "route"), keys, "route", "OVER has another partition")
+    return b.step(
+        Over.of(node, _passing(node, node.partition, b)),
+        [x],
+        node,
+        keys,
+        [*x.columns, *(c.aggregation.output for c in node.calls)],
+    )
 
 
 def _epoch_join(node: epochs.EpochJoin, b: _Builder) -> _Frame:

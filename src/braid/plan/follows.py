@@ -19,6 +19,7 @@ from braid.plan.epochs import RegularJoin
 from braid.plan.groups import Aggregate, Final, TimeWindows
 from braid.plan.joins import OnKeys
 from braid.plan.logical import Filter, Lateral, Materialize, Node, Project, Source
+from braid.plan.over import Over
 from braid.plan.sliding import SlidingJoin
 from braid.types import FLOATS
 
@@ -94,6 +95,8 @@ def follows(node: Node, known: Known) -> list[Follows]:
         case Filter(input=x) | epochs.Changes(input=x) | epochs.OnTime(input=x) | epochs.Clocked(input=x):
             return follows(x, known)
         case epochs.Coalesce(input=x):
+            return [own, *follows(x, known)]
+        case Over(input=x):
             return [own, *follows(x, known)]
         case epochs.EmitOnClose(input=x):
             return [own, *(r for r in follows(x, known) if r.always)]

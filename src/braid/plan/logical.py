@@ -19,6 +19,7 @@ from braid.plan.epochs import EpochNode
 from braid.plan.groups import Aggregate, Final, TimeWindows
 from braid.plan.joins import Join
 from braid.plan.node import Mode, OfOne, Passing, PlanNode
+from braid.plan.over import Over
 from braid.plan.sliding import SlidingJoin
 from braid.records.encoding import Encoding
 from braid.types import Column, Scalar
@@ -222,8 +223,9 @@ class Materialize(Passing):
 
 
 Node = (
-    Source | Filter | Project | Lateral | Materialize | Join | TimeWindows | Aggregate | Final | SlidingJoin | EpochNode
-)
+    Source | Filter | Project | Lateral | Materialize | Join | TimeWindows | Aggregate | Final | Over | SlidingJoin
+    | EpochNode
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from braid.plan.epochs import Bound, Clean, RegularJoin
 from braid.plan.groups import Aggregate, Final, TimeWindows
 from braid.plan.joins import OnKeys
 from braid.plan.logical import Filter, Lateral, Materialize, Node, Output, Project, Source, sources
+from braid.plan.over import Over
 from braid.plan.residuals import MOMENTS, MOVES
 from braid.plan.sliding import SlidingJoin
 from braid.types import WHOLE_NUMBERS
@@ -57,6 +58,9 @@ def progress(node: Node) -> Progress:
             return {c.name: bounds for c, e in keys if (bounds := watermark(_grouped(e), below))}
         case epochs.Changes(input=Aggregate() | Filter(input=Aggregate()) as groups):
             return progress(groups)  # rows that come or go are not below it
+        case Over(input=x, partition=partition):  # a row that comes may change all others of its partition
+            below = progress(x)
+            return {c.name: below[c.name] for c in partition if c.name in below}
         case epochs.Changes() | epochs.AsOfJoin() | SlidingJoin():
             return {}
         case OnKeys() | Materialize() | TimeWindows() | Final():
@@ -80,6 +84,9 @@ def passed(node: Node, known: Progress | None = None) -> Passed | None:
             below = progress(x)
             found = ((c, watermark(_grouped(e), below)) for c, e in keys)
             return next((Passed(c, bounds) for c, bounds in found if bounds), None)
+        case Over(partition=partition):
+            known = progress(node)
+            return next((Passed(c, known[c.name]) for c in partition if c.name in known), None)
         case Filter(input=x) | epochs.Changes(input=x) if x.mode == "upsert":
             return passed(x, known)
         case Source(key=key) if known:

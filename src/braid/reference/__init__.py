@@ -27,6 +27,7 @@ from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
 from braid.plan import epochs, groups, logical, sliding
 from braid.plan.drop_reasons import Reason
 from braid.plan.joins import OnKeys
+from braid.plan.over import Over
 from braid.reference.epoch_steps import (
     AsOfStep,
     ChangesStep,
@@ -38,6 +39,7 @@ from braid.reference.epoch_steps import (
     WindowsStep,
 )
 from braid.reference.joins import StreamStreamStep, joined
+from braid.reference.over_steps import OverStep
 from braid.reference.rows import (
     Bound,
     Drop,
@@ -273,6 +275,8 @@ class Reference:
                 return AsOfStep(node, *self._over_both(node))
             case epochs.TemporalJoin():
                 return TemporalStep(node, *self._over_both(node))
+            case Over():
+                return OverStep(node, *self._over(node.input))
             case epochs.EmitOnClose():
                 return EmitOnCloseStep(node, *self._over(node.input), self._sources)
             case sliding.SlidingJoin():

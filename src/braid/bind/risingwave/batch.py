@@ -21,6 +21,7 @@ from braid.bind.names import repeated
 from braid.bind.risingwave.batch_values import NOTHING, Batch, BatchColumn, Rows, Values, column_token, ordered
 from braid.bind.risingwave.duck import called, policy, printed
 from braid.bind.risingwave.expressions import constant
+from braid.bind.risingwave.over import named_windows
 from braid.bind.risingwave.scope import QUOTE, Context, default_name
 from braid.bind.select.items import Item, listed
 from braid.bind.select.scope import Column, Scope, Table, of_table
@@ -192,12 +193,7 @@ def outputs(items: tuple[ast.SelectItem, ...], values: Values) -> list[tuple[str
 def _select(s: ast.Select, order_by: tuple[ast.OrderItem, ...], batch: Batch) -> tuple[Rows, list[str]]:
     source = bind_from(s.source, policy(batch)) if s.source is not None else None
     scope = NOTHING if source is None else source.scope
-    windows: dict[str, ast.Over] = {}
-    for window, over in s.windows:
-        assert isinstance(over, ast.Over)
-        if window in windows:
-            raise SqlError(f"window {window} is written twice", over.span, "give one of them another name")
-        windows[window] = over
+    windows = named_windows(s)
     plain = Values(batch, scope, "SELECT", windows)
     grouped = _groups(s, plain)
     select = replace(plain, groups=grouped)

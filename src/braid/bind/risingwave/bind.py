@@ -18,6 +18,7 @@ from braid.bind.risingwave import batch, connections, tables
 from braid.bind.risingwave.scope import Context
 from braid.bind.settings import SCHEMA
 from braid.errors import SqlError
+from braid.plan.tops import with_tops
 from braid.sql import ast
 from braid.sql.dialects.risingwave import RISINGWAVE
 
@@ -170,5 +171,5 @@ DIALECT = Dialect(
     no_query=_no_query,
     queries="EXPLAIN SELECT …, or CREATE MATERIALIZED VIEW …",
     instead=lambda _: "leave it out",
-    finish=lambda query: query,
+    finish=with_tops,
 )

@@ -135,9 +135,12 @@ def _bind(e: ast.Expr, names: Names) -> Expr:
 
 def _only_batch(e: ast.LongCall | ast.Quantified | ast.GroupingSets | ast.Subquery, names: Names) -> SqlError:
     match e:
+        case ast.LongCall(call=call, over=ast.Over()):
+            hint = "rank rows below: FROM (SELECT *, row_number() OVER (…) AS n FROM t) x WHERE n <= 3"
+            return SqlError(f"{call.name.lower()} with OVER stands in SELECT only, not in {names.clause}", hint=hint)
         case ast.LongCall(call=call):
             hint = "leave it out; a batch query may have it"
-            what = f"{call.name.lower()} with OVER, FILTER or ORDER BY in a view"
+            what = f"{call.name.lower()} with FILTER or ORDER BY in a view"
         case ast.Subquery():
             hint = "join it: FROM a JOIN (SELECT DISTINCT …) b ON a.x = b.x; for NOT: LEFT JOIN … WHERE b.x IS NULL"
             what = f"a sub-query in {names.clause} of a view"
@@ -313,6 +316,8 @@ def _check_known(name: str, names: Names) -> None:
         hint = "compare with a column of the row; a batch query may call it"
         raise SqlError(f"{name.lower()}() in a view is not supported yet", hint=hint)
     if name in WINDOWS:
+        if name in WINDOWS:
+            raise SqlError(f"{name.lower()} needs OVER", hint=f"write {name.lower()}(…) OVER (ORDER BY …)")
         raise SqlError(f"{name.lower()} in a view is not supported yet", hint="a batch query may have it")
     if name in ROW_SETS:
         raise SqlError(f"{name.lower()} gives rows", hint="a batch query may have it in FROM, or as an item of SELECT")

@@ -7,7 +7,7 @@ there is one group, which always has its row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from datetime import time as time_of_day
@@ -19,6 +19,7 @@ import polars as pl
 from braid.bind.expressions import Aggregations, any_of, children, with_span
 from braid.bind.risingwave.aggregates import Asked, ignores_distinct, is_known, value
 from braid.bind.risingwave.expressions import Names, bind, bind_condition, bound, condition, usual_name
+from braid.bind.risingwave.over import Overs
 from braid.bind.risingwave.scope import default_name
 from braid.bind.select.grouping import Groups
 from braid.bind.select.items import Item, listed
@@ -52,11 +53,14 @@ MOST_SETS = 64
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """`types`: of the key's columns."""
+    """`node`: asked once all expressions over the groups are bound, by `below`; `final`: what one is over its columns.
+    `types`: of the key's columns."""
 
-    node: Node
+    node: Callable[[], Node]
     items: list[Item]
     types: dict[Expr, str]
+    below: Callable[[ast.Expr], Expr]
+    final: Callable[[Expr], Expr]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -248,13 +252,19 @@ def _has_aggregates(e: ast.Expr) -> bool:
     match e:
         case ast.LongCall(call=call, over=None) | (ast.Call() as call) if is_known(call.name):
             return True
+        case ast.LongCall(call=call, over=ast.Over() as over):
+            below = (*call.args, *over.partition_by, *(i.expr for i in over.order_by))
+            return any(map(_has_aggregates, below))
         case _:
             return any(map(_has_aggregates, children(e)))
 
 
-def bind_grouped(s: ast.Select, node: Node, scope: Scope, alias: str) -> Grouped:
+def bind_grouped(s: ast.Select, node: Node, scope: Scope, alias: str, overs: Overs) -> Grouped:
+    """`overs`: calls over the groups."""
     groups = _keyed(s, node, scope, alias)
-    names = Names("SELECT", groups.column, groups.ask)
+    of_groups = Names("SELECT", groups.column, groups.ask)
+    overs.below, overs.final = lambda e: finished(bind(e, of_groups)), groups.final
+    names = replace(of_groups, special=lambda e: overs.ask(e) or groups.ask(e))
 
     def value(i: ast.SelectItem) -> Item:
         return Item(i.alias or default_name(i.expr), finished(bind(i.expr, names)), i.span, i.expr)
@@ -264,12 +274,14 @@ def bind_grouped(s: ast.Select, node: Node, scope: Scope, alias: str) -> Grouped
         with with_span(i.span):
             e = i.expr if i.written is not None else groups.lifted(i.expr, scope.written(i.name, i.expr))
             items.append(replace(i, expr=e, type=usual_name(e.type)))
-    having = bind_condition(s.having, replace(names, clause="HAVING")) if s.having is not None else None
-    made = groups.node()
-    if having is not None:
-        made = Filter(made, groups.final(having))
-    items = [replace(i, expr=groups.final(i.expr)) for i in items]
-    return Grouped(made, items, {c: usual_name(c.type) for c, _ in groups.keys})
+    having = bind_condition(s.having, replace(of_groups, clause="HAVING")) if s.having is not None else None
+
+    def finished_node() -> Node:
+        made = groups.node()
+        return overs.node(made if having is None else Filter(made, groups.final(having)))
+
+    types: dict[Expr, str] = {c: usual_name(c.type) for c, _ in groups.keys}
+    return Grouped(finished_node, items, types, overs.below, groups.final)
 
 
 def _keyed(s: ast.Select, node: Node, scope: Scope, alias: str) -> _Groups:

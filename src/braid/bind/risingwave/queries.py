@@ -10,12 +10,14 @@ watermark; without one there is nothing to wait for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from braid.bind.bound import Bounded, Declared, Index, View
+from braid.bind.expressions import with_span
 from braid.bind.names import free_name
 from braid.bind.risingwave import grouping
-from braid.bind.risingwave.expressions import bound, condition, either, usual_name
+from braid.bind.risingwave.expressions import Names, bind, bound, condition, either, usual_name
+from braid.bind.risingwave.over import Overs, first_rows, has_over, named_windows, orderable, row_count
 from braid.bind.risingwave.placing import Relation, Tree, place
 from braid.bind.risingwave.scope import QUOTE, Context, check_not_sink, default_name
 from braid.bind.select.items import Item, Result, listed
@@ -50,11 +52,13 @@ def bind_inner(query: ast.Query, context: Context, alias: str) -> Result:
     """A query anywhere in a plan; its columns get plan names under `alias`."""
     for cte in query.ctes:
         context = replace(context, ctes={**context.ctes, cte.name: (cte, context)})
-    if query.limit is not None or query.offset is not None:
-        what, at = ("LIMIT", query.limit) if query.limit is not None else ("OFFSET", query.offset)
-        assert at is not None
-        hint = f"leave it out, and write SELECT … FROM the view ORDER BY … {what} …"
-        raise SqlError(f"{what} in a view is not supported yet", at.span, hint)
+    result = _body(query, context, alias)
+    if query.emit is not None:
+        return replace(result, node=emit_on_close(result.node, [i.col for i in result.items], query.emit))
+    return result
+
+
+def _body(query: ast.Query, context: Context, alias: str) -> Result:
     body = query.body
     if isinstance(body, ast.SetOperation):
         hint = "make a view of each side, and query both"
@@ -62,45 +66,119 @@ def bind_inner(query: ast.Query, context: Context, alias: str) -> Result:
     if isinstance(body, ast.Values):
         raise SqlError("VALUES in a view is not supported yet", body.span, "CREATE TABLE, INSERT them, and read that")
     if isinstance(body, ast.Query):
-        return bind_inner(body, context, alias)
-    result = _select(body, context, alias)
-    if query.emit is not None:
-        return replace(result, node=emit_on_close(result.node, [i.col for i in result.items], query.emit))
-    return result
+        return _of_result(query, bind_inner(body, context, alias), alias)
+    return _select(body, query, context, alias)
 
 
-def _select(s: ast.Select, context: Context, alias: str) -> Result:
+def _select(s: ast.Select, query: ast.Query, context: Context, alias: str) -> Result:
+    """`query`: what stands around it; of its rows those that ORDER BY and LIMIT say."""
     if s.source is None:
         raise SqlError("a view needs FROM", s.span, "select from a table, a source or a view")
-    if s.distinct:
-        hint = "write GROUP BY these columns, with MIN or MAX of the others; a batch query may have it"
-        raise SqlError("DISTINCT ON in a view is not supported yet", s.distinct[0].span, hint)
-    if s.windows:
-        hint = "leave WINDOW out; a batch query may have it"
-        raise SqlError("windows over rows in a view are not supported yet", s.windows[0][1].span, hint)
-    node, scope = _rows(s.source, s.where, context)
+    different = s.distinct == ()
     groups = bool(s.group_by) or s.having is not None or grouping.has_aggregates(s)
-    if groups and s.distinct is not None:
-        return _different(s, context, alias)
-    if groups or s.distinct is not None:
-        grouped = grouping.bind_grouped(s, node, scope, alias)
-        return projected(grouped.node, grouped.items, alias, grouped.types)
+    if different and (groups or any(has_over(i.expr) for i in s.items)):
+        return _of_result(query, _different(s, context, alias), alias)
+    node, scope = _rows(s.source, s.where, context)
+    overs = Overs(named_windows(s), own(alias), lambda e: bound(e, "OVER", scope.expr))
+    on = s.distinct or ()
+    if different or groups:
+        made = grouping.bind_grouped(s, node, scope, alias, overs)
+        first = _First() if different else _first(made.items, query, on, made.below)
+        node, types = made.node(), made.types
+        items, first = [replace(i, expr=made.final(i.expr)) for i in made.items], first.over(made.final)
+        if different:
+            return _of_result(query, projected(node, items, alias, types), alias)
+        return projected(first.of(node, own(alias)), items, alias, types)
 
     def value(item: ast.SelectItem) -> Item:
-        e = bound(item.expr, "SELECT", scope.expr)
+        e = typing.finished(bind(item.expr, Names("SELECT", scope.expr, overs.ask)))
         return Item(item.alias or default_name(item.expr), e, item.span, item.expr, usual_name(e.type))
 
-    return projected(node, listed(s.items, scope, value), alias, key_types(scope))
+    items = listed(s.items, scope, value)
+    first = _first(items, query, on, lambda e: bound(e, "ORDER BY", scope.expr))
+    return projected(first.of(overs.node(node), own(alias)), items, alias, key_types(scope))
+
+
+def _of_result(query: ast.Query, result: Result, alias: str) -> Result:
+    """LIMIT by columns of the result alone."""
+
+    def below(e: ast.Expr) -> Expr:
+        hint = f"the columns are {', '.join(i.name for i in result.items)}; or ORDER BY in a query around this one"
+        raise SqlError("ORDER BY takes a column of the result here", e.span, hint)
+
+    first = _first(result.items, query, (), below)
+    return replace(result, node=first.of(result.node, f"{own(alias)}.of_result"))
+
+
+@dataclass(frozen=True, slots=True)
+class _First:
+    """The rows that DISTINCT ON (`on`), LIMIT and OFFSET leave, in an order; without one by the rows' key."""
+
+    on: tuple[Expr, ...] = ()
+    order: tuple[tuple[Expr, ast.OrderItem], ...] = ()
+    offset: int | None = None
+    limit: int | None = None
+
+    def over(self, final: Callable[[Expr], Expr]) -> _First:
+        order = tuple((final(e), i) for e, i in self.order)
+        return replace(self, on=tuple(map(final, self.on)), order=order)
+
+    def of(self, node: Node, name: str) -> Node:
+        if self.on:
+            node = first_rows(node, f"{name}.distinct", self.on, self.order[len(self.on) :], (0, 1))
+        if self.offset is None and self.limit is None:
+            return node
+        return first_rows(node, f"{name}.limit", (), self.order, (self.offset or 0, self.limit))
+
+
+def _first(
+    items: Sequence[Item], query: ast.Query, on: tuple[ast.Expr, ...], below: Callable[[ast.Expr], Expr]
+) -> _First:
+    offset, limit = (_count(word, e) for word, e in (("OFFSET", query.offset), ("LIMIT", query.limit)))
+    if not on and offset is None and limit is None:
+        return _First()
+
+    def meant(e: ast.Expr) -> Expr:
+        match e:
+            case ast.Literal(value=int(place)) if not isinstance(place, bool):
+                if not 1 <= place <= len(items):
+                    raise SqlError(f"there is no column number {place}", e.span, f"it is from 1 to {len(items)}")
+                return items[place - 1].expr
+            case ast.Name(parts=(column,)) if found := [i.expr for i in items if i.name == column]:
+                return found[0]
+        return below(e)
+
+    order = tuple((orderable(meant(i.expr), "ORDER BY", i.span), i) for i in query.order_by)
+    partition = tuple(dict.fromkeys(orderable(meant(e), "DISTINCT ON", e.span) for e in on))
+    if on and order and {e for e, _ in order[: len(partition)]} != {*partition}:
+        hint = "ORDER BY begins with what DISTINCT ON has: DISTINCT ON (a) … ORDER BY a, b"
+        raise SqlError("ORDER BY has something else before what DISTINCT ON has", query.order_by[0].span, hint)
+    return _First(partition, order, offset, limit)
+
+
+def _count(word: str, e: ast.Expr | None) -> int | None:
+    def column(name: ast.Name) -> Expr:
+        raise SqlError(f"{word} takes a constant", name.span, "write a whole number")
+
+    if e is None:
+        return None
+    with with_span(e.span):
+        return row_count(word, bound(e, word, column))
 
 
 def _different(s: ast.Select, context: Context, alias: str) -> Result:
     """DISTINCT over groups: the different rows of what is without it."""
-    made = _select(replace(s, distinct=None), context, context.level("distinct"))
+    plain = replace(s, distinct=None)
+    made = _select(plain, ast.Query((), plain, (), None, None, None, s.span), context, context.level("distinct"))
     columns = tuple(Column(i.name, i.col, i.type) for i in made.items)
     scope = of_table(Table("", columns), QUOTE)
     every = (ast.SelectItem(ast.Star((), s.span), None, s.span),)
-    grouped = grouping.bind_grouped(replace(s, items=every, group_by=(), having=None), made.node, scope, alias)
-    return projected(grouped.node, grouped.items, alias, grouped.types)
+    overs = Overs({}, own(alias), lambda e: bound(e, "OVER", scope.expr))
+    whole = replace(s, items=every, group_by=(), having=None, windows=())
+    grouped = grouping.bind_grouped(whole, made.node, scope, alias, overs)
+    return projected(
+        grouped.node(), [replace(i, expr=grouped.final(i.expr)) for i in grouped.items], alias, grouped.types
+    )
 
 
 def _rows(source: ast.Relation, where: ast.Expr | None, context: Context) -> tuple[Node, Scope]:

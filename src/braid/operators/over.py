@@ -1,0 +1,179 @@
+"""Calls over the rows of a partition, which are worked out again where an epoch changes it.
+
+In: changes of a multiset, with epochs. Out: per epoch the net changes of its rows with what the calls give them.
+Rule: a row stands from the epoch in which it comes until that in which it goes. Each pair of a partition and an epoch
+that touches it is a partition of its own, of the rows that stand then; all of these are answered at once. What goes out
+is an answer less the one before it. (docs/rules/risingwave.md, "Calls over rows")
+
+*Matches* nothing. *Keeps* the rows; of a top over what only comes the first ones alone.
+*Emits* at the end of an epoch the rows that are other than before it, of a top those among the first.
+*Forgets* rows that go, those behind a top that none leaves, and partitions below the watermark of a part of their key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from braid.operators.base import Result, State
+from braid.operators.changes import DIFF, HASH, NEVER
+from braid.operators.clocks import Clocks
+from braid.operators.multiset import EPOCH, MOST, TICK, changes_of, distinct_keys, entries_of, netted
+from braid.operators.over_calls import Partitions, answer
+from braid.operators.pairing import keys_of, payload_of
+from braid.operators.ranges import Ints, begins, columns_of, expand, grouped, rows_at
+from braid.operators.ranked import GROUP, Rank, Ranked, Sorting
+from braid.operators.watermarks import Passing, after
+from braid.plan import over
+from braid.types import polars_type
+
+_ROW, _PAIR, _TOTAL, _UNTIL = "_row", "_pair", "_total", "_until"
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Spread by the partition and a constant. `top`: the rank of which nobody reads more, and the column that has it;
+    `forgets_behind`: rows behind it can never be among it."""
+
+    sorting: Sorting
+    calls: tuple[over.Windowed, ...]
+    top: tuple[Rank, int, str] | None = None
+    forgets_behind: bool = False
+    passing: Passing | None = None
+
+    @staticmethod
+    def of(node: over.Over, passing: Passing | None) -> Over:
+        key, top = tuple(c.name for c in node.key), None
+        if node.top is not None:
+            call = next(c for c in node.calls if c.aggregation.output == node.top.rank)
+            top = Rank(call.function), node.top.most, node.top.rank.name
+        return Over(Sorting(node.order, key), node.calls, top, node.forgets_behind, passing)
+
+    def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
+        (rows,) = inputs
+        keys, payload = keys_of(rows), payload_of(rows)
+        held = self._held(state, keys)
+        new = entries_of(rows, keys)
+        before = held.rows
+        old = self._stood(held, new, keys) if new.height and held.runs else new.clear().drop(EPOCH)
+        old = old.with_columns(pl.lit(NEVER, pl.Int64).alias(EPOCH)).select(new.columns)
+        if new.height:
+            held.add(new)
+        if self.passing is not None:
+            held.pass_by(after(self.passing.watermarks, clocks))
+        if new.height or held.rows < before:
+            held.close()
+        counts = {"expired": held.expired} if held.expired else {}
+        return Result.of(self._changes(old, new, keys, payload), counts=counts)
+
+    def _held(self, state: State, keys: Sequence[str]) -> Ranked:
+        top = self.top[:2] if self.top is not None and self.forgets_behind else None
+        return Ranked(state, "rows", keys, self.sorting, top, None if self.passing is None else self.passing.tick)
+
+    def _stood(self, held: Ranked, new: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+        """Of the partitions that a batch touches the rows before it that can be read: all, or those that are among the
+        top, or come to be by what goes."""
+        groups = distinct_keys([new], keys)
+        if self.top is None:
+            return held.all(groups)
+        rank, most, _ = self.top
+        order, number = grouped(pl.concat([columns_of(x, [HASH, *keys]) for x in (groups, new)]), keys)
+        of_group = np.empty(len(order), dtype=np.int64)
+        of_group[order] = number
+        gone = np.zeros(groups.height, dtype=np.int64)
+        heads = np.empty(groups.height, dtype=np.int64)
+        heads[of_group[: groups.height]] = np.arange(groups.height)
+        weights = np.minimum(new[DIFF].to_numpy(), 0)
+        np.add.at(gone, heads[of_group[groups.height :]], -weights)
+        return held.best(groups, rank, most + gone)
+
+    def _changes(
+        self, old: pl.DataFrame, new: pl.DataFrame, keys: list[str], payload: list[str]
+    ) -> Iterator[pl.DataFrame]:
+        """In pieces, of some partitions or some epochs of one; the last one where there is nothing is that."""
+        outputs = [c.aggregation.output for c in self.calls]
+        shown = [*payload, *(c.name for c in outputs)]
+        nothing = new.clear().with_columns(pl.lit(None, polars_type(c.type)).alias(c.name) for c in outputs)
+        yield changes_of(nothing.drop(TICK), keys, shown)
+        todo = [(old, new)] if new.height else []
+        while todo:
+            before, come = todo.pop()
+            rows, pairs, until = _lives(before, come, keys, payload)
+            size = int((until - rows[_PAIR].to_numpy()).sum())
+            if size > MOST and len(parts := _parted(before, come, keys)) > 1:
+                todo += parts
+                continue
+            made = self._answers(rows, pairs, until)
+            yield changes_of(netted(made.select(EPOCH, DIFF, HASH, *keys, *shown), [EPOCH, *shown]), keys, shown)
+
+    def _answers(self, rows: pl.DataFrame, pairs: pl.DataFrame, until: Ints) -> pl.DataFrame:
+        """What the calls give in each pair, as entries: they come with the pair, and go with the next one of their
+        partition."""
+        which, pair = expand(rows[_PAIR].to_numpy(), until)
+        again = np.repeat(np.arange(len(which)), rows[_TOTAL].to_numpy()[which])
+        made = rows_at(rows.drop(_PAIR, _TOTAL), which[again]).with_columns(pl.Series(_PAIR, pair[again]))
+        made = self.sorting.sorted(made, _PAIR)
+        at = made[_PAIR].to_numpy()
+        found = answer(self.calls, Partitions.of(made, at, self.sorting))
+        made = made.with_columns(found)
+        if self.top is not None:
+            made = made.filter(pl.col(self.top[2]) <= self.top[1])
+            at = made[_PAIR].to_numpy()
+        epochs, group = pairs[EPOCH].to_numpy(), pairs[GROUP].to_numpy()
+        last = np.append(begins(group)[1:], True)
+        come, gone = np.flatnonzero(epochs[at] != NEVER), np.flatnonzero(~last[at])
+        return pl.concat(
+            [
+                rows_at(made, some).with_columns(
+                    pl.Series(EPOCH, epochs[at[some] + step]), pl.lit(weight, pl.Int64).alias(DIFF)
+                )
+                for some, step, weight in ((come, 0, 1), (gone, 1, -1))
+            ]
+        )
+
+
+def _lives(
+    old: pl.DataFrame, new: pl.DataFrame, keys: Sequence[str], payload: Sequence[str]
+) -> tuple[pl.DataFrame, pl.DataFrame, Ints]:
+    """(rows with the pair from which on so many of them stand; the pairs of a partition and an epoch, before the first
+    of which stands one for what was before the batch; the pair at which that ends)."""
+    rows = pl.concat([old, new.select(old.columns)])
+    order, number = grouped(rows, keys)
+    rows = rows_at(rows, order).with_columns(pl.Series(GROUP, number))
+    touched = rows.select(GROUP, EPOCH)
+    every = touched.select(GROUP, pl.lit(NEVER, pl.Int64).alias(EPOCH))
+    pairs = pl.concat([touched, every]).unique().sort(GROUP, EPOCH).with_row_index(_PAIR).cast({_PAIR: pl.Int64})
+    rows = rows.join(pairs, on=[GROUP, EPOCH], how="left", maintain_order="left")
+    same = [GROUP, *payload]
+    lives = rows.group_by(same, maintain_order=True).agg(
+        pl.col(HASH).first(),
+        *(pl.col(k).first() for k in keys),
+        pl.col(_PAIR).sort_by(EPOCH),
+        pl.col(DIFF).sort_by(EPOCH),
+    )
+    lives = lives.with_row_index(_ROW).explode(_PAIR, DIFF)
+    ends = pairs.group_by(GROUP).agg(pl.col(_PAIR).max() + 1).rename({_PAIR: _UNTIL})
+    lives = lives.join(ends, on=GROUP, how="left", maintain_order="left").with_columns(
+        pl.col(DIFF).cum_sum().over(_ROW).alias(_TOTAL),
+        pl.col(_PAIR).shift(-1).over(_ROW).fill_null(pl.col(_UNTIL)).alias(_UNTIL),
+    )
+    lives = lives.filter(pl.col(_TOTAL) > 0)
+    return lives.drop(_ROW, _UNTIL, DIFF, GROUP), pairs, lives[_UNTIL].to_numpy()
+
+
+def _parted(old: pl.DataFrame, new: pl.DataFrame, keys: Sequence[str]) -> list[tuple[pl.DataFrame, pl.DataFrame]]:
+    """The same in two parts, the first of them last: of some partitions each, or the epochs of one."""
+    hashes = np.unique(new[HASH].fill_null(0).to_numpy())
+    if len(hashes) > 1:
+        half = pl.col(HASH).fill_null(0) < int(hashes[len(hashes) // 2])
+        return [(old.filter(~half), new.filter(~half)), (old.filter(half), new.filter(half))]
+    epochs = np.unique(new[EPOCH].to_numpy())
+    if len(epochs) < 2:
+        return []
+    first = pl.col(EPOCH) < int(epochs[len(epochs) // 2])
+    stands = pl.concat([old, new.filter(first)]).with_columns(pl.lit(NEVER, pl.Int64).alias(EPOCH))
+    between = netted(stands, [c for c in stands.columns if c != DIFF])
+    return [(between, new.filter(~first)), (old, new.filter(first))]
