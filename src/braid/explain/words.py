@@ -140,6 +140,8 @@ def _join(node: joins.OnKeys) -> Words:
 
 def _over(node: over.Over) -> Words:
     keeps, reads = "rows", "all rows of a partition that changes are read"
+    if node.reach is not None:
+        reads = "of a partition that changes the rows from there on are read, and those that their frames reach"
     if node.top is not None:
         keeps = f"the first {node.top.most} rows of a partition" if node.forgets_behind else keeps
         reads = f"of a partition that changes the first {node.top.most} rows are read"

@@ -43,6 +43,7 @@ class Over:
     top: tuple[Rank, int, str] | None = None
     forgets_behind: bool = False
     passing: Passing | None = None
+    reach: over.Reach | None = None
 
     @staticmethod
     def of(node: over.Over, passing: Passing | None) -> Over:
@@ -50,7 +51,7 @@ class Over:
         if node.top is not None:
             call = next(c for c in node.calls if c.aggregation.output == node.top.rank)
             top = Rank(call.function), node.top.most, node.top.rank.name
-        return Over(Sorting(node.order, key), node.calls, top, node.forgets_behind, passing)
+        return Over(Sorting(node.order, key), node.calls, top, node.forgets_behind, passing, node.reach)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         (rows,) = inputs
@@ -74,18 +75,21 @@ class Over:
         return Ranked(state, "rows", keys, self.sorting, top, None if self.passing is None else self.passing.tick)
 
     def _stood(self, held: Ranked, new: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-        """Of the partitions that a batch touches the rows before it that can be read: all, or those that are among the
-        top, or come to be by what goes."""
+        """Of the partitions that a batch touches the rows before it that can be read: all; from those on that the first
+        row reaches which comes or goes; or those that are among the top, or come to be by what goes."""
         groups = distinct_keys([new], keys)
-        if self.top is None:
+        if self.top is None and self.reach is None:
             return held.all(groups)
-        rank, most, _ = self.top
         order, number = grouped(pl.concat([columns_of(x, [HASH, *keys]) for x in (groups, new)]), keys)
         of_group = np.empty(len(order), dtype=np.int64)
         of_group[order] = number
-        gone = np.zeros(groups.height, dtype=np.int64)
         heads = np.empty(groups.height, dtype=np.int64)
         heads[of_group[: groups.height]] = np.arange(groups.height)
+        if self.top is None:
+            assert self.reach is not None
+            return held.near(groups, new.with_columns(pl.Series(GROUP, heads[of_group[groups.height :]])), self.reach)
+        rank, most, _ = self.top
+        gone = np.zeros(groups.height, dtype=np.int64)
         weights = np.minimum(new[DIFF].to_numpy(), 0)
         np.add.at(gone, heads[of_group[groups.height :]], -weights)
         return held.best(groups, rank, most + gone)

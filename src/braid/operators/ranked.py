@@ -12,7 +12,7 @@ rank are forgotten when runs merge, where none ever goes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -22,7 +22,7 @@ from braid.operators.base import State
 from braid.operators.changes import DIFF, HASH, NEVER
 from braid.operators.multiset import EPOCH, TICK, netted
 from braid.operators.ranges import Flags, Ints, alike, begins, columns_of, expand, hashes_of, rows_at
-from braid.plan.over import Ordered
+from braid.plan.over import Ordered, Reach
 
 GROUP = "_g"
 FIRST, MORE = 8, 8  # so many entries of a partition are read at first, so many times more where they are too few
@@ -145,28 +145,68 @@ class Ranked(Arrangement):
             todo, many = np.flatnonzero(open_), many * MORE
         return pl.concat(found)
 
-    def _before(self, rows: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
-        """In order, the rows before the first edge of their partition, a row for each unit of weight."""
+    def near(self, groups: pl.DataFrame, touched: pl.DataFrame, reach: Reach) -> pl.DataFrame:
+        """The same, of each partition the rows that the first of some entries (with their partition's number) reaches,
+        and all behind: read from the end, where most come."""
+        todo, many, found = np.arange(groups.height), np.full(groups.height, reach.rows + FIRST), list[pl.DataFrame]()
+        while len(todo):
+            rows, edges = self._seen(groups, todo, many, from_end=True)
+            sure = self._before(_net(rows), edges, from_end=True)
+            enough = self._beyond(sure, touched, reach, groups.height)
+            cut = np.zeros(groups.height, dtype=np.bool_)
+            cut[edges[GROUP].to_numpy()] = True
+            open_ = cut & ~enough
+            found.append(rows_at(sure, np.flatnonzero(~open_[sure[GROUP].to_numpy()])))
+            todo, many = np.flatnonzero(open_), many * MORE
+        return pl.concat(found)
+
+    def _beyond(self, rows: pl.DataFrame, touched: pl.DataFrame, reach: Reach, groups: int) -> Flags:
+        """Of which partitions the rows go beyond what the first of the touched ones reaches."""
+        enough = self._ahead(rows, touched, groups, ()) >= max(reach.rows, 1)
+        marks = [touched.with_columns(pl.col(low.name).alias(o.value.name)) for low in reach.lows
+                 for o in self._sorting.columns]  # fmt: skip
+        for mark in [*marks, *([touched] if reach.peers else [])]:
+            enough &= self._ahead(rows, mark, groups, self._sorting.key) > 0
+        return enough
+
+    def _ahead(self, rows: pl.DataFrame, marks: pl.DataFrame, groups: int, without: Sequence[str]) -> Ints:
+        """How many rows of each partition stand before all of its marks; before their peers, too, if their key does not
+        count (`without`)."""
+        marked = marks.with_columns(pl.lit(0).alias(_EDGE), *(pl.lit(None).alias(k) for k in without))
+        order = replace(self._sorting, key=(_EDGE,)) if without else self._sorting
+        both = pl.concat([rows.with_columns(pl.lit(1).alias(_EDGE)), marked], how="diagonal_relaxed")
+        both = order.sorted(both.sort(_EDGE, maintain_order=True), GROUP)
+        before = both.filter((pl.col(_EDGE) == 0).cum_sum().over(GROUP) == 0)
+        return np.bincount(before[GROUP].to_numpy(), minlength=groups)
+
+    def _before(self, rows: pl.DataFrame, edges: pl.DataFrame, *, from_end: bool = False) -> pl.DataFrame:
+        """In order, the rows before the first edge of their partition, a row for each unit of weight; or those behind
+        the last one."""
         both = pl.concat([rows.with_columns(pl.lit(1).alias(_EDGE)), edges.with_columns(pl.lit(0).alias(_EDGE))],
                          how="diagonal")  # fmt: skip
-        both = self._sorting.sorted(both.sort(_EDGE, maintain_order=True), GROUP)
-        made = both.filter((pl.col(_EDGE) == 0).cum_sum().over(GROUP) == 0).select(rows.columns)
+        both = self._sorting.sorted(both.sort(_EDGE, descending=from_end, maintain_order=True), GROUP)
+        made = both.filter((pl.col(_EDGE) == 0).cum_sum(reverse=from_end).over(GROUP) == 0).select(rows.columns)
         return rows_at(made, np.repeat(np.arange(made.height), made[DIFF].to_numpy())).with_columns(
             pl.lit(1, pl.Int64).alias(DIFF)
         )
 
-    def _seen(self, groups: pl.DataFrame, todo: Ints, many: Ints | None) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Of each partition in each run its first entries, and the last of those where there are more."""
+    def _seen(
+        self, groups: pl.DataFrame, todo: Ints, many: Ints | None, *, from_end: bool = False
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Of each partition in each run its first (last) entries, and the outermost of those where there are more."""
         wanted = rows_at(groups, todo)
         h, seen, edges = hashes_of(wanted), list[pl.DataFrame](), list[pl.DataFrame]()
         for stored in map(self._read, self.runs):
             held = hashes_of(stored)
             start, stop = np.searchsorted(held, h, side="left"), np.searchsorted(held, h, side="right")
             if many is not None:
-                end = np.minimum(stop, start + many[todo])
-                cut = np.flatnonzero(end < stop)
-                edges.append(rows_at(stored, end[cut] - 1).with_columns(pl.Series(GROUP, todo[cut])))
-                stop = end
+                cut = np.flatnonzero(stop - start > many[todo])
+                if from_end:
+                    start = np.maximum(start, stop - many[todo])
+                else:
+                    stop = np.minimum(stop, start + many[todo])
+                edge = start[cut] if from_end else stop[cut] - 1
+                edges.append(rows_at(stored, edge).with_columns(pl.Series(GROUP, todo[cut])))
             which, place = expand(start, stop)
             entries = rows_at(stored, place)
             same = alike(rows_at(columns_of(wanted, self.keys), which), columns_of(entries, self.keys))

@@ -75,6 +75,29 @@ class Windowed:
         end = self.frame.end
         return self.function != "LEAD" and self.frame.unit == ROWS and isinstance(end, int) and end <= 0
 
+    @property
+    def reach(self) -> Reach | None:
+        """How far from a row the rows lie that it reads; None: any of the partition."""
+        low, high = self.frame.start, self.frame.end
+        if self.function in ("LAG", "LEAD"):
+            return Reach(self.aggregation.options[0] or 0)
+        if self.function in RANKS or low is None or high is None:
+            return None
+        if self.frame.unit == ROWS:
+            assert isinstance(low, int) and isinstance(high, int)
+            return Reach(max(-low, 0) + max(high, 0))
+        return Reach(0, (low,) if isinstance(low, Col) else (), peers=True) if high == 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What calls read: so many `rows` to both sides, together; and, of those that go by values, the rows from a value
+    on, a column of the row (`lows`), or from its first peer on (`peers`), up to its last peer."""
+
+    rows: int = 0
+    lows: tuple[Col, ...] = ()
+    peers: bool = False
+
 
 @dataclass(frozen=True, slots=True)
 class Top:
@@ -106,6 +129,16 @@ class Over(InEpochs, OfOne):
     @property
     def row_key(self) -> tuple[Expr, ...]:
         return self.input.row_key
+
+    @property
+    def reach(self) -> Reach | None:
+        """How far from a row that comes or goes those lie that it changes, and what these read."""
+        found = [c.reach for c in self.calls]
+        each = [r for r in found if r is not None]
+        if len(each) < len(found):
+            return None
+        lows = dict.fromkeys(low for r in each for low in r.lows)
+        return Reach(sum(r.rows for r in each), tuple(lows), any(r.peers for r in each))
 
     @property
     def forgets_behind(self) -> bool:

@@ -245,7 +245,9 @@ def row_count(what: str, e: Expr) -> int:
 
 def _distance(by: Expr, amount: Expr, sign: str) -> tuple[Expr, Expr]:
     """What rows are ordered by, and the value so far from it, of one type."""
-    if isinstance(amount, Lit) and _is_negative(amount.value):
+    if not isinstance(amount, Lit):
+        raise SqlError("a distance of RANGE is a constant", hint="write INTERVAL '10 minutes', or a number")
+    if _is_negative(amount.value):
         raise SqlError("a distance is not below zero", hint="PRECEDING and FOLLOWING say in which direction it goes")
     made = typing.operator(sign, [by, amount])
     return (by if made.type == by.type else typing.coerced(by, made.type)), made
