@@ -303,6 +303,49 @@ def group(
     return question(rng, tables, *parts, [*names, *chosen], calls)
 
 
+# ------------------------------------------------------------------ partners
+
+
+def partners(rng: random.Random) -> Question:
+    """EXISTS, IN and their opposites, perhaps two of them, or one in another."""
+    tables = [table(rng, name) for name in "tuw"]
+    rel = leaf(rng, tables[0], "a")
+    chosen = items(rng, rel.columns)
+    terms = [_partner(rng, rel, tables[1], tables[2], "b") for _ in range(rng.choice([1, 1, 2]))]
+    if rng.random() < 0.3:
+        terms.append(predicate(rng, of_type(rel.columns, "int", "long", "text"), "risingwave"))
+    parts = []
+    for i in (0, 1):
+        shown = ", ".join(f"{e[i]} AS {n}" for n, e in chosen.items())
+        parts.append(f"SELECT {shown} FROM {(rel.sql, rel.duck)[i]} WHERE {' AND '.join(f'({t[i]})' for t in terms)}")
+    return question(rng, tables, *parts, [*chosen], changes(rng, tables))
+
+
+def _partner(rng: random.Random, outer: Rel, inner: Table, other: Table, alias: str) -> E:
+    rel = leaf(rng, inner, alias)
+    a, b = (rng.choice(of_type(r.columns, "int")) for r in (outer, rel))
+    more = []
+    if rng.random() < 0.4:
+        more.append(predicate(rng, of_type(rel.columns, "int", "text"), "risingwave"))
+    if rng.random() < 0.4:
+        x, y = (rng.choice(of_type(r.columns, "int")) for r in (outer, rel))
+        more.append(E(f"{x.sql} {rng.choice(['<', '<>'])} {y.sql}", "", "flag"))
+        more[-1] = E(more[-1].sql, more[-1].sql, "flag")
+    if alias == "b" and rng.random() < 0.3:
+        more.append(_partner(rng, rel, other, other, "c"))
+    word, kind = rng.choice(["", "NOT "]), rng.choice(["EXISTS", "IN"])
+    conditions = [f"{a[1]} = {b[1]}", *(m[1] for m in more)]
+    duck = (
+        f"{word}EXISTS (SELECT 1 FROM {rel.duck} WHERE {' AND '.join(conditions)})"  # NOT IN, too: NULL equals nothing
+    )
+    terms = [f"{a.sql} = {b.sql}"] * (kind == "EXISTS") + [m.sql for m in more]
+    where = f" WHERE {' AND '.join(terms)}" if terms else ""
+    said = f"{a.sql} {word}IN (SELECT {b.sql} FROM {rel.sql}{where})"
+    if kind == "EXISTS":
+        said = f"{word}EXISTS (SELECT 1 FROM {rel.sql}{where})"
+    return E(said, duck, "flag")
+
+
 # ------------------------------------------------------------------ calls over rows, LIMIT
 
 
@@ -553,6 +596,7 @@ SHAPES: dict[str, Shape] = {
     "risingwave more aggregates": partial(group, more=True),
     "risingwave more without groups": partial(group, more=True, whole=True),
     "risingwave sets": partial(group, more=True, sets=True),
+    "risingwave partners": partners,
     "risingwave over": over,
     "risingwave over joins": partial(over, joined=True),
     "risingwave over groups": over_groups,

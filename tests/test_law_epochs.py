@@ -57,6 +57,7 @@ SHAPES = (
     "closing",
     "grouped",
     "over",
+    "semi",
 )
 
 
@@ -84,6 +85,8 @@ def random_query(rng: random.Random, shape: str) -> Query:
         return _grouped(rng)
     if shape == "over":
         return view(rng, _over(rng))
+    if shape == "semi":
+        return view(rng, _semi(rng))
     root = table(rng, "A")
     for alias, join in zip("BCD", shape.split("-"), strict=False):
         root = JOINS[join](rng, root, table(rng, alias))
@@ -92,13 +95,14 @@ def random_query(rng: random.Random, shape: str) -> Query:
 
 def view(rng: random.Random, root: Node) -> Query:
     """A materialized view: some columns, and the key of its rows."""
+    shown = {c.name for c in root.schema}
     ids = {s.alias: "K" if s.kind == "table" else "ID" for s in logical.sources(root)}
-    key = [col(root, f"{alias}.{name}") for alias, name in ids.items()]
+    key = [col(root, name) for name in (f"{alias}.{id}" for alias, id in ids.items()) if name in shown]
     key += [c for c in root.schema if c.name.endswith(".PART")]
     key += [root.start] if isinstance(root, Windows) else []
     others = [c for c in root.schema if c not in key and not c.name.endswith("ROWTIME")]
-    shown = [c for c in others if rng.random() < 0.7]
-    outputs = tuple((Col(f"O{i}", c.type), c) for i, c in enumerate([*key, *shown]))
+    some_of = [c for c in others if rng.random() < 0.7]
+    outputs = tuple((Col(f"O{i}", c.type), c) for i, c in enumerate([*key, *some_of]))
     keys = tuple(c for c, _ in outputs[: len(key)])
     project = Project(root, outputs)
     named = tuple(Output(c.name, c) for c, _ in outputs)
@@ -220,6 +224,20 @@ def _grouped(rng: random.Random) -> Query:
     outputs = tuple(Output(c.name, c) for c in project.schema)
     sink = Sink("OUT", "out", "table", outputs[:1], outputs[1:], Encoding(), whole_key=True)
     return Query("OUT", "risingwave", "", Coalesce(project, (outputs[0].expr,)), sink)
+
+
+def _semi(rng: random.Random) -> Node:
+    """The rows that have a partner, or none; perhaps of rows that are such, or by watermarks."""
+    root = table(rng, "A")
+    if rng.random() < 0.3:
+        made = _bounded(rng)
+        join = next(x for x in made.walk() if isinstance(x, RegularJoin))
+        return cleaned(replace(join, how="left", gives=rng.choice(["matched", "unmatched"]), clean=()))
+    for alias in "BC"[: rng.choice([1, 1, 2])]:
+        join = _regular(rng, root, table(rng, alias))
+        assert isinstance(join, RegularJoin)
+        root = replace(join, how="left", gives=rng.choice(["matched", "unmatched"]))
+    return root
 
 
 def _over(rng: random.Random) -> Node:

@@ -167,7 +167,8 @@ def _bound(bound: int | Expr | None, outermost: str) -> str:
 def _epoch_join(node: epochs.EpochJoin, kept: Sequence[Kept], *notes: str) -> Words:
     signs = ("IS NOT DISTINCT FROM" if safe else "=" for safe in node.on.null_safe)
     on = [f"{show(l)} {sign} {show(r)}" for l, sign, r in zip(node.on.left, signs, node.on.right, strict=True)]
-    kind = _cleaned(node.clean) if isinstance(node, epochs.RegularJoin) else node.joins
+    regular = isinstance(node, epochs.RegularJoin) and node.gives == "pairs"
+    kind = _cleaned(node.clean) if isinstance(node, epochs.RegularJoin) and regular else node.joins
     residual = None if isinstance(node, epochs.AsOfJoin) else node.residual
     if residual is None:
         return Words(f"{kind} join", on, kept, None, notes, node.how)

@@ -344,7 +344,9 @@ def _epoch_join(node: epochs.EpochJoin, b: _Builder) -> _Frame:
     left_keys, right_keys = (*node.on.left, ALONE), (*node.on.right, ALONE)
     left, right = _sides(node.left, left_keys, node.right, right_keys, ("route", "route"), b)
     spread = {"inner": left_keys, "left": left_keys, "right": right_keys, "full": None}[node.how]
-    made = b.step(_epoch_operator(node, b), [left, right], node, spread, [*left.columns, *right.columns])
+    pairs = not isinstance(node, epochs.RegularJoin) or node.gives == "pairs"
+    cols = [*left.columns, *(right.columns if pairs else ())]
+    made = b.step(_epoch_operator(node, b), [left, right], node, spread, cols)
     return replace(made, equal=right_keys if node.how == "inner" else ())
 
 
@@ -354,7 +356,8 @@ def _epoch_operator(node: epochs.EpochJoin, b: _Builder) -> Operator:
             clean = _cleanings(watermarks.forgotten(node), b)
             ticks = [clean[side].value if side in clean else None for side in ("left", "right")]
             band = next((x for b in bands(node) if (x := b.moved(*ticks)) is not None), None)
-            return Regular(node.how, node.on.null_safe, node.residual, (clean.get("left"), clean.get("right")), band)
+            sides = clean.get("left"), clean.get("right")
+            return Regular(node.how, node.on.null_safe, node.residual, sides, band, node.gives)
         case epochs.AsOfJoin():
             return AsOf.of(node)
         case epochs.TemporalJoin():

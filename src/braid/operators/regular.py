@@ -73,13 +73,15 @@ class _Side:
 @dataclass(frozen=True, slots=True)
 class Regular:
     """`null_safe`: for each key column whether NULL equals NULL; `clean`: per side what it forgets by, if it does;
-    `band`: how far apart rows that meet are, of what they are forgotten by."""
+    `band`: how far apart rows that meet are, of what they are forgotten by; `gives`: pairs, or the left rows that
+    have a partner, or those that have none."""
 
     how: logical.How
     null_safe: tuple[bool, ...]
     residual: Expr | None = None
     clean: tuple[Cleaning | None, Cleaning | None] = (None, None)
     band: Band | None = None
+    gives: Literal["pairs", "matched", "unmatched"] = "pairs"
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         keys = keys_of(inputs[0])
@@ -112,7 +114,7 @@ class Regular:
     def _changes(self, sides: list[_Side], keys: list[str], lost: list[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         """The changes, some epochs at a time: as many as give no more than a piece. `sides`: with the entries before
         the batch, to which those of the epochs that are done are added. `lost`: gets what is told of pairs."""
-        payload = [*sides[0].payload, *sides[1].payload]
+        payload = [*sides[0].payload, *(sides[1].payload if self.gives == "pairs" else [])]
         nothing = pl.concat([x.new.clear() for x in sides], how="diagonal").select(EPOCH, DIFF, HASH, *keys, *payload)
         epochs = np.unique(np.concatenate([x[EPOCH].to_numpy() for side in sides for x in (side.new, side.lone)]))
         most = piece_rows(*([side.new] for side in sides))
@@ -135,7 +137,7 @@ class Regular:
             for parts in made:
                 rows = pl.concat([nothing, *(p for p in parts if p.height)], how="diagonal").select(nothing.columns)
                 yield changes_of(rows, keys, payload)
-            if (told := failures.told(payload)) is not None:
+            if (told := failures.told([*sides[0].payload, *sides[1].payload])) is not None:
                 lost.append(told)
             done = ends.pop()
             if ends:
@@ -160,7 +162,11 @@ class Regular:
         parts = []
         looks = 2 * sides[0].new.height + sides[1].new.height
         seen = made = 0
+        if self.gives != "pairs" and not failures:
+            return self._unmatched(sides, keys)
         for looked, found in self._pairs(sides, keys, failures):
+            if self.gives != "pairs":
+                continue
             parts.append(found)
             seen, made = seen + looked, made + found.height
             if made > most:
@@ -168,7 +174,9 @@ class Regular:
         return parts + self._unmatched(sides, keys)
 
     def _unmatched(self, sides: Sequence[_Side], keys: list[str]) -> list[pl.DataFrame]:
-        """What of both sides goes out padded, and what of that is taken back."""
+        """What of both sides goes out padded, and what of that is taken back; of a semi-join what has a partner."""
+        if self.gives == "matched":
+            return [self._padded(sides, 0, keys)]
         parts = []
         for side in (0, 1):
             if self.how in (SIDES[side], "full"):
@@ -252,10 +260,11 @@ class Regular:
         degree_after = degree[which] + total - before_entry
         last = np.append(begins(which)[1:] | begins(epoch)[1:], True) if len(which) else first  # of its entry and epoch
         which, epoch, degree_after = which[last], epoch[last], degree_after[last]
-        padded = (degree_after == 0) & (epoch >= start[which])
+        matched = self.gives == "matched"
+        padded = ((degree_after == 0) != matched) & (epoch >= start[which])
         was = np.append(False, padded[:-1])
         first = begins(which)
-        was[first] = ((start == NEVER) & (degree == 0))[which[first]]
+        was[first] = ((start == NEVER) & ((degree == 0) != matched))[which[first]]
         change = padded.astype(np.int64) - was
         at = np.flatnonzero(change)
         made = rows_at(entries, which[at])

@@ -141,15 +141,33 @@ class Clean:
 @dataclass(frozen=True)
 class RegularJoin(PairsInEpochs):
     """Pairs of rows that stand, with equal keys and a true `residual`; rows of a preserved side without such a partner
-    are padded with NULL. What fails of a residual is NULL, and told of the pair. No equality: all rows meet."""
+    are padded with NULL. What fails of a residual is NULL, and told of the pair. No equality: all rows meet. `gives`:
+    instead of pairs each left row once, if it has a partner (a semi-join), or if it has none (an anti-join); `how` is
+    left then."""
 
-    joins = "regular"
     left: Node
     right: Node
     how: How
     on: Equalities
     residual: Expr | None = None
     clean: tuple[Clean, ...] = ()
+    gives: Literal["pairs", "matched", "unmatched"] = "pairs"
+
+    @property
+    def joins(self) -> str:
+        return {"pairs": "regular", "matched": "semi", "unmatched": "anti"}[self.gives]
+
+    @property
+    def called(self) -> str:
+        return f"{self.joins} join" if self.gives != "pairs" else super().called
+
+    @property
+    def schema(self) -> tuple[Col, ...]:
+        return super().schema if self.gives == "pairs" else self.left.schema
+
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        return super().row_key if self.gives == "pairs" else self.left.row_key
 
     @property
     def mode(self) -> Mode:

@@ -122,6 +122,9 @@ def follows(node: Node, known: Known) -> list[Follows]:
 def _joined(node: RegularJoin, known: Known) -> Iterator[Follows]:
     """A padded row is NULL in all of a side, which says nothing of what is NULL in a row of that side."""
     left, right, on, how = node.left, node.right, node.on, node.how
+    if node.gives != "pairs":
+        yield from follows(left, known)
+        return
     if how in ("inner", "left"):
         yield from follows(left, known)
     if how in ("inner", "right"):

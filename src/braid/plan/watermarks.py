@@ -50,7 +50,8 @@ def progress(node: Node) -> Progress:
         case epochs.Clocked(known=known):
             return dict(known)
         case RegularJoin(clean=clean):
-            return {c.value.name: c.bounds for c in clean if isinstance(c.value, Col)}
+            own = {c.name for c in node.schema}
+            return {c.value.name: c.bounds for c in clean if isinstance(c.value, Col) and c.value.name in own}
         case epochs.TemporalJoin(left=left):
             return progress(left) if left.mode == "append" else {}
         case Aggregate(input=x, keys=keys):

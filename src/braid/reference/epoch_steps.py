@@ -184,6 +184,10 @@ class _JoinStep(EpochStep[E]):
         assert key is not None
         return key.text
 
+    def alone(self, side: Literal["left", "right"], values: Values) -> Values:
+        """What goes out of a row that meets nothing."""
+        return self.padded(side, values)
+
     def padded(self, side: Literal["left", "right"], values: Values) -> Values:
         other = self._padding["right" if side == "left" else "left"]
         return values | other if side == "left" else other | values
@@ -237,7 +241,7 @@ class _ResultStep(_JoinStep[E]):
                     self._groups.setdefault(key, _Group()).side(side).add(row.values, count)
                     touched.add(key)
                 elif self.is_kept(side):
-                    difference.add(self.padded(side, row.values), count)
+                    difference.add(self.alone(side, row.values), count)
         for key in touched:
             group = self._groups[key]
             before, group.result = group.result, self.result(group)
@@ -249,7 +253,14 @@ class _ResultStep(_JoinStep[E]):
 
 
 class RegularStep(_ResultStep[epochs.RegularJoin]):
-    """Pairs for which the residual is true; rows of a kept side without such a partner are padded."""
+    """Pairs for which the residual is true; rows of a kept side without such a partner are padded. Or the left rows
+    that have a partner, or those that have none."""
+
+    def is_kept(self, side: str) -> bool:
+        return self.node.gives != "matched" and super().is_kept(side)
+
+    def alone(self, side: Literal["left", "right"], values: Values) -> Values:
+        return values if self.node.gives == "unmatched" else super().alone(side, values)
 
     def result(self, group: _Group) -> Bag:
         made = Bag()
@@ -257,9 +268,15 @@ class RegularStep(_ResultStep[epochs.RegularJoin]):
         for left, n in group.left:
             for right, m in group.right:
                 if self.true(self.node.residual, left | right):
-                    made.add(left | right, n * m)
                     met["left"].add(repr(left))
                     met["right"].add(repr(right))
+                    if self.node.gives == "pairs":
+                        made.add(left | right, n * m)
+        if self.node.gives != "pairs":
+            for left, n in group.left:
+                if (repr(left) in met["left"]) == (self.node.gives == "matched"):
+                    made.add(left, n)
+            return made
         for side in SIDES:
             for values, n in group.side(side) if self.is_kept(side) else ():
                 if repr(values) not in met[side]:

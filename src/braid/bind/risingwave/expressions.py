@@ -142,7 +142,7 @@ def _only_batch(e: ast.LongCall | ast.Quantified | ast.GroupingSets | ast.Subque
             hint = "leave it out; a batch query may have it"
             what = f"{call.name.lower()} with FILTER or ORDER BY in a view"
         case ast.Subquery():
-            hint = "join it: FROM a JOIN (SELECT DISTINCT …) b ON a.x = b.x; for NOT: LEFT JOIN … WHERE b.x IS NULL"
+            hint = "EXISTS and IN (SELECT …) stand in WHERE, beside AND; else join it: FROM a JOIN (SELECT …) b ON …"
             what = f"a sub-query in {names.clause} of a view"
         case _:
             hint, what = "a batch query may have it", "this in a view"

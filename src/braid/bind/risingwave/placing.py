@@ -114,16 +114,22 @@ def _in_list(j: Join) -> bool:
 
 def _notice_state(node: RegularJoin, j: Join, context: Context) -> None:
     """RW-18, RW-48: what is kept for ever, and what would bound it."""
+    why = _not_cleaned(j)
+    if why is not None and len(forgotten(node)) < 2:
+        context.notices.append(f"the windows of this join are not cleaned: {why}")
+    else:
+        notice_kept(node, context)
+
+
+def notice_kept(node: RegularJoin, context: Context) -> None:
+    """RW-18: what is kept for ever."""
     kept = [side for side in ("left", "right") if side not in {c.side for c in forgotten(node)}]
     if not kept:
         return
-    why = _not_cleaned(j)
-    if why is not None:
-        context.notices.append(f"the windows of this join are not cleaned: {why}")
-        return
     side = "both sides" if len(kept) == 2 else f"the {kept[0]} side"
+    article = "an" if node.gives == "unmatched" else "a"
     context.notices.append(
-        f"a regular join keeps the rows of {side} until they are deleted; a window join, an interval join or a "
+        f"{article} {node.joins} join keeps the rows of {side} until they are deleted; a window join, an interval join or a "
         "temporal join keeps less"
     )
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from braid.bind.bound import Bounded, Declared, Index, View
 from braid.bind.expressions import with_span
 from braid.bind.names import free_name
-from braid.bind.risingwave import grouping
+from braid.bind.risingwave import grouping, subqueries
 from braid.bind.risingwave.expressions import Names, bind, bound, condition, either, usual_name
 from braid.bind.risingwave.over import Overs, first_rows, has_over, named_windows, orderable, row_count
 from braid.bind.risingwave.placing import Relation, Tree, place
@@ -183,12 +183,35 @@ def _different(s: ast.Select, context: Context, alias: str) -> Result:
 
 def _rows(source: ast.Relation, where: ast.Expr | None, context: Context) -> tuple[Node, Scope]:
     """The rows of FROM that pass WHERE, and what names mean over them."""
-    tree = bind_from(source, policy(context))
-    scope = tree.scope
-    pool = list(conjuncts(condition(where, "WHERE", scope.expr))) if where is not None else []
+    tree = _tree(source, context)
+    return _passing(tree, () if where is None else (where,), context), tree.scope
+
+
+def _tree(source: ast.Relation, context: Context) -> Tree:
+    return bind_from(source, policy(context))
+
+
+def _passing(tree: Tree, where: Sequence[ast.Expr], context: Context) -> Node:
+    """The rows of a tree that pass conditions, and have the partners that these ask for."""
+    pool: list[Expr] = []
+    asked: list[subqueries.Asked] = []
+    for e in where:
+        plain, more = subqueries.parted(e)
+        pool += [t for x in plain for t in conjuncts(condition(x, "WHERE", tree.scope.expr))]
+        asked += more
     node, left_over = place(tree, pool, context)
     rest = all_of(left_over)
-    return (node if rest is None else Filter(node, rest)), scope
+    node = node if rest is None else Filter(node, rest)
+    for one in asked:
+        node = subqueries.partnered(node, tree.scope, one, context, _BINDING)
+    return node
+
+
+def _whole(query: ast.Query, context: Context) -> Result:
+    return bind_inner(query, context, context.level("partner"))
+
+
+_BINDING = subqueries.Binding(_tree, _passing, _whole)
 
 
 def projected(node: Node, made: Sequence[Item], alias: str, types: Mapping[Expr, str]) -> Result:

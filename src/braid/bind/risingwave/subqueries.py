@@ -1,0 +1,132 @@
+"""EXISTS and IN (SELECT …) in WHERE of a view: semi-joins and anti-joins.
+
+In: rows, and what names mean over them; a sub-query as written. Out: the rows that have a partner in it, or none.
+Rule: a name is first one of the sub-query's own FROM, then of the query around it. What of its WHERE reads both decides
+what matches, an equality of both is a key; all else stays in the sub-query. `x IN (SELECT y …)` is an equality more.
+NOT IN is the same without a partner, as RisingWave has it: NULL equals nothing, so a row whose x is NULL has none.
+(docs/rules/risingwave.md, "Regular joins")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from braid.bind.expressions import conjuncts as written_conjuncts
+from braid.bind.expressions import names
+from braid.bind.risingwave import grouping
+from braid.bind.risingwave.expressions import bound, condition
+from braid.bind.risingwave.over import has_over
+from braid.bind.risingwave.placing import Tree, notice_kept
+from braid.bind.risingwave.scope import Context
+from braid.bind.select.items import Item, Result, listed
+from braid.bind.select.pushing import pair
+from braid.bind.select.scope import Scope
+from braid.errors import SqlError
+from braid.expr.nodes import Expr
+from braid.expr.postgres import typing
+from braid.expr.typing import all_of, conjuncts
+from braid.plan.epochs import Equalities, RegularJoin
+from braid.plan.logical import Node
+from braid.plan.watermarks import cleaned
+from braid.sql import ast
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A sub-query that rows must have a partner in, or (`negated`) none."""
+
+    of: ast.Subquery
+    negated: bool
+
+    @property
+    def shown(self) -> str:
+        return f"{'NOT ' * self.negated}{self.of.kind.upper()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """How a query is bound: its FROM; the rows of that which pass conditions; all of it."""
+
+    tree: Callable[[ast.Relation, Context], Tree]
+    rows: Callable[[Tree, Sequence[ast.Expr], Context], Node]
+    whole: Callable[[ast.Query, Context], Result]
+
+
+def parted(where: ast.Expr | None) -> tuple[list[ast.Expr], list[Asked]]:
+    """The parts of WHERE: conditions over a row, and sub-queries that it asks."""
+    plain: list[ast.Expr] = []
+    asked: list[Asked] = []
+    for part in () if where is None else written_conjuncts(where):
+        match part:
+            case ast.Subquery(kind="exists" | "in", negated=negated):
+                asked.append(Asked(part, negated))
+            case ast.Unary(op="NOT", arg=ast.Subquery(kind="exists" | "in", negated=negated) as of):
+                asked.append(Asked(of, not negated))
+            case _:
+                plain.append(part)
+    return plain, asked
+
+
+def partnered(node: Node, scope: Scope, asked: Asked, context: Context, binding: Binding) -> Node:
+    """The rows of a node that have a partner, or none."""
+    inner, values, terms = _inner(asked.of.query, scope, context, binding)
+    if asked.of.kind == "in":
+        terms = [*_equal(asked.of, scope, values), *terms]
+    left, right = (frozenset(c.name for c in x.schema) for x in (node, inner))
+    found = [(t, pair(t, left, right)) for t in terms]
+    pairs = [p for _, p in found if p is not None]
+    if not pairs and not context.settings.risingwave.any_join:
+        hint = "write … WHERE inner.x = outer.x, or SET joins_without_equality = accept to run it in one bucket"
+        raise SqlError(f"{asked.shown} without an equality in a view is not possible", asked.of.span, hint)
+    on = Equalities(tuple(a for a, _, _ in pairs), tuple(b for _, b, _ in pairs), tuple(n for _, _, n in pairs))
+    residual = all_of([t for t, p in found if p is None])
+    gives: Literal["matched", "unmatched"] = "unmatched" if asked.negated else "matched"
+    made = cleaned(RegularJoin(node, inner, "left", on, residual, gives=gives))
+    notice_kept(made, context)
+    return made
+
+
+def _inner(
+    query: ast.Query, scope: Scope, context: Context, binding: Binding
+) -> tuple[Node, Sequence[Expr], list[Expr]]:
+    """The rows of a sub-query, what it selects, and the conditions that read the query around it."""
+    for cte in query.ctes:
+        context = replace(context, ctes={**context.ctes, cte.name: (cte, context)})
+    s = query.body
+    if not isinstance(s, ast.Select) or not _is_plain(s, query) or s.source is None:
+        made = binding.whole(query, context)
+        return made.node, [i.expr for i in made.items], []
+    tree = binding.tree(s.source, context)
+    own = tree.scope
+
+    def column(name: ast.Name) -> Expr:
+        return own.expr(name) if own.knows(name) or not scope.knows(name) else scope.expr(name)
+
+    def reads_outer(e: ast.Expr) -> bool:
+        return any(scope.knows(n) and not own.knows(n) for n in names(e))
+
+    def value(item: ast.SelectItem) -> Item:
+        return Item("", bound(item.expr, "SELECT", column), item.span, item.expr)
+
+    parts = [] if s.where is None else written_conjuncts(s.where)
+    terms = [t for e in parts if reads_outer(e) for t in conjuncts(condition(e, "WHERE", column))]
+    node = binding.rows(tree, [e for e in parts if not reads_outer(e)], context)
+    return node, [i.expr for i in listed(s.items, own, value)], terms
+
+
+def _is_plain(s: ast.Select, query: ast.Query) -> bool:
+    """Whether its rows are those of FROM that pass WHERE."""
+    groups = s.group_by or s.having is not None or grouping.has_aggregates(s) or any(has_over(i.expr) for i in s.items)
+    return not groups and not s.distinct and query.limit is None and query.offset is None
+
+
+def _equal(q: ast.Subquery, scope: Scope, values: Sequence[Expr]) -> list[Expr]:
+    """What IN compares."""
+    assert q.arg is not None
+    args = q.arg.args if isinstance(q.arg, ast.Call) and q.arg.name == "ROW" else (q.arg,)
+    if len(args) != len(values):
+        message = f"the query gives {len(values)} columns, not {len(args)}"
+        raise SqlError(message, q.span, "select what is compared")
+    return [typing.compare("=", bound(a, "WHERE", scope.expr), v) for a, v in zip(args, values, strict=True)]
