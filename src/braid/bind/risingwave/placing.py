@@ -129,8 +129,8 @@ def notice_kept(node: RegularJoin, context: Context) -> None:
     side = "both sides" if len(kept) == 2 else f"the {kept[0]} side"
     article = "an" if node.gives == "unmatched" else "a"
     context.notices.append(
-        f"{article} {node.joins} join keeps the rows of {side} until they are deleted; a window join, an interval join or a "
-        "temporal join keeps less"
+        f"{article} {node.joins} join keeps the rows of {side} until they are deleted; a window join, an interval "
+        "join or a temporal join keeps less"
     )
 
 
