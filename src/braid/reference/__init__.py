@@ -35,6 +35,7 @@ from braid.reference.epoch_steps import (
     OnTimeStep,
     RegularStep,
     TemporalStep,
+    UnionStep,
     WindowsStep,
 )
 from braid.reference.joins import StreamStreamStep, joined
@@ -273,6 +274,9 @@ class Reference:
                 return AsOfStep(node, *self._over_both(node))
             case epochs.TemporalJoin():
                 return TemporalStep(node, *self._over_both(node))
+            case epochs.Union():
+                xs = [self._build(x) for x in node.parts]
+                return UnionStep(node, self._number(), self._run, *xs)
             case epochs.EmitOnClose():
                 return EmitOnCloseStep(node, *self._over(node.input), self._sources)
             case sliding.SlidingJoin():

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from braid.bind.bound import Bounded, Declared, Index, View
 from braid.bind.names import free_name
-from braid.bind.risingwave import grouping
+from braid.bind.risingwave import grouping, set_operations
 from braid.bind.risingwave.expressions import bound, condition, either, usual_name
 from braid.bind.risingwave.placing import Relation, Tree, place
 from braid.bind.risingwave.scope import QUOTE, Context, check_not_sink, default_name
@@ -25,7 +26,7 @@ from braid.errors import Span, SqlError
 from braid.expr.nodes import Call, Col, Expr, substituted
 from braid.expr.postgres import typing
 from braid.expr.typing import all_of, conjuncts
-from braid.plan.epochs import Bound, Changes, Clean, EmitOnClose, OnTime, RegularJoin, Windows
+from braid.plan.epochs import Bound, Changes, Clean, EmitOnClose, OnTime, RegularJoin, Union, Windows
 from braid.plan.logical import Filter, Node, Project, Source, SourceColumn
 from braid.plan.names import level_of, own
 from braid.plan.watermarks import base, clocked, progress
@@ -55,18 +56,26 @@ def bind_inner(query: ast.Query, context: Context, alias: str) -> Result:
         assert at is not None
         hint = f"leave it out, and write SELECT … FROM the view ORDER BY … {what} …"
         raise SqlError(f"{what} in a view is not supported yet", at.span, hint)
-    body = query.body
-    if isinstance(body, ast.SetOperation):
-        hint = "make a view of each side, and query both"
-        raise SqlError(f"{body.op} in a view is not supported yet", body.span, hint)
-    if isinstance(body, ast.Values):
-        raise SqlError("VALUES in a view is not supported yet", body.span, "CREATE TABLE, INSERT them, and read that")
-    if isinstance(body, ast.Query):
-        return bind_inner(body, context, alias)
-    result = _select(body, context, alias)
+    result = _body(query.body, context, alias)
     if query.emit is not None:
         return replace(result, node=emit_on_close(result.node, [i.col for i in result.items], query.emit))
     return result
+
+
+def _body(body: ast.Body, context: Context, alias: str) -> Result:
+    match body:
+        case ast.SetOperation():
+            made = set_operations.bind_sides(body, context, alias, lambda side, level: _body(side, context, level))
+            is_named = isinstance(made.node, Union)
+            return made if is_named else projected(made.node, made.items, alias, made.types)
+        case ast.Values():
+            hint = "CREATE TABLE, INSERT them, and read that"
+            raise SqlError("VALUES in a view is not supported yet", body.span, hint)
+        case ast.Query():
+            return bind_inner(body, context, alias)
+        case ast.Select():
+            return _select(body, context, alias)
+    assert_never(body)
 
 
 def _select(s: ast.Select, context: Context, alias: str) -> Result:
