@@ -273,9 +273,21 @@ def connection_key(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemaMade:
+    """CREATE SCHEMA: names may begin with it."""
+
+    name: str
+
+
+def schema_key(name: str) -> str:
+    """What a schema is called among all that has a name: a table may be called the same."""
+    return f"SCHEMA {name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Dropped:
-    """DROP: sources, views, indexes, types (`type_name`) and connections (`connection_key`) by name, the queries that
-    stop, the topics that go, and with them the schemas of `subjects`."""
+    """DROP: sources, views, indexes, types (`type_name`), connections (`connection_key`) and schemas (`schema_key`) by
+    name, the queries that stop, the topics that go, and with them the schemas of records of `subjects`."""
 
     names: tuple[str, ...]
     queries: tuple[str, ...] = ()
@@ -443,13 +455,15 @@ class Returning:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A name for a query. `written`: as the dialect reads it, for views that are kept up to date over this one."""
+    """A name for a query. `written`: as the dialect reads it, for views that are kept up to date over this one; `path`:
+    the schemas in which its names without one are looked for."""
 
     name: str
     columns: tuple[str, ...]
     query: BatchQuery
     written: Any
     text: str
+    path: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,6 +524,6 @@ class Flushed:
 
 Bound = (
     SourceDeclared | QueryBound | Inserted | Shown | Described | Explained | Dropped | SettingChanged | Nothing
-    | BatchAsked | Pull | RowsChanged | View | Index | Connection | Flushed | Named | Again | TypeMade
+    | BatchAsked | Pull | RowsChanged | View | Index | Connection | SchemaMade | Flushed | Named | Again | TypeMade
     | Altered | Terminated | Paused | Resumed | TopicAsserted | SchemaAsserted | RowAsserted | Printed
 )  # fmt: skip

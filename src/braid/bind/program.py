@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-from braid.bind import schemas
+from braid.bind import in_schemas, schemas
 from braid.bind.bound import (
     Again,
     Altered,
@@ -28,12 +28,14 @@ from braid.bind.bound import (
     QueryBound,
     Resumed,
     RowsChanged,
+    SchemaMade,
     SettingChanged,
     SourceDeclared,
     Terminated,
     TypeMade,
     View,
     connection_key,
+    schema_key,
     type_name,
 )
 from braid.bind.catalog import Catalog
@@ -185,6 +187,8 @@ class Program:
     def _known(self, statement: ast.Statement, text: str, fresh: Collection[str]) -> str | None:
         """The name of what stands and is made again by this statement."""
         name, first = made_name(statement), text.split(None, 1)[0].upper()
+        if (full := in_schemas.made(statement, self.settings, self.catalog.schemas)) is not None:
+            return full if full in self.standing and full not in fresh else None
         alike = [s for s in self.standing.values() if s.text.split(None, 1)[0].upper() == first]
         known = self.spoken.words
         words = plain(text, known) if alike else None
@@ -274,6 +278,8 @@ class Program:
                 return self._made(type_name(name), effect)
             case Connection(name=name):
                 return self._made(connection_key(name), effect)
+            case SchemaMade(name=name):
+                return self._made(schema_key(name), effect)
             case Again(name=name, query=query):
                 if query is not None and self.standing[name].anew:
                     self._stands(replace(self.standing[name], anew=False))
@@ -397,8 +403,8 @@ def made_name(statement: ast.Statement) -> str | None:
     """The name that a CREATE statement makes."""
     if isinstance(statement, ast.CreateType):
         return type_name(statement.name)
-    if isinstance(statement, ast.CreateConnection):
-        return connection_key(statement.name.parts[-1])
+    if isinstance(statement, ast.CreateSchema):
+        return schema_key(statement.name)
     name = getattr(statement, "name", None)
     return str(name) if name is not None and type(statement).__name__.startswith("Create") else None
 

@@ -132,6 +132,7 @@ class Catalogue:
             indexes=program.catalog.indexes,
             types=program.catalog.types,
             connections=program.catalog.connections,
+            schemas=program.catalog.schemas,
             registry=self._registry,
             stored=self._store.sizes(),
             functions=self._functions,

@@ -21,8 +21,8 @@ from braid.bind.names import repeated
 from braid.bind.risingwave.batch_values import NOTHING, Batch, BatchColumn, Rows, Values, column_token, ordered
 from braid.bind.risingwave.duck import called, policy, printed
 from braid.bind.risingwave.expressions import constant
-from braid.bind.risingwave.set_operations import corresponding
 from braid.bind.risingwave.scope import QUOTE, Context, default_name
+from braid.bind.risingwave.set_operations import corresponding
 from braid.bind.select.items import Item, listed
 from braid.bind.select.scope import Column, Scope, Table, of_table
 from braid.bind.select.tree import bind_from

@@ -158,7 +158,7 @@ def _nearest(tree: Joined[Text], batch: Batch) -> str:
     of_right = [right.scope.knows(n) and not tree.left.scope.knows(n) for n in names(compare.left)]
     nearest, op = (compare.left, _TURNED[compare.op]) if all(of_right) else (compare.right, compare.op)
     order = [f"{Values(batch, tree.scope, 'ON').sql(nearest)} {'ASC' if op in ('<', '<=') else 'DESC'}"]
-    found = batch.context.found(table.name.parts[-1]) if table.name.parts not in {(n,) for n in batch.ctes} else None
+    found = batch.context.meant(table.name) if table.name.parts not in {(n,) for n in batch.ctes} else None
     if isinstance(found, Declared) and found.relation is not None:
         order += [f"{right.token}.{column_token(k)}" for k in found.relation.key]
     inner = f"SELECT * FROM {right.sql} WHERE {_condition(tree, batch)} ORDER BY {', '.join(order)} LIMIT 1"

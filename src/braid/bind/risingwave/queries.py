@@ -244,7 +244,7 @@ def _table(t: ast.Table, context: Context) -> Relation:
         case View():
             _no_as_of(t, "a view")
             try:
-                leaf = _query(found.written, alias, found.columns, t.span, context.inner(found.text))
+                leaf = _query(found.written, alias, found.columns, t.span, context.inner(found))
             except SqlError as e:
                 raise e.with_text(found.text) from None
             return _renamed(leaf, alias, t)

@@ -159,6 +159,4 @@ def _having(op: str, span: Span) -> ast.Expr | None:
     if op == "EXCEPT":
         return ast.Binary("=", theirs, zero, span)
     every = ast.Call("COUNT", (ast.Star((), span),), span)
-    return ast.Binary(
-        "AND", ast.Binary(">", theirs, zero, span), ast.Binary("<", theirs, every, span), span
-    )
+    return ast.Binary("AND", ast.Binary(">", theirs, zero, span), ast.Binary("<", theirs, every, span), span)

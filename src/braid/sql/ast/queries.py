@@ -459,8 +459,8 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class SetOperation:
-    """`left UNION | INTERSECT | EXCEPT [ALL] [CORRESPONDING [BY (columns)]] right`. `corresponding`: the columns that are
-    named; empty: all that both sides have."""
+    """`left UNION | INTERSECT | EXCEPT [ALL] [CORRESPONDING [BY (columns)]] right`. `corresponding`: the columns that
+    are named; empty: all that both sides have."""
 
     op: str
     all: bool

@@ -21,7 +21,7 @@ from braid.sql.dialects.risingwave_calls import LEVELS, PREDICATES, PRIMARIES, Q
 from braid.sql.dialects.risingwave_queries import condition, item, join, query, relation_name, source
 from braid.sql.dialects.risingwave_values import sql_type, suffix
 from braid.sql.expressions import column_name, comma_list, expression, in_parentheses
-from braid.sql.statements import create, describing, insert_into
+from braid.sql.statements import create, describing, insert_into, one_of
 from braid.sql.tokens import TokenKind
 from braid.types import Scalar
 
@@ -276,6 +276,17 @@ def create_connection(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     return ast.CreateConnection(name, with_properties(c), if_not_exists, c.span(start), name.span)
 
 
+def create_schema(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
+    """CREATE SCHEMA [IF NOT EXISTS] name [AUTHORIZATION role]."""
+    _no_replace(c, start, or_replace)
+    c.expect("SCHEMA")
+    if_not_exists = c.accept("IF", "NOT", "EXISTS")
+    name = c.name("the name of the schema")
+    if c.accept("AUTHORIZATION"):
+        c.name("a role")
+    return ast.CreateSchema(name, if_not_exists, c.span(start))
+
+
 def _no_replace(c: Cursor, start: int, or_replace: bool) -> None:
     if or_replace:
         raise c.error_from(start, "CREATE OR REPLACE is not supported yet", "DROP it first")
@@ -362,17 +373,19 @@ def flush(c: Cursor) -> ast.Statement:
     return ast.Flush(c.span(start))
 
 
+DROPPED = ("TABLE", "SOURCE", "VIEW", "INDEX", "SINK", "CONNECTION", "SCHEMA")
+
+
 def drop(c: Cursor) -> ast.Statement:
     start = c.index
     c.expect("DROP")
     if c.at("MATERIALIZED"):
         c.expect("MATERIALIZED", "VIEW")
         kind = "MATERIALIZED VIEW"
-    elif c.word() in ("TABLE", "SOURCE", "VIEW", "INDEX", "SINK", "CONNECTION"):
+    elif c.word() in DROPPED:
         kind = c.advance().value
     else:
-        raise c.unexpected("TABLE, SOURCE, VIEW, MATERIALIZED VIEW, INDEX, SINK or CONNECTION", "TABLE", "SOURCE",
-                           "VIEW", "MATERIALIZED VIEW", "INDEX", "SINK", "CONNECTION")  # fmt: skip
+        raise c.unexpected(one_of((*DROPPED, "MATERIALIZED VIEW")), *DROPPED, "MATERIALIZED VIEW")
     if_exists = c.accept("IF", "EXISTS")
     names = comma_list(c, lambda c: relation_name(c, f"the name of a {kind.lower()}"))
     cascade = c.accept("CASCADE")
@@ -482,13 +495,14 @@ RISINGWAVE = Words(
         "SINK": create_view,
         "INDEX": create_index,
         "CONNECTION": create_connection,
+        "SCHEMA": create_schema,
     },
     types={},
     source=source,
     join=join,
     condition=condition,
     lists=True,
-    shows=("TABLES", "SOURCES", "MATERIALIZED VIEWS", "VIEWS", "INDEXES", "SINKS", "CONNECTIONS"),
+    shows=("TABLES", "SOURCES", "MATERIALIZED VIEWS", "VIEWS", "INDEXES", "SINKS", "CONNECTIONS", "SCHEMAS"),
     kinds=("TABLE", "SOURCE", "MATERIALIZED VIEW", "VIEW", "INDEX"),
     foreign={
         ("SHOW", "STREAMS"): "RisingWave has no streams: SHOW TABLES or SHOW SOURCES",
