@@ -71,8 +71,8 @@ class RunningQuery:
 class Catalog:
     """Sources and running queries by name, in the order of their making. `inserts`: INSERT INTOs so far, per sink.
     `named`: WITH queries. `types`: of CREATE TYPE; `schemas`: of CREATE SCHEMA. `paused`: queries. `stored`: topics
-    that are there, with their partitions. `registry`: of schemas of records, where there is one. `functions`: of the user.
-    `fallen`: names that were declared and do not stand here, and why."""
+    that are there, with their partitions. `registry`: of schemas of records, where there is one. `functions`: of the
+    user. `fallen`: names that were declared and do not stand here, and why."""
 
     sources: Mapping[str, Declared] = field(default_factory=dict)
     queries: Mapping[str, RunningQuery] = field(default_factory=dict)

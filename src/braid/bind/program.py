@@ -43,6 +43,7 @@ from braid.bind.commands import Dialect, bind
 from braid.bind.dialects import dialect_named
 from braid.bind.settings import Settings
 from braid.errors import BraidError, Span, SqlError
+from braid.lower.lower import lower
 from braid.plan.logical import Query
 from braid.plan.upgrade import refusal
 from braid.records.given import inserted
@@ -433,9 +434,23 @@ def check_program(sql: str, program: Program) -> tuple[list[SqlError], int]:
                 problems.append(e.within(file))
             failed.add(_wanted(text[statement.span.start :]))
             continue
+        if (unfit := _unfit(effect, text)) is not None:
+            problems.append(unfit.within(file))
         fresh.update({program.apply(effect) or ""})
     problems.sort(key=lambda e: (e.file, e.line or 0, e.column or 0))
     return problems, len(script.statements)
+
+
+def _unfit(effect: Effect, text: str) -> SqlError | None:
+    """Why a query that is bound cannot be run, as EXPLAIN and a run say it."""
+    if effect.query is None:
+        return None
+    try:
+        lower(effect.query)
+    except BraidError as e:
+        span = getattr(effect.statement, "name_span", effect.statement.span)
+        return SqlError(e.message, span, e.hint, text)
+    return None
 
 
 _WANTED = re.compile(

@@ -13,7 +13,7 @@ from typing import Literal
 from braid.bind.bound import Declared, Index
 from braid.bind.expressions import sides
 from braid.bind.risingwave.scope import Context
-from braid.bind.select.pushing import covered, is_true, names, pair, shared_out
+from braid.bind.select.pushing import apart, covered, is_true, names, pair, shared_out
 from braid.bind.select.tree import Joined, Leaf
 from braid.errors import SqlError
 from braid.expr.nodes import Call, Col, Expr, Lit
@@ -69,6 +69,8 @@ def _regular(j: Join, pool: list[Expr], context: Context) -> tuple[Node, list[Ex
     shares = shared_out(j, pool)
     left, right = _side(j.left, shares.left, context), _side(j.right, shares.right, context)
     on, residual = _split(shares.on, j)
+    if not on.left:
+        on, residual = _split(apart(shares.on), j)
     _notice_windows(j, context)
     if not on.left and not context.settings.risingwave.any_join:
         what = "a cross join" if j.written.how == "cross" else "a join without an equality of both sides"
@@ -98,7 +100,8 @@ def _ordered(j: Join, pool: list[Expr]) -> Join:
         return j
     made, seen = first, names(first)
     while found:
-        linked = (x for x in found if any(pair(t, seen, names(x.right)) for t in pool))
+        terms = [*pool, *apart(pool)]
+        linked = (x for x in found if any(pair(t, seen, names(x.right)) for t in terms))
         then = next(linked, found[0])
         found.remove(then)
         made = replace(then, left=made)
