@@ -15,7 +15,7 @@ from typing import assert_never
 
 from braid.bind.bound import Bounded, Declared, Index, View
 from braid.bind.names import free_name
-from braid.bind.risingwave import grouping, set_operations
+from braid.bind.risingwave import grouping, set_operations, windows
 from braid.bind.risingwave.expressions import bound, condition, either, usual_name
 from braid.bind.risingwave.placing import Relation, Tree, place
 from braid.bind.risingwave.scope import QUOTE, Context, check_not_sink, default_name
@@ -30,11 +30,10 @@ from braid.plan.epochs import Bound, Changes, Clean, EmitOnClose, OnTime, Regula
 from braid.plan.logical import Filter, Node, Project, Source, SourceColumn
 from braid.plan.names import level_of, own
 from braid.plan.watermarks import base, clocked, progress
-from braid.plan.windows import KINDS, FixedKind
 from braid.sql import ast
 from braid.sql.windows import CALLS
-from braid.types import TIMESTAMPS, Scalar, Type
 from braid.types import Column as TypedColumn
+from braid.types import Scalar
 
 
 def bind_query(query: ast.Query, context: Context, names: tuple[str, ...] = ()) -> Result:
@@ -319,43 +318,16 @@ def _window(f: ast.TableFunction, context: Context) -> Relation:
         *others, last = (f"{name}(…)" for name in CALLS)
         hint = f"a view reads tables, sources, views, {', '.join(others)} and {last}"
         raise SqlError(f"table function {what.lower()} in a view is not supported yet", call.span, hint)
-    made, lengths = CALLS[what], call.args[2:]
-    usage, wanted = made.usage, len(made.lengths)
-    if len(lengths) not in (wanted, wanted + 1):
-        raise SqlError(f"{what} takes {wanted + 2} or {wanted + 3} arguments", call.span, f"write {usage}")
-    first, second = call.args[:2]
-    if not isinstance(first, ast.Name):
-        raise SqlError(f"the first argument of {what} is the name of a table", first.span, f"write {usage}")
-    if not isinstance(second, ast.Name):
-        raise SqlError(f"the second argument of {what} is a column", second.span, f"write {usage}")
-    given: dict[str, ast.Interval] = {}
-    for name, x in zip((*made.lengths, "offset"), lengths, strict=False):
-        if not isinstance(x, ast.Interval) or x.months:
-            raise SqlError(f"{what} takes lengths of days or shorter", x.span, f"write {usage}")
-        given[name] = x
-    if any(given[name].ms <= 0 for name in made.lengths):
-        raise SqlError(f"the lengths of {what} must be above zero", lengths[0].span, f"write {usage}")
-    made.check(given)
-    name = first.parts[-1]
-    leaf = _table(ast.Table(first, f.alias, f.span), context)
-    alias = f.alias or name
-    taken = next((c for c in leaf.scope.columns if c.name in ("window_start", "window_end")), None)
-    if taken is not None:
-        hint = f"rename it in a view, and read that: SELECT {taken.name} AS w …"
-        raise SqlError(f"{name} has a column {taken.name} of its own", first.span, hint)
-    column = leaf.scope.column(ast.Name((second.parts[-1],), second.span))
-    time = column.expr
+    asked = windows.of_call(f)
+    leaf = _table(asked.table, context)
+    alias = f.alias or asked.table.name.parts[-1]
+    time = asked.time(leaf.scope).expr
     assert isinstance(time, Col)
-    if time.type not in (Scalar.DATE, *TIMESTAMPS):
-        raise SqlError(f"{column.name} is {column.type}, not a time", second.span, "take a timestamp column")
-    unique = own(level_of(time.name))
-    type_: Type = time.type if time.type in TIMESTAMPS else Scalar.TIMESTAMP
-    start, end = Col(f"{unique}.window_start", type_), Col(f"{unique}.window_end", type_)
-    windows = KINDS[made.kind].of({name: x.ms * 1000 for name, x in given.items()})
-    assert isinstance(windows, FixedKind)
-    node = Windows(leaf.node, time, windows, start, end, "keep" if made.keeps_null else "drop")
+    unique, type_ = own(level_of(time.name)), windows.bound_type(time.type)
+    start, end = (Col(f"{unique}.{name}", type_) for name in windows.BOUNDS)
+    node = Windows(leaf.node, time, asked.windows, start, end, "keep" if asked.keeps_null else "drop")
     shown = usual_name(type_)
-    bounds = (Column("window_start", start, shown), Column("window_end", end, shown))
+    bounds = tuple(Column(name, c, shown) for name, c in zip(windows.BOUNDS, (start, end), strict=True))
     columns = renamed((*leaf.scope.columns, *bounds), f.columns, f.span)
     scope = of_table(Table(alias, columns), QUOTE)
-    return replace(leaf, node=node, scope=scope, span=f.span, window=f"{what} {windows}", declared=None)
+    return replace(leaf, node=node, scope=scope, span=f.span, window=f"{what} {asked.windows}", declared=None)
