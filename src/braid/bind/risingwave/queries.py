@@ -15,8 +15,8 @@ from typing import assert_never
 
 from braid.bind.bound import Bounded, Declared, Index, View
 from braid.bind.names import free_name
-from braid.bind.risingwave import grouping, set_operations, windows
-from braid.bind.risingwave.expressions import bound, condition, either, usual_name
+from braid.bind.risingwave import grouping, row_sets, set_operations, windows
+from braid.bind.risingwave.expressions import ROW_SETS, bound, condition, either, usual_name
 from braid.bind.risingwave.placing import Relation, Tree, place
 from braid.bind.risingwave.scope import QUOTE, Context, check_not_sink, default_name
 from braid.bind.select.items import Item, Result, listed
@@ -86,6 +86,8 @@ def _select(s: ast.Select, context: Context, alias: str) -> Result:
     if s.windows:
         hint = "leave WINDOW out; a batch query may have it"
         raise SqlError("windows over rows in a view are not supported yet", s.windows[0][1].span, hint)
+    s = row_sets.in_from(s)
+    assert s.source is not None
     node, scope = _rows(s.source, s.where, context)
     groups = bool(s.group_by) or s.having is not None or grouping.has_aggregates(s)
     if groups and s.distinct is not None:
@@ -190,7 +192,7 @@ def _of_outer(node: Node, column: Col, fits: Callable[[Clean, tuple[Expr, ...], 
 
 def policy(context: Context) -> Policy[Relation]:
     return Policy(
-        lambda relation, _: _leaf(relation, context),
+        lambda relation, before: _leaf(relation, before, context),
         _check_asof,
         lambda on, scope: conjuncts(condition(on, "ON", scope.expr)),
         lambda a, b: typing.compare("=", a, b),
@@ -210,11 +212,13 @@ def _check_asof(j: ast.Join, left: Tree, right: Tree) -> None:
         raise SqlError(f"an ASOF JOIN takes no {word}", j.how_span, hint)
 
 
-def _leaf(relation: ast.Relation, context: Context) -> Relation:
+def _leaf(relation: ast.Relation, before: Scope | None, context: Context) -> Relation:
     match relation:
         case ast.Table():
             return _table(relation, context)
         case ast.TableFunction():
+            if relation.call.name in ROW_SETS:
+                return row_sets.relation(relation, before, context)
             return _window(relation, context)
         case ast.Derived():
             if relation.lateral:
