@@ -56,7 +56,8 @@ def _array(call: ast.Call, before: Scope) -> Expr:
         return found
     one = Lit(1, Scalar.INT)
     if call.name == "RANGE" or len(args) not in (2, 3):
-        raise SqlError(f"{name} is not possible so in a view", hint="write generate_series(first, last)")
+        what = name if call.name == "RANGE" else f"{name} of {len(args)} arguments"
+        raise SqlError(f"{what} in a view is not supported yet", hint="write generate_series(first, last)")
     return typing.row("pg.series", [*args, *([one] if len(args) == 2 else [])])
 
 
