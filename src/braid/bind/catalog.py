@@ -22,6 +22,7 @@ from braid.bind.bound import (
     Dropped,
     Explained,
     Flushed,
+    FunctionMade,
     Index,
     Inserted,
     Named,
@@ -43,6 +44,7 @@ from braid.bind.bound import (
     TypeMade,
     View,
     connection_key,
+    function_key,
     schema_key,
     type_name,
 )
@@ -70,7 +72,8 @@ class RunningQuery:
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """Sources and running queries by name, in the order of their making. `inserts`: INSERT INTOs so far, per sink.
-    `named`: WITH queries. `types`: of CREATE TYPE; `schemas`: of CREATE SCHEMA. `paused`: queries. `stored`: topics
+    `named`: WITH queries. `types`: of CREATE TYPE; `schemas`: of CREATE SCHEMA; `written_functions`: of
+    CREATE FUNCTION. `paused`: queries. `stored`: topics
     that are there, with their partitions. `registry`: of schemas of records, where there is one. `functions`: of the
     user. `fallen`: names that were declared and do not stand here, and why."""
 
@@ -83,6 +86,7 @@ class Catalog:
     types: Mapping[str, Type] = field(default_factory=dict)
     connections: Mapping[str, Connection] = field(default_factory=dict)
     schemas: frozenset[str] = frozenset()
+    written_functions: Mapping[str, FunctionMade] = field(default_factory=dict)
     paused: frozenset[str] = frozenset()
     stored: Mapping[str, int] = field(default_factory=dict)
     registry: Registry | None = field(default=None, compare=False, repr=False)
@@ -159,11 +163,14 @@ class Catalog:
                 return replace(self, indexes={**self.indexes, name: bound})
             case Connection(name=name):
                 return replace(self, connections={**self.connections, name: bound})
+            case FunctionMade(name=name):
+                return replace(self, written_functions={**self.written_functions, name: bound})
             case SchemaMade(name=name):
                 return replace(self, schemas=self.schemas | {name})
             case Dropped(names=names, queries=stopped):
                 return replace(
                     self,
+                    written_functions={n: f for n, f in self.written_functions.items() if function_key(n) not in names},
                     schemas=frozenset(n for n in self.schemas if schema_key(n) not in names),
                     sources={n: d for n, d in self.sources.items() if n not in names},
                     views={n: v for n, v in self.views.items() if n not in names},

@@ -22,6 +22,7 @@ from braid.bind.bound import (
     Declared,
     Dropped,
     Explained,
+    FunctionMade,
     Index,
     Inserted,
     Named,
@@ -35,6 +36,7 @@ from braid.bind.bound import (
     TypeMade,
     View,
     connection_key,
+    function_key,
     schema_key,
     type_name,
 )
@@ -279,6 +281,8 @@ class Program:
                 return self._made(type_name(name), effect)
             case Connection(name=name):
                 return self._made(connection_key(name), effect)
+            case FunctionMade(name=name):
+                return self._made(function_key(name), effect)
             case SchemaMade(name=name):
                 return self._made(schema_key(name), effect)
             case Again(name=name, query=query):
@@ -404,6 +408,8 @@ def made_name(statement: ast.Statement) -> str | None:
     """The name that a CREATE statement makes."""
     if isinstance(statement, ast.CreateType):
         return type_name(statement.name)
+    if isinstance(statement, ast.CreateFunction):
+        return function_key(f"{statement.name}/{len(statement.parameters)}")
     if isinstance(statement, ast.CreateSchema):
         return schema_key(statement.name)
     name = getattr(statement, "name", None)

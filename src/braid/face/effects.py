@@ -30,6 +30,7 @@ from braid.bind.bound import (
     Dropped,
     Explained,
     Flushed,
+    FunctionMade,
     Index,
     Inserted,
     Named,
@@ -338,7 +339,7 @@ def carry_out(effect: Effect, world: World) -> None:
             world.check(bound, effect.statement.span)
         case (
             TypeMade() | Altered() | View() | Index() | Named() | SettingChanged() | Nothing() | Again() | Connection()
-            | SchemaMade()
+            | SchemaMade() | FunctionMade()
         ):  # fmt: skip
             pass  # the program keeps them
         case _:

@@ -29,7 +29,7 @@ from braid.bind.catalog import Catalog
 from braid.bind.commands import Dialect, Table
 from braid.bind.env import Env
 from braid.bind.in_schemas import PUBLIC, looked_in
-from braid.bind.risingwave import batch, connections, tables
+from braid.bind.risingwave import batch, connections, sql_functions, tables
 from braid.bind.risingwave.scope import Context
 from braid.errors import SqlError
 from braid.guess import meant
@@ -44,13 +44,21 @@ def _context(env: Env) -> Context:
 
 
 def _own(s: ast.Statement, env: Env) -> Bound | None:
-    context = _context(env)
+    inlining = sql_functions.Inlining(env.catalog.written_functions)
+    return sql_functions.noted(_bound(inlining.of(s), _context(env)), frozenset(inlining.used))
+
+
+def _bound(s: ast.Statement, context: Context) -> Bound | None:
     if isinstance(s, ast.CreateTable | ast.CreateIndex | ast.CreateView):
         schema = () if s.schema is None else (s.schema,)
         s = replace(s, name=context.new_name(ast.Name((*schema, s.name), s.name_span)))
     match s:
         case ast.CreateSchema():
             return _create_schema(s, context)
+        case ast.CreateFunction():
+            return sql_functions.create(s, context)
+        case ast.Drop(kind="FUNCTION"):
+            return sql_functions.drop(s, context)
         case ast.Drop(kind="SCHEMA"):
             return _drop_schema(s, context)
         case ast.CreateTable():
@@ -189,6 +197,13 @@ def _indexes(env: Env) -> Rows:
     return sorted((i.name, i.table, ", ".join(i.columns)) for i in env.catalog.indexes.values())
 
 
+def _functions(env: Env) -> Rows:
+    return sorted(
+        (f.written.name.lower(), ", ".join(p.written for p in f.written.parameters), f.written.returns.written)
+        for f in env.catalog.written_functions.values()
+    )
+
+
 def _found(name: ast.Name, env: Env) -> Declared:
     found = _context(env).relation(name)
     if not isinstance(found, Declared):
@@ -227,6 +242,7 @@ DIALECT = Dialect(
         **{f"{kind.upper()}S": _listed(kind) for kind in ("table", "source", "materialized view", "sink")},
         "VIEWS": (("name",), lambda env: sorted((n,) for n in env.catalog.views)),
         "INDEXES": (("name", "table", "columns"), _indexes),
+        "FUNCTIONS": (("name", "arguments", "returns"), _functions),
         "SCHEMAS": (("name",), lambda env: sorted((n,) for n in (PUBLIC, *env.catalog.schemas))),
         "CONNECTIONS": (
             ("name", "type", "properties"),
