@@ -7,11 +7,10 @@ grammar.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal as OneOf
 
-from braid.errors import Span, SqlError
+from braid.errors import Span
 from braid.records.formats.named import named_in
 from braid.sql import ast
 from braid.sql.constants import literal
@@ -19,11 +18,12 @@ from braid.sql.cursor import Cursor
 from braid.sql.declare import Declaring, plainly
 from braid.sql.dialects.base import Words
 from braid.sql.dialects.risingwave_calls import LEVELS, PREDICATES, PRIMARIES, QUERY_STARTS, SYMBOLS, call
+from braid.sql.dialects.risingwave_functions import create_function, function_name, no_replace
 from braid.sql.dialects.risingwave_queries import condition, item, join, query, relation_name, source
 from braid.sql.dialects.risingwave_values import sql_type, suffix
 from braid.sql.expressions import column_name, comma_list, expression, in_parentheses
 from braid.sql.statements import create, describing, insert_into, one_of
-from braid.sql.tokens import SourceText, TokenKind
+from braid.sql.tokens import TokenKind
 from braid.types import Scalar
 
 RESERVED = frozenset(
@@ -73,7 +73,7 @@ def _new_name(c: Cursor, what: str) -> _New:
 
 def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     """CREATE TABLE | SOURCE."""
-    _no_replace(c, start, or_replace)
+    no_replace(c, start, or_replace)
     what: OneOf["table", "source"] = "table" if c.advance().value == "TABLE" else "source"
     if_not_exists = c.accept("IF", "NOT", "EXISTS")
     made = _new_name(c, what)
@@ -173,7 +173,7 @@ def _format(c: Cursor) -> ast.Encode:
 
 def create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     """CREATE [MATERIALIZED] VIEW … AS query, CREATE SINK … AS query | FROM name."""
-    _no_replace(c, start, or_replace)
+    no_replace(c, start, or_replace)
     what: OneOf["view", "materialized view", "sink"] = "view"
     if c.accept("MATERIALIZED"):
         what = "materialized view"
@@ -236,7 +236,7 @@ def _check_property(c: Cursor, p: ast.Property, what: str) -> None:
 
 def create_index(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     """CREATE INDEX i ON t (columns) [INCLUDE (columns)] [DISTRIBUTED BY (columns)]."""
-    _no_replace(c, start, or_replace)
+    no_replace(c, start, or_replace)
     c.expect("INDEX")
     if_not_exists = c.accept("IF", "NOT", "EXISTS")
     made = _new_name(c, "index")
@@ -268,7 +268,7 @@ def _index_column(c: Cursor) -> ast.Name:
 
 def create_connection(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     """CREATE CONNECTION [IF NOT EXISTS] name WITH (…)."""
-    _no_replace(c, start, or_replace)
+    no_replace(c, start, or_replace)
     c.expect("CONNECTION")
     if_not_exists = c.accept("IF", "NOT", "EXISTS")
     name = relation_name(c, "the name of the connection")
@@ -279,88 +279,13 @@ def create_connection(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
 
 def create_schema(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     """CREATE SCHEMA [IF NOT EXISTS] name [AUTHORIZATION role]."""
-    _no_replace(c, start, or_replace)
+    no_replace(c, start, or_replace)
     c.expect("SCHEMA")
     if_not_exists = c.accept("IF", "NOT", "EXISTS")
     name = c.name("the name of the schema")
     if c.accept("AUTHORIZATION"):
         c.name("a role")
     return ast.CreateSchema(name, if_not_exists, c.span(start))
-
-
-_OF_PYTHON = "write it in Python, and give its file with --functions (docs/user-functions.md)"
-
-
-def create_function(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
-    """CREATE FUNCTION name (parameters) RETURNS type LANGUAGE sql AS 'SELECT expression'."""
-    _no_replace(c, start, or_replace)
-    c.expect("FUNCTION")
-    if_not_exists = c.accept("IF", "NOT", "EXISTS")
-    name = relation_name(c, "the name of the function")
-    found = in_parentheses(c, _parameter) if c.ahead(1).text != ")" else (c.advance(), c.advance())[:0]
-    parameters = tuple(replace(p, name=p.name or f"${n}") for n, p in enumerate(found, 1))
-    c.expect("RETURNS")
-    if c.at("TABLE"):
-        raise c.error("a function that gives rows is not supported yet", c.now, "make it a view")
-    made = sql_type(c)
-    body: ast.Expr | None = None
-    while not c.at_end():
-        if c.at("LANGUAGE"):
-            c.advance()
-            if c.word() != "SQL":
-                raise c.error(f"LANGUAGE {c.now.text} is not supported", c.now, _OF_PYTHON)
-            c.advance()
-        elif c.accept("AS"):
-            if c.now.kind is not TokenKind.STRING:
-                raise c.unexpected("a text: $$SELECT …$$")
-            at = c.index
-            body = _body_of(c, c.advance().value, c.span(at))
-        elif c.accept("RETURN"):
-            body = expression(c)
-        elif c.word() in ("IMMUTABLE", "STABLE", "VOLATILE"):
-            c.advance()
-        else:
-            raise c.unexpected("LANGUAGE sql, AS or RETURN", "LANGUAGE", "AS", "RETURN", "IMMUTABLE")
-    if body is None:
-        raise c.unexpected("AS and a text", "AS", "RETURN")
-    returns = ast.Parameter("", made.type, made.name)
-    return ast.CreateFunction(
-        name.parts[-1].upper(), parameters, returns, body, if_not_exists, c.span(start), name.span
-    )
-
-
-def _parameter(c: Cursor) -> ast.Parameter:
-    """`[name] type`."""
-    named = c.ahead(1).text not in (",", ")", "(", "[") and c.word() not in ("DOUBLE", "CHARACTER", "TIMESTAMP", "TIME")
-    name = c.name("the name of a parameter") if named else ""
-    found = sql_type(c)
-    return ast.Parameter(name, found.type, found.name)
-
-
-_PLACES = re.compile(r"'(?:[^']|'')*'|\$(\d+)")
-
-
-def _body_of(c: Cursor, text: str, span: Span) -> ast.Expr:
-    """The expression of a function's text."""
-    numbered = _PLACES.sub(lambda m: m[0] if m[1] is None else f'"${m[1]}"', text)
-    try:
-        tokens = c.dialect.lexer(numbered, None).statement()
-        inner = Cursor(SourceText(numbered), tokens or [], c.dialect, {}, {})
-        select = inner.accept("SELECT")
-        if not select:
-            inner.accept("RETURN")
-        found = expression(inner)
-        if not inner.at_end():
-            raise inner.unexpected("the end of the expression")
-    except SqlError as e:
-        hint = "write AS $$SELECT expression$$, without FROM"
-        raise c.error(f"the body of the function: {e.message}", span, e.hint or hint) from None
-    return found
-
-
-def _no_replace(c: Cursor, start: int, or_replace: bool) -> None:
-    if or_replace:
-        raise c.error_from(start, "CREATE OR REPLACE is not supported yet", "DROP it first")
 
 
 def with_properties(c: Cursor) -> tuple[ast.Property, ...]:
@@ -458,22 +383,12 @@ def drop(c: Cursor) -> ast.Statement:
     else:
         raise c.unexpected(one_of((*DROPPED, "MATERIALIZED VIEW")), *DROPPED, "MATERIALIZED VIEW")
     if_exists = c.accept("IF", "EXISTS")
-    name = _function_name if kind == "FUNCTION" else lambda c: relation_name(c, f"the name of a {kind.lower()}")
+    name = function_name if kind == "FUNCTION" else lambda c: relation_name(c, f"the name of a {kind.lower()}")
     names = comma_list(c, name)
     cascade = c.accept("CASCADE")
     if not cascade:
         c.accept("RESTRICT")
     return ast.Drop(kind, names, if_exists, c.span(start), cascade=cascade)
-
-
-def _function_name(c: Cursor) -> ast.Name:
-    """`name [(types)]`: as the catalog calls it, `NAME/2`, or by its name alone."""
-    start = c.index
-    name = relation_name(c, "the name of a function").parts[-1].upper()
-    if not c.at_symbol("("):
-        return ast.Name((name,), c.span(start))
-    found = in_parentheses(c, _parameter) if c.ahead(1).text != ")" else (c.advance(), c.advance())[:0]
-    return ast.Name((f"{name}/{len(found)}",), c.span(start))
 
 
 def alter(c: Cursor) -> ast.Statement:
