@@ -1,7 +1,7 @@
 """The grammar of RisingWave's CREATE FUNCTION, and of the names of functions.
 
 In: a cursor at FUNCTION, or at a name. Out: a `CreateFunction` whose body is read; a `Name`.
-Rule: the body is one expression, behind SELECT or RETURN in a text, or behind RETURN. Functions are called in upper case.
+Rule: the body is one expression, behind SELECT or RETURN in a text, or behind RETURN. Names are in upper case.
 """
 
 from __future__ import annotations
