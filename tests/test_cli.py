@@ -201,8 +201,8 @@ def test_check_lists_every_problem(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("dialect", "table", "view"),
     [
-        ("ksqldb", "CREATE TABLE {} (k INT PRIMARY KEY, n INT) WITH (kafka_topic='{}', value_format='JSON', partitions=1);",
-         "CREATE TABLE v AS SELECT t0.k, t0.n FROM"),
+        ("ksqldb", "CREATE TABLE {} (k INT PRIMARY KEY, n INT) WITH (kafka_topic='{}', value_format='JSON', "
+         "partitions=1);", "CREATE TABLE v AS SELECT t0.k, t0.n FROM"),
         ("risingwave", "CREATE TABLE {} (k INT PRIMARY KEY);", "CREATE MATERIALIZED VIEW v AS SELECT t0.k FROM"),
     ],
 )  # fmt: skip

@@ -300,7 +300,7 @@ def _sets(s: ast.Select, scope: Scope) -> list[tuple[Expr, ...]]:
     found: list[tuple[Expr, ...]] = [()]
     for e in s.group_by:
         of = _expanded(e) if isinstance(e, ast.GroupingSets) else ((e,),)
-        each = [tuple(bound(_meant(x, s.items, scope), "GROUP BY", scope.expr) for x in one) for one in of]
+        each = [tuple(bound(meant_by(x, s.items, scope), "GROUP BY", scope.expr) for x in one) for one in of]
         found = [(*before, *more) for before in found for more in each]
         if len(found) > MOST_SETS:
             raise SqlError(f"GROUP BY makes {len(found)} sets", e.span, f"take {MOST_SETS} at most")
@@ -344,7 +344,7 @@ def alone(node: Node) -> dict[str, object] | None:
             return None
 
 
-def _meant(e: ast.Expr, items: tuple[ast.SelectItem, ...], scope: Scope) -> ast.Expr:
+def meant_by(e: ast.Expr, items: tuple[ast.SelectItem, ...], scope: Scope) -> ast.Expr:
     """A grouping expression: also the number or the alias of an item."""
     if isinstance(e, ast.Literal) and isinstance(e.value, int):
         if not 1 <= e.value <= len(items):

@@ -19,11 +19,12 @@ from braid.bind.risingwave import grouping, row_sets, set_operations, windows
 from braid.bind.risingwave.expressions import ROW_SETS, bound, condition, either, usual_name
 from braid.bind.risingwave.placing import Relation, Tree, place
 from braid.bind.risingwave.scope import QUOTE, Context, check_not_sink, default_name
+from braid.bind.risingwave.sinks import rules_of
 from braid.bind.select.items import Item, Result, listed
 from braid.bind.select.scope import Column, Scope, Table, of_table, renamed
 from braid.bind.select.tree import Policy, bind_from
 from braid.errors import Span, SqlError
-from braid.expr.nodes import Call, Col, Expr, substituted
+from braid.expr.nodes import Call, Col, Expr, columns, substituted
 from braid.expr.postgres import typing
 from braid.expr.typing import all_of, conjuncts
 from braid.plan.epochs import Bound, Changes, Clean, EmitOnClose, OnTime, RegularJoin, Union, Windows
@@ -80,15 +81,14 @@ def _body(body: ast.Body, context: Context, alias: str) -> Result:
 def _select(s: ast.Select, context: Context, alias: str) -> Result:
     if s.source is None:
         raise SqlError("a view needs FROM", s.span, "select from a table, a source or a view")
-    if s.distinct:
-        hint = "write GROUP BY these columns, with MIN or MAX of the others; a batch query may have it"
-        raise SqlError("DISTINCT ON in a view is not supported yet", s.distinct[0].span, hint)
     if s.windows:
         hint = "leave WINDOW out; a batch query may have it"
         raise SqlError("windows over rows in a view are not supported yet", s.windows[0][1].span, hint)
     s = row_sets.in_from(s)
     assert s.source is not None
     node, scope = _rows(s.source, s.where, context)
+    if s.distinct:
+        s = _one_of_each(s, s.distinct, node, scope, context)
     groups = bool(s.group_by) or s.having is not None or grouping.has_aggregates(s)
     if groups and s.distinct is not None:
         return _different(s, context, alias)
@@ -101,6 +101,21 @@ def _select(s: ast.Select, context: Context, alias: str) -> Result:
         return Item(item.alias or default_name(item.expr), e, item.span, item.expr, usual_name(e.type))
 
     return projected(node, listed(s.items, scope, value), alias, key_types(scope))
+
+
+def _one_of_each(s: ast.Select, on: tuple[ast.Expr, ...], node: Node, scope: Scope, context: Context) -> ast.Select:
+    """DISTINCT ON where it need not choose: each row is the only one of its kind, or all of a kind show the same."""
+    by = [bound(grouping.meant_by(e, s.items, scope), "DISTINCT ON", scope.expr) for e in on]
+    known = [e.name for e in by if isinstance(e, Col)]
+    if not grouping.has_aggregates(s) and not s.group_by and s.having is None:
+        key = [c for k in node.row_key for c in columns(k)]
+        if key and rules_of(node, context).suffices(known, key):
+            return replace(s, distinct=None)
+        shown = listed(s.items, scope, lambda i: Item("", bound(i.expr, "SELECT", scope.expr), i.span, i.expr))
+        if {c for i in shown for c in columns(i.expr)} <= {*known}:
+            return replace(s, distinct=None, group_by=on)
+    hint = "write GROUP BY these columns, with MIN or MAX of the others; a batch query may have it"
+    raise SqlError("DISTINCT ON that has to choose a row in a view is not supported yet", on[0].span, hint)
 
 
 def _different(s: ast.Select, context: Context, alias: str) -> Result:

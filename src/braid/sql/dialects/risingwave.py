@@ -391,15 +391,28 @@ def drop(c: Cursor) -> ast.Statement:
     return ast.Drop(kind, names, if_exists, c.span(start), cascade=cascade)
 
 
+# What ALTER … SET, RESET may say of how something is run; none of it changes a result.
+_OF_RUNNING = (
+    *("PARALLELISM", "BACKFILL_PARALLELISM", "BACKFILL_RATE_LIMIT", "SOURCE_RATE_LIMIT", "SINK_RATE_LIMIT"),
+    *("DML_RATE_LIMIT", "STREAMING_RATE_LIMIT", "RESOURCE_GROUP", "CONFIG"),
+)
+
+
 def alter(c: Cursor) -> ast.Statement:
-    """ALTER … SET name = value, of a running view."""
-    start = c.index
+    """ALTER … SET name = value, of how a view or the system is run; ALTER … OWNER TO."""
+    start, changes, words = c.index, -1, list[str]()
     c.expect("ALTER")
-    words: list[str] = []
     while not c.at_end():
+        if changes < 0 and c.word() in ("SET", "RESET", "OWNER"):
+            changes = c.index
         words.append(c.advance().text)
-    if "SET" not in (w.upper() for w in words):
+    at = changes - start  # of the word behind SET, among `words`
+    if changes < 0 or at >= len(words):
         return ast.Unsupported("ALTER", c.span(start))
+    of_system, owner = words[0].upper() == "SYSTEM", words[at - 1].upper() == "OWNER"
+    if not (of_system or owner or words[at].upper() in _OF_RUNNING):
+        hint = f"SET takes {', '.join(_OF_RUNNING)}, which change nothing here; for all else DROP it, and make another"
+        raise c.error_from(start, f"ALTER … SET {words[at].upper()} is not supported yet", hint)
     return ast.Alter(" ".join(words), c.span(start))
 
 
