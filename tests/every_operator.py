@@ -288,6 +288,7 @@ CREATE MATERIALIZED VIEW window_join AS SELECT s1.window_start AS w, s1.id AS a,
   ON s1.k = s2.k AND s1.window_start = s2.window_start EMIT ON WINDOW CLOSE;
 CREATE MATERIALIZED VIEW closed AS SELECT window_end AS e, count(*) AS c, max(id) AS m
   FROM HOP(s1, ts, INTERVAL '30' SECOND, INTERVAL '1' MINUTE) GROUP BY window_end EMIT ON WINDOW CLOSE;
+CREATE MATERIALIZED VIEW together AS SELECT id, k, t FROM l UNION ALL SELECT id, k, t FROM r WHERE t > 1;
 CREATE MATERIALIZED VIEW valued AS SELECT id, 'x' || s AS text, t + 1 AS more FROM l;
 CREATE MATERIALIZED VIEW filtered AS SELECT id, t, s FROM l WHERE k = 7;
 CREATE MATERIALIZED VIEW ranked AS SELECT id, rank() OVER (PARTITION BY k ORDER BY t DESC) AS place,

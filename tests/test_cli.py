@@ -199,6 +199,23 @@ def test_check_lists_every_problem(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("dialect", "table", "view"),
+    [
+        ("ksqldb", "CREATE TABLE {} (k INT PRIMARY KEY, n INT) WITH (kafka_topic='{}', value_format='JSON', "
+         "partitions=1);", "CREATE TABLE v AS SELECT t0.k, t0.n FROM"),
+        ("risingwave", "CREATE TABLE {} (k INT PRIMARY KEY);", "CREATE MATERIALIZED VIEW v AS SELECT t0.k FROM"),
+    ],
+)  # fmt: skip
+def test_check_says_what_a_run_would(dialect: str, table: str, view: str, folder: Path) -> None:
+    tables = [f"t{n}" for n in range(17)]
+    joined = " ".join(["t0", *(f"JOIN {t} ON {t}.k = t0.k" for t in tables[1:])])
+    made = [f"-- dialect: {dialect}", *(table.format(t, t) for t in tables), f"{view} {joined};"]
+    (folder / "q.sql").write_text("\n".join(made))
+    said = braid("check", "q.sql")
+    assert said.code == 1 and "17 sources in one query; at most 16" in said.err and "line 19" in said.err
+
+
+@pytest.mark.parametrize(
     ("dialect", "sql", "told"),
     [
         ("ksqldb", "CREATE STREAM s (k INTT KEY) WITH (kafka_topic='s', value_format='JSON');", "unknown type INTT"),

@@ -26,6 +26,7 @@ from braid.plan.epochs import (
     OnTime,
     RegularJoin,
     TemporalJoin,
+    Union,
     Windows,
 )
 from braid.plan.follows import Rules, follows
@@ -58,6 +59,7 @@ SHAPES = (
     "grouped",
     "over",
     "semi",
+    "union",
 )
 
 
@@ -87,17 +89,23 @@ def random_query(rng: random.Random, shape: str) -> Query:
         return view(rng, _over(rng))
     if shape == "semi":
         return view(rng, _semi(rng))
+    if shape == "union":
+        return _union(rng)
     root = table(rng, "A")
     for alias, join in zip("BCD", shape.split("-"), strict=False):
         root = JOINS[join](rng, root, table(rng, alias))
     return view(rng, root)
 
 
+def _ids(root: Node) -> list[Col]:
+    """What tells the rows of sources apart, as far as a node has them."""
+    ids = [f"{s.alias}.{'K' if s.kind == 'table' else 'ID'}" for s in logical.sources(root)]
+    return [c for name in ids for c in root.schema if c.name == name]
+
+
 def view(rng: random.Random, root: Node) -> Query:
     """A materialized view: some columns, and the key of its rows."""
-    shown = {c.name for c in root.schema}
-    ids = {s.alias: "K" if s.kind == "table" else "ID" for s in logical.sources(root)}
-    key = [col(root, name) for name in (f"{alias}.{id}" for alias, id in ids.items()) if name in shown]
+    key = _ids(root)
     key += [c for c in root.schema if c.name.endswith(".PART")]
     key += [root.start] if isinstance(root, Windows) else []
     others = [c for c in root.schema if c not in key and not c.name.endswith("ROWTIME")]
@@ -246,8 +254,7 @@ def _over(rng: random.Random) -> Node:
     rows = table(rng, "A")
     if rng.random() < 0.3:
         rows = _regular(rng, rows, table(rng, "B"))
-    ids = {s.alias: "K" if s.kind == "table" else "ID" for s in logical.sources(rows)}
-    key = tuple(col(rows, f"{alias}.{name}") for alias, name in ids.items())
+    key = tuple(_ids(rows))
     n = col(rows, "A.N")
     whole, exact = Col("A.whole", Scalar.BIGINT), Col("A.exact", Decimal(38, 0))
     tenths, near = Col("A.tenths", Scalar.DOUBLE), Col("A.near", Scalar.INT)
@@ -305,6 +312,39 @@ def _frame(rng: random.Random, near: Col | None) -> Frame:
         return Frame(RANGE, *rng.choice([(None, 0), (None, None), (0, 0), (0, None)]))
     low, high = sorted(rng.sample(range(-3, 4), 2))
     return Frame(ROWS, rng.choice([low, None]), rng.choice([high, None]))
+
+
+def _union(rng: random.Random) -> Query:
+    """The rows of two or three tables, sources and joins, as they are, in groups or joined."""
+    parts = []
+    for n, alias in enumerate("ABC"[: rng.choice([2, 2, 3])]):
+        rows = table(rng, alias)
+        if rng.random() < 0.2 and n == 0:
+            rows = _regular(rng, rows, table(rng, "D"))
+        values = [c for c in rows.schema if c.type == Scalar.INT]
+        keys = _ids(rows)
+        places = [next((k for k in keys if k.type == t), Lit(None, t)) for t in (Scalar.INT, Scalar.BIGINT)]
+        second = next((k for k in keys if k not in places), Lit(None, Scalar.INT))
+        second = second if second.type == Scalar.INT else Cast(second, Scalar.INT)
+        of = (rng.choice(values), integer(n), *places, second)
+        parts.append(Project(rows, tuple((Col(f"U.{c}", e.type), e) for c, e in zip("NPIBS", of, strict=True))))
+    key = tuple(c for c in parts[0].schema if c.name != "U.N")
+    root: Node = Union(tuple(parts), key)
+    if rng.random() < 0.4:
+        calls: list[tuple[str, Expr | None]] = [("COUNT", None), ("SUM", col(root, "U.P")), ("MAX", col(root, "U.I"))]
+        root = aggregate(root, [call("COALESCE", [col(root, "U.N"), integer(0)])], calls)
+        root = Changes(Filter(root, call("gt", [root.aggregations[0].output, Lit(0, Scalar.BIGINT)])))
+    elif rng.random() < 0.5:
+        other = table(rng, "E")
+        root = _regular(rng, root, other) if rng.random() < 0.7 else _regular(rng, other, root)
+    project = Project(root, tuple((Col(f"O{i}", c.type), c) for i, c in enumerate(root.schema)))
+    known = [*(key if "U.P" in {c.name for c in root.schema} else root.row_key[:1]), *_ids(root)]
+    key_columns = [c for c, e in project.outputs if e in known]
+    outputs = [Output(c.name, c) for c in project.schema]
+    keys_of, values_of = ([o for o in outputs if (o.expr in key_columns) is so] for so in (True, False))
+    kind: logical.Kind = "stream" if root.mode == "append" else "table"
+    sink = Sink("OUT", "out", kind, tuple(keys_of), tuple(values_of), Encoding(), whole_key=True)
+    return Query("OUT", "risingwave", "", Coalesce(project, tuple(key_columns)), sink)
 
 
 def _bounded(rng: random.Random) -> Node:

@@ -323,5 +323,5 @@ def test_a_query_of_each_operator_is_run_on_a_cluster() -> None:
     assert used == {
         "Answers", "AsOf", "Coalesce", "EmitOnClose", "Filter", "Final", "GroupBy", "InWindows", "Lateral", "LookUp",
         "OnTime", "Project", "Regular", "Retract", "Sessions", "Sliding", "TableFilter", "TableJoin", "Temporal",
-        "TimeWindows", "Upserts", "WindowedJoin", "Windows",
+        "TimeWindows", "Union", "Upserts", "WindowedJoin", "Windows",
     }  # fmt: skip

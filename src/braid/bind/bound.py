@@ -273,9 +273,37 @@ def connection_key(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemaMade:
+    """CREATE SCHEMA: names may begin with it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionMade:
+    """CREATE FUNCTION of the dialect's own language: calls of it, by `NAME/2`, have its body in their place. `over`:
+    the functions that it calls itself."""
+
+    name: str
+    written: ast.CreateFunction
+    over: tuple[str, ...] = ()
+
+
+def function_key(name: str) -> str:
+    """What a function is called among all that has a name: a table may be called the same."""
+    return f"FUNCTION {name}"
+
+
+def schema_key(name: str) -> str:
+    """What a schema is called among all that has a name: a table may be called the same."""
+    return f"SCHEMA {name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Dropped:
-    """DROP: sources, views, indexes, types (`type_name`) and connections (`connection_key`) by name, the queries that
-    stop, the topics that go, and with them the schemas of `subjects`."""
+    """DROP: sources, views, indexes, types (`type_name`), connections (`connection_key`), schemas (`schema_key`) and
+    functions (`function_key`) by name, the queries that stop, the topics that go, and with them the schemas of records
+    of `subjects`."""
 
     names: tuple[str, ...]
     queries: tuple[str, ...] = ()
@@ -443,13 +471,16 @@ class Returning:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A name for a query. `written`: as the dialect reads it, for views that are kept up to date over this one."""
+    """A name for a query. `written`: as the dialect reads it, for views that are kept up to date over this one; `path`:
+    the schemas in which its names without one are looked for; `over`: what was put into it besides views."""
 
     name: str
     columns: tuple[str, ...]
     query: BatchQuery
     written: Any
     text: str
+    path: tuple[str, ...] = ()
+    over: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,6 +541,6 @@ class Flushed:
 
 Bound = (
     SourceDeclared | QueryBound | Inserted | Shown | Described | Explained | Dropped | SettingChanged | Nothing
-    | BatchAsked | Pull | RowsChanged | View | Index | Connection | Flushed | Named | Again | TypeMade
-    | Altered | Terminated | Paused | Resumed | TopicAsserted | SchemaAsserted | RowAsserted | Printed
+    | BatchAsked | Pull | RowsChanged | View | Index | Connection | SchemaMade | FunctionMade | Flushed | Named | Again
+    | TypeMade | Altered | Terminated | Paused | Resumed | TopicAsserted | SchemaAsserted | RowAsserted | Printed
 )  # fmt: skip

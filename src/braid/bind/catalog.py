@@ -22,6 +22,7 @@ from braid.bind.bound import (
     Dropped,
     Explained,
     Flushed,
+    FunctionMade,
     Index,
     Inserted,
     Named,
@@ -34,6 +35,7 @@ from braid.bind.bound import (
     RowAsserted,
     RowsChanged,
     SchemaAsserted,
+    SchemaMade,
     SettingChanged,
     Shown,
     SourceDeclared,
@@ -42,6 +44,8 @@ from braid.bind.bound import (
     TypeMade,
     View,
     connection_key,
+    function_key,
+    schema_key,
     type_name,
 )
 from braid.errors import Span, SqlError
@@ -68,9 +72,10 @@ class RunningQuery:
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """Sources and running queries by name, in the order of their making. `inserts`: INSERT INTOs so far, per sink.
-    `named`: WITH queries. `types`: of CREATE TYPE. `paused`: queries. `stored`: topics that are there, with their
-    partitions. `registry`: of schemas, where there is one. `functions`: of the user. `fallen`: names that were declared
-    and do not stand here, and why."""
+    `named`: WITH queries. `types`: of CREATE TYPE; `schemas`: of CREATE SCHEMA; `written_functions`: of
+    CREATE FUNCTION. `paused`: queries. `stored`: topics
+    that are there, with their partitions. `registry`: of schemas of records, where there is one. `functions`: of the
+    user. `fallen`: names that were declared and do not stand here, and why."""
 
     sources: Mapping[str, Declared] = field(default_factory=dict)
     queries: Mapping[str, RunningQuery] = field(default_factory=dict)
@@ -80,6 +85,8 @@ class Catalog:
     indexes: Mapping[str, Index] = field(default_factory=dict)
     types: Mapping[str, Type] = field(default_factory=dict)
     connections: Mapping[str, Connection] = field(default_factory=dict)
+    schemas: frozenset[str] = frozenset()
+    written_functions: Mapping[str, FunctionMade] = field(default_factory=dict)
     paused: frozenset[str] = frozenset()
     stored: Mapping[str, int] = field(default_factory=dict)
     registry: Registry | None = field(default=None, compare=False, repr=False)
@@ -156,9 +163,15 @@ class Catalog:
                 return replace(self, indexes={**self.indexes, name: bound})
             case Connection(name=name):
                 return replace(self, connections={**self.connections, name: bound})
+            case FunctionMade(name=name):
+                return replace(self, written_functions={**self.written_functions, name: bound})
+            case SchemaMade(name=name):
+                return replace(self, schemas=self.schemas | {name})
             case Dropped(names=names, queries=stopped):
                 return replace(
                     self,
+                    written_functions={n: f for n, f in self.written_functions.items() if function_key(n) not in names},
+                    schemas=frozenset(n for n in self.schemas if schema_key(n) not in names),
                     sources={n: d for n, d in self.sources.items() if n not in names},
                     views={n: v for n, v in self.views.items() if n not in names},
                     indexes={n: i for n, i in self.indexes.items() if n not in names},

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-from braid.bind import schemas
+from braid.bind import in_schemas, schemas
 from braid.bind.bound import (
     Again,
     Altered,
@@ -22,18 +22,22 @@ from braid.bind.bound import (
     Declared,
     Dropped,
     Explained,
+    FunctionMade,
     Index,
     Inserted,
     Named,
     QueryBound,
     Resumed,
     RowsChanged,
+    SchemaMade,
     SettingChanged,
     SourceDeclared,
     Terminated,
     TypeMade,
     View,
     connection_key,
+    function_key,
+    schema_key,
     type_name,
 )
 from braid.bind.catalog import Catalog
@@ -41,6 +45,7 @@ from braid.bind.commands import Dialect, bind
 from braid.bind.dialects import dialect_named
 from braid.bind.settings import Settings
 from braid.errors import BraidError, Span, SqlError
+from braid.lower.lower import lower
 from braid.plan.logical import Query
 from braid.plan.upgrade import refusal
 from braid.records.given import inserted
@@ -185,6 +190,8 @@ class Program:
     def _known(self, statement: ast.Statement, text: str, fresh: Collection[str]) -> str | None:
         """The name of what stands and is made again by this statement."""
         name, first = made_name(statement), text.split(None, 1)[0].upper()
+        if (full := in_schemas.made(statement, self.settings, self.catalog.schemas)) is not None:
+            return full if full in self.standing and full not in fresh else None
         alike = [s for s in self.standing.values() if s.text.split(None, 1)[0].upper() == first]
         known = self.spoken.words
         words = plain(text, known) if alike else None
@@ -274,6 +281,10 @@ class Program:
                 return self._made(type_name(name), effect)
             case Connection(name=name):
                 return self._made(connection_key(name), effect)
+            case FunctionMade(name=name):
+                return self._made(function_key(name), effect)
+            case SchemaMade(name=name):
+                return self._made(schema_key(name), effect)
             case Again(name=name, query=query):
                 if query is not None and self.standing[name].anew:
                     self._stands(replace(self.standing[name], anew=False))
@@ -397,8 +408,10 @@ def made_name(statement: ast.Statement) -> str | None:
     """The name that a CREATE statement makes."""
     if isinstance(statement, ast.CreateType):
         return type_name(statement.name)
-    if isinstance(statement, ast.CreateConnection):
-        return connection_key(statement.name.parts[-1])
+    if isinstance(statement, ast.CreateFunction):
+        return function_key(f"{statement.name}/{len(statement.parameters)}")
+    if isinstance(statement, ast.CreateSchema):
+        return schema_key(statement.name)
     name = getattr(statement, "name", None)
     return str(name) if name is not None and type(statement).__name__.startswith("Create") else None
 
@@ -427,9 +440,23 @@ def check_program(sql: str, program: Program) -> tuple[list[SqlError], int]:
                 problems.append(e.within(file))
             failed.add(_wanted(text[statement.span.start :]))
             continue
+        if (unfit := _unfit(effect, text)) is not None:
+            problems.append(unfit.within(file))
         fresh.update({program.apply(effect) or ""})
     problems.sort(key=lambda e: (e.file, e.line or 0, e.column or 0))
     return problems, len(script.statements)
+
+
+def _unfit(effect: Effect, text: str) -> SqlError | None:
+    """Why a query that is bound cannot be run, as EXPLAIN and a run say it."""
+    if effect.query is None:
+        return None
+    try:
+        lower(effect.query)
+    except BraidError as e:
+        span = getattr(effect.statement, "name_span", effect.statement.span)
+        return SqlError(e.message, span, e.hint, text)
+    return None
 
 
 _WANTED = re.compile(

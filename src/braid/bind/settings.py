@@ -24,7 +24,6 @@ Late = Literal["lookup", "discard"]
 Strictness = Literal["default", "native", "strict"]
 Emission = Literal["arrival", "expiry", "istream"]
 OnOff = Literal["on", "off"]
-SCHEMA = "public"  # the one schema of risingwave
 KEY_FORMATS = named_in("ksqldb")
 VALUE_FORMATS = tuple(f for f in KEY_FORMATS if FORMATS[f].of_values)
 Reset = Literal["earliest", "latest"]
@@ -68,12 +67,12 @@ class LensesSettings:
 class RisingwaveSettings:
     """`strict`: refuse what the documentation excludes. `postgres_order`: merged columns stand in PostgreSQL's order.
     `any_join`: views may join without an equality. `search_path`: the schemas in which names without one are looked
-    for, of which there is one only. `fixed`: settings that have one value here, since others would change results."""
+    for. `fixed`: settings that have one value here, since others would change results."""
 
     strict: bool = False
     postgres_order: bool = False
     any_join: bool = False
-    search_path: tuple[str, ...] = ('"$user"', SCHEMA)
+    search_path: tuple[str, ...] = ('"$user"', "public")
     fixed: bool = True
 
 

@@ -79,7 +79,7 @@ class _Topology:
             case (
                 logical.Project() | groups.TimeWindows() | groups.Final()
                 | logical.Materialize() | sliding.SlidingJoin() | epochs.Changes() | epochs.OnTime() | epochs.Windows()
-                | epochs.Clocked() | epochs.RegularJoin() | epochs.AsOfJoin() | epochs.TemporalJoin()
+                | epochs.Clocked() | epochs.RegularJoin() | epochs.AsOfJoin() | epochs.TemporalJoin() | epochs.Union()
                 | epochs.EmitOnClose() | epochs.Coalesce() | over.Over()
             ):  # fmt: skip
                 read = tuple(self.walk(x) for x in node.inputs)

@@ -99,6 +99,8 @@ def of_node(node: logical.Node) -> Words:
             met = [Kept("left", "met rows", "the left row is deleted")] if left.mode != "append" else []
             said = "each left row meets the right rows as of before its epoch"
             return _epoch_join(node, [Kept("right", "rows", "deleted"), *met], said)
+        case epochs.Union(parts=parts):
+            return Words("union", notes=[f"the rows of {len(parts)} queries"])
         case epochs.Changes():
             return Words("changes", state=[Kept("input", LAST, *(_passed(node) or ()))])
         case over.Over():

@@ -132,6 +132,8 @@ class Catalogue:
             indexes=program.catalog.indexes,
             types=program.catalog.types,
             connections=program.catalog.connections,
+            schemas=program.catalog.schemas,
+            written_functions=program.catalog.written_functions,
             registry=self._registry,
             stored=self._store.sizes(),
             functions=self._functions,

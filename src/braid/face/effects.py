@@ -30,6 +30,7 @@ from braid.bind.bound import (
     Dropped,
     Explained,
     Flushed,
+    FunctionMade,
     Index,
     Inserted,
     Named,
@@ -43,6 +44,7 @@ from braid.bind.bound import (
     RowAsserted,
     RowsChanged,
     SchemaAsserted,
+    SchemaMade,
     SettingChanged,
     Shown,
     SourceDeclared,
@@ -337,7 +339,8 @@ def carry_out(effect: Effect, world: World) -> None:
             world.check(bound, effect.statement.span)
         case (
             TypeMade() | Altered() | View() | Index() | Named() | SettingChanged() | Nothing() | Again() | Connection()
-        ):
+            | SchemaMade() | FunctionMade()
+        ):  # fmt: skip
             pass  # the program keeps them
         case _:
             assert_never(bound)

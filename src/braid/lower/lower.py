@@ -44,6 +44,7 @@ from braid.operators.sliding import Sliding
 from braid.operators.table_changes import Retract, TableFilter, Upserts
 from braid.operators.table_join import TableJoin
 from braid.operators.temporal import Temporal
+from braid.operators.union import Union
 from braid.operators.watermarks import Cleaning, Passing, Watermark
 from braid.operators.windowed import WindowedJoin
 from braid.operators.windows import TimeWindows, Windows
@@ -262,6 +263,8 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
             return _epoch_join(node, b)
         case over.Over():
             return _over(node, b)
+        case epochs.Union():
+            return _union(node, b, wanted or (*node.row_key, ALONE))
         case epochs.EmitOnClose():
             x = b.spread(_lower(node.input, b, wanted), wanted, "route", "rows wait by the key of the result")
             operator = EmitOnClose(node.value, tuple(b.watermark(bound) for bound in node.bounds))
@@ -337,6 +340,19 @@ def _over(node: over.Over, b: _Builder) -> _Frame:
         keys,
         [*x.columns, *(c.aggregation.output for c in node.calls)],
     )
+
+
+def _union(node: epochs.Union, b: _Builder, keys: Keys) -> _Frame:
+    """All parts in one stage, spread as its reader wants them; what is read and only looked at comes there at once."""
+    derived = {i: _lower(x, b, keys) for i, x in enumerate(node.parts) if not _is_local(x)}
+    stage = b.stage(keys)
+    frames = [
+        b.moved(derived[i], keys, stage, "route", "rows of several queries come together")
+        if i in derived
+        else _local(x, b, keys, "route", stage)
+        for i, x in enumerate(node.parts)
+    ]
+    return b.step(Union(), frames, node, keys, frames[0].columns)
 
 
 def _epoch_join(node: epochs.EpochJoin, b: _Builder) -> _Frame:

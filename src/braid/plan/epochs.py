@@ -10,12 +10,12 @@ stands after an epoch, never inside one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from braid.expr.nodes import Col, Expr
-from braid.plan.node import Mode, OfOne, OfTwo, Passing
+from braid.plan.node import Mode, OfOne, OfTwo, Passing, PlanNode
 from braid.plan.windows import Fixed
 
 if TYPE_CHECKING:
@@ -249,6 +249,42 @@ class Clocked(InEpochs, Passing):
 
 
 @dataclass(frozen=True)
+class Union(InEpochs, PlanNode):
+    """The rows of several queries, all of them. Their columns have the same names, and in `key` a number of the query
+    that gave a row is one of those that tell rows apart."""
+
+    called = "union"
+    clocked_by: ClassVar[tuple[Node, ...]] = ()
+    parts: tuple[Node, ...]
+    key: tuple[Col, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+    def over(self, change: Callable[[Node], Node]) -> Self:
+        return replace(self, parts=tuple(map(change, self.parts)))
+
+    @property
+    def schema(self) -> tuple[Col, ...]:
+        return self.parts[0].schema
+
+    @property
+    def mode(self) -> Mode:
+        return "append" if all(x.mode == "append" for x in self.parts) else "retract"
+
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        return self.key
+
+    def computes(self) -> Iterator[Expr]:
+        yield from ()
+
+    def reads(self) -> Iterator[Expr]:
+        yield from self.key
+
+
+@dataclass(frozen=True)
 class EmitOnClose(InEpochs, Passing):
     """Rows wait until `value` is below their watermark, the minimum of `bounds`; then what stands goes out for good."""
 
@@ -295,6 +331,8 @@ def in_epochs(root: Node) -> bool:
 
 
 EpochJoin = RegularJoin | AsOfJoin | TemporalJoin
-EpochNode = Changes | OnTime | Windows | Clocked | RegularJoin | AsOfJoin | TemporalJoin | EmitOnClose | Coalesce
+EpochNode = (
+    Changes | OnTime | Windows | Clocked | RegularJoin | AsOfJoin | TemporalJoin | Union | EmitOnClose | Coalesce
+)
 
 SIGNS: dict[Compare, str] = {"lt": "<", "le": "<=", "ge": ">=", "gt": ">"}

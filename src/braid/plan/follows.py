@@ -114,7 +114,7 @@ def follows(node: Node, known: Known) -> list[Follows]:
             return [own, *follows(left, known), *one]
         case Aggregate(keys=keys):
             return [own, *(Follows(frozenset(), _names((c,)), True) for c, e in keys if isinstance(e, Lit))]
-        case OnKeys() | Lateral() | Materialize() | TimeWindows() | Final() | SlidingJoin():
+        case epochs.Union() | OnKeys() | Lateral() | Materialize() | TimeWindows() | Final() | SlidingJoin():
             return [own]
     assert_never(node)
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from braid.expr.nodes import Col
+from braid.plan.epochs import Union
 from braid.plan.groups import Aggregate
 from braid.plan.logical import Node, Project, sources
 
@@ -43,6 +44,8 @@ def alike(root: Node) -> list[str]:
     """The names that a plan has for more than one column or source: there must be none."""
     made = Counter(c.name for node in root.walk() for c in _made(node))
     made.update(s.alias for s in sources(root))
+    for union in (x for x in root.walk() if isinstance(x, Union)):  # its parts call its columns alike
+        made.subtract({c.name: len(union.parts) - 1 for c in union.schema})
     return sorted(name for name, n in made.items() if n > 1)
 
 

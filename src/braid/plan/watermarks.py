@@ -52,6 +52,10 @@ def progress(node: Node) -> Progress:
         case RegularJoin(clean=clean):
             own = {c.name for c in node.schema}
             return {c.value.name: c.bounds for c in clean if isinstance(c.value, Col) and c.value.name in own}
+        case epochs.Union(parts=parts):
+            each = [progress(x) for x in parts]
+            both = [c.name for c in node.schema if all(c.name in known for known in each)]
+            return {name: tuple(dict.fromkeys(b for known in each for b in known[name])) for name in both}
         case epochs.TemporalJoin(left=left):
             return progress(left) if left.mode == "append" else {}
         case Aggregate(input=x, keys=keys):

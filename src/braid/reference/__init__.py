@@ -36,6 +36,7 @@ from braid.reference.epoch_steps import (
     OnTimeStep,
     RegularStep,
     TemporalStep,
+    UnionStep,
     WindowsStep,
 )
 from braid.reference.joins import StreamStreamStep, joined
@@ -277,6 +278,9 @@ class Reference:
                 return TemporalStep(node, *self._over_both(node))
             case Over():
                 return OverStep(node, *self._over(node.input))
+            case epochs.Union():
+                xs = [self._build(x) for x in node.parts]
+                return UnionStep(node, self._number(), self._run, *xs)
             case epochs.EmitOnClose():
                 return EmitOnCloseStep(node, *self._over(node.input), self._sources)
             case sliding.SlidingJoin():

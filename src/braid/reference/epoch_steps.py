@@ -145,6 +145,13 @@ class WindowsStep(EpochStep[epochs.Windows]):
         return [{node.start.name: zero + a * microsecond, node.end.name: zero + b * microsecond} for a, b in found]
 
 
+class UnionStep(EpochStep[epochs.Union]):
+    """The rows of all inputs."""
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        return [row for rows in inputs for row in rows]
+
+
 @dataclass(slots=True)
 class _Group:
     """The rows of one key on both sides, and what they give."""

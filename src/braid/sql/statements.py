@@ -25,7 +25,8 @@ from braid.types import Scalar
 def statement(c: Cursor) -> ast.Statement | None:
     """One statement; None where it leaves nothing to run (DEFINE)."""
     rules = c.dialect.statements
-    rule = rules.get(c.word())
+    begins_query = c.dialect.postgres and c.at_symbol("(")
+    rule = rules.get("SELECT" if begins_query else c.word())
     if rule is None:
         hint = c.dialect.foreign_starts.get(c.word()) or f"statements start with {', '.join(rules)}"
         raise c.unexpected("a statement", *rules, hint=hint)

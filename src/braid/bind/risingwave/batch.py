@@ -23,6 +23,7 @@ from braid.bind.risingwave.duck import called, policy, printed
 from braid.bind.risingwave.expressions import constant
 from braid.bind.risingwave.over import named_windows
 from braid.bind.risingwave.scope import QUOTE, Context, default_name
+from braid.bind.risingwave.set_operations import corresponding
 from braid.bind.select.items import Item, listed
 from braid.bind.select.scope import Column, Scope, Table, of_table
 from braid.bind.select.tree import bind_from
@@ -82,7 +83,9 @@ def _body(body: ast.Body, order_by: tuple[ast.OrderItem, ...], batch: Batch) -> 
             inner = rows_of(body, batch)
             rows = Rows(f"({inner.sql})", inner.columns)
         case ast.SetOperation(left=left, right=right):
-            a, b = _body(left, (), batch)[0], _body(right, (), batch)[0]
+            a, b = (_body(x, (), batch)[0] for x in (left, right))
+            if body.corresponding is not None:
+                a, b = _corresponding(a, b, body, batch)
             if len(a.columns) != len(b.columns):
                 message = f"{len(a.columns)} columns before {body.op}, {len(b.columns)} behind it"
                 raise SqlError(message, right.span, "select the same number of columns on both sides")
@@ -90,6 +93,17 @@ def _body(body: ast.Body, order_by: tuple[ast.OrderItem, ...], batch: Batch) -> 
         case _:
             assert_never(body)
     return rows, [_of_columns(i, rows.columns) for i in order_by]
+
+
+def _corresponding(a: Rows, b: Rows, body: ast.SetOperation, batch: Batch) -> tuple[Rows, Rows]:
+    """Both sides with the columns by whose names they meet."""
+    wanted = corresponding(body, [n for n, _, _ in a.columns], [n for n, _, _ in b.columns])
+    made: list[Rows] = []
+    for rows in (a, b):
+        columns = tuple(next(c for c in rows.columns if c[0] == n) for n in wanted)
+        picked = ", ".join(t for _, t, _ in columns)
+        made.append(Rows(f"SELECT {picked} FROM ({rows.sql}) AS {batch.token('t', 'side')}", columns))
+    return made[0], made[1]
 
 
 def _both(a: Rows, b: Rows, body: ast.SetOperation, batch: Batch) -> Rows:

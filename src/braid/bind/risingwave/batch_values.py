@@ -24,12 +24,12 @@ from braid.bind.select.scope import Scope
 from braid.errors import BraidError, Span, SqlError
 from braid.expr.nodes import Call, Col, Expr, Lit, changed
 from braid.expr.postgres import typing
+from braid.expr.postgres.arrays import LONGEST
 from braid.sql import ast
 from braid.types import Array, Column, Scalar, Struct, Type
 
 S = Scalar
 _STEP = "step size cannot equal zero"
-LONGEST = 1_000_000  # values of a list that a function makes as a whole
 NOTHING: Scope = Scope((), ())
 BatchColumn = tuple[str, str, Type]  # its name, its name in the text, its type
 

@@ -87,8 +87,7 @@ SECRETS = frozenset(
 
 
 def create(s: ast.CreateConnection, context: Context) -> Bound:
-    context.check_schema(s.name, "create in")
-    name = s.name.parts[-1]
+    name = context.new_name(s.name)
     if name in context.catalog.connections:
         if s.if_not_exists:
             return Nothing((f"connection {name} exists already: nothing to do",))
@@ -178,10 +177,11 @@ def connected(s: Refers, context: Context) -> Refers:
     return replace(s, properties=properties, encode=encode)
 
 
-def used(s: ast.CreateTable | ast.CreateView) -> tuple[str, ...]:
+def used(s: ast.CreateTable | ast.CreateView, context: Context) -> tuple[str, ...]:
     """The connections that a statement refers to."""
     of_encode = s.encode.properties if s.encode is not None else ()
-    return tuple(dict.fromkeys(p.ref.parts[-1] for p in (*s.properties, *of_encode) if p.ref is not None))
+    refers = [p for p in (*s.properties, *of_encode) if p.ref is not None]
+    return tuple(dict.fromkeys(_found(p, context).name for p in refers))
 
 
 def _connected(
@@ -215,11 +215,10 @@ def _connected(
 
 def _found(p: ast.Property, context: Context) -> Connection:
     assert p.ref is not None
-    context.check_schema(p.ref, "look in")
     known = context.catalog.connections
-    found = known.get(p.ref.parts[-1])
+    found = next((known[n] for n in context.names_of(p.ref) if n in known), None)
     if found is None:
-        hint = meant(p.ref.parts[-1], known, f"there are {', '.join(known)}" if known else "CREATE CONNECTION it first")
+        hint = meant(str(p.ref), known, f"there are {', '.join(known)}" if known else "CREATE CONNECTION it first")
         raise SqlError(f"there is no connection {p.ref}", p.ref.span, hint)
     return found
 
@@ -231,23 +230,22 @@ def drop(s: ast.Drop, context: Context) -> Bound:
     known = context.catalog.connections
     going, notices = list[str](), list[str]()
     for n in s.names:
-        context.check_schema(n, "look in")
-        name = n.parts[-1]
+        names = context.names_of(n)
+        name = next((x for x in names if x in known), names[0])
         if name not in known:
             if not s.if_exists:
                 hint = meant(name, known, f"there are {', '.join(known)}" if known else "there are none")
                 raise SqlError(f"there is no connection {n}", n.span, hint)
             notices.append(f"connection {n} does not exist: nothing to do")
             continue
-        users = _users(name, context)
-        if users:
-            hint = f"DROP {', '.join(users)} first; CASCADE is not supported yet for connections"
-            raise SqlError(f"connection {name} is used by {', '.join(users)}", n.span, hint)
+        if using := users(name, context):
+            hint = f"DROP {', '.join(using)} first; CASCADE is not supported yet for connections"
+            raise SqlError(f"connection {name} is used by {', '.join(using)}", n.span, hint)
         going.append(connection_key(name))
     return Dropped(tuple(going), (), (), tuple(notices)) if going else Nothing(tuple(notices))
 
 
-def _users(name: str, context: Context) -> list[str]:
+def users(name: str, context: Context) -> list[str]:
     declared = context.catalog.sources.values()
     return [d.name for d in declared if d.relation is not None and name in d.relation.connections]
 

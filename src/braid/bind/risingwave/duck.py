@@ -10,8 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from braid.batch_sql.duck_expr import duck_name
 from braid.bind.bound import Declared
 from braid.bind.expressions import conjuncts, names
+from braid.bind.risingwave import windows
 from braid.bind.risingwave.batch_values import NOTHING, Batch, BatchColumn, Values, column_token
 from braid.bind.risingwave.expressions import ROW_SETS, either
 from braid.bind.risingwave.scope import QUOTE
@@ -98,8 +100,7 @@ def _function(f: ast.TableFunction, batch: Batch, before: Scope | None) -> Text:
     """Functions that give rows; a function over columns is asked for each row before it."""
     name = f.call.name
     if name in CALLS:
-        hint = f"write it in a view: CREATE MATERIALIZED VIEW w AS SELECT * FROM {name}(…), and read that"
-        raise SqlError(f"{name} in a batch query is not supported yet", f.call.span, hint)
+        return _windows(f, batch)
     if name not in ROW_SETS:
         known = ", ".join((*map(str.lower, ROW_SETS), *CALLS))
         raise SqlError(f"there is no table function {name.lower()}", f.call.span, f"there are {known}")
@@ -108,6 +109,30 @@ def _function(f: ast.TableFunction, batch: Batch, before: Scope | None) -> Text:
     column = batch.token("c", alias)
     sql = f"{'LATERAL ' if any(names(f.call)) else ''}({found.relation(column, batch)})"
     return _named(sql, alias, ((alias, column, found.type),), f, batch)
+
+
+def _windows(f: ast.TableFunction, batch: Batch) -> Text:
+    """A table in windows: its rows once for each window, then the bounds of that."""
+    asked = windows.of_call(f)
+    table = _table(asked.table, batch)
+    time, type_ = asked.time(table.scope).expr, windows.bound_type(asked.time(table.scope).expr.type)
+    assert isinstance(time, Col)
+    kind, start, n = duck_name(type_), batch.token("c", "start"), batch.token("c", "n")
+    first, numbers = windows.begins(asked.windows, f"epoch_us(CAST({time.name} AS {kind}))")
+    columns = [(c.name, batch.token("c", c.name), c.expr) for c in table.scope.columns]
+    read = [f"{e.name} AS {t}" for _, t, e in columns if isinstance(e, Col)]
+    at = f"{first} + {n} * {asked.windows.lowest[0][0]} AS {start}"
+    kept = "" if asked.keeps_null else f" WHERE {time.name} IS NOT NULL"
+    numbered = f"{numbers} AS {batch.token('t', 'numbers')}({n})"
+    inner = f"SELECT {', '.join((*read, at))} FROM {table.sql} CROSS JOIN {numbered}{kept}"
+    bounds = [batch.token("c", word) for word in windows.BOUNDS]
+    texts = [f"CAST(make_timestamp({start} + {x}) AS {kind}) AS {t}"
+             for x, t in zip((0, asked.windows.span), bounds, strict=True)]  # fmt: skip
+    shown = ", ".join((*(t for _, t, _ in columns), *texts))
+    found = [*((name, t, e.type) for name, t, e in columns),
+             *((word, t, type_) for word, t in zip(windows.BOUNDS, bounds, strict=True))]  # fmt: skip
+    sql = f"(SELECT {shown} FROM ({inner}) AS {batch.token('t', 'rows')})"
+    return _named(sql, f.alias or asked.table.name.parts[-1], tuple(found), f, batch)
 
 
 def _check_asof(batch: Batch, join: ast.Join, *_: Text | Joined[Text]) -> None:
@@ -158,7 +183,7 @@ def _nearest(tree: Joined[Text], batch: Batch) -> str:
     of_right = [right.scope.knows(n) and not tree.left.scope.knows(n) for n in names(compare.left)]
     nearest, op = (compare.left, _TURNED[compare.op]) if all(of_right) else (compare.right, compare.op)
     order = [f"{Values(batch, tree.scope, 'ON').sql(nearest)} {'ASC' if op in ('<', '<=') else 'DESC'}"]
-    found = batch.context.found(table.name.parts[-1]) if table.name.parts not in {(n,) for n in batch.ctes} else None
+    found = batch.context.meant(table.name) if table.name.parts not in {(n,) for n in batch.ctes} else None
     if isinstance(found, Declared) and found.relation is not None:
         order += [f"{right.token}.{column_token(k)}" for k in found.relation.key]
     inner = f"SELECT * FROM {right.sql} WHERE {_condition(tree, batch)} ORDER BY {', '.join(order)} LIMIT 1"

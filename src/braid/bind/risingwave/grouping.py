@@ -62,6 +62,11 @@ class Grouped:
     below: Callable[[ast.Expr], Expr]
     final: Callable[[Expr], Expr]
 
+    def made(self) -> tuple[Node, list[Item]]:
+        """Its node, and the items over that."""
+        node = self.node()
+        return node, [replace(i, expr=self.final(i.expr)) for i in self.items]
+
 
 @dataclass(slots=True, kw_only=True)
 class _Groups(Groups):
@@ -259,8 +264,9 @@ def _has_aggregates(e: ast.Expr) -> bool:
             return any(map(_has_aggregates, children(e)))
 
 
-def bind_grouped(s: ast.Select, node: Node, scope: Scope, alias: str, overs: Overs) -> Grouped:
-    """`overs`: calls over the groups."""
+def bind_grouped(s: ast.Select, node: Node, scope: Scope, alias: str, overs: Overs | None = None) -> Grouped:
+    """`overs`: calls over the groups, where there may be some."""
+    overs = Overs({}, own(alias), lambda e: bound(e, "OVER", scope.expr)) if overs is None else overs
     groups = _keyed(s, node, scope, alias)
     of_groups = Names("SELECT", groups.column, groups.ask)
     overs.below, overs.final = lambda e: finished(bind(e, of_groups)), groups.final
@@ -312,7 +318,7 @@ def _sets(s: ast.Select, scope: Scope) -> list[tuple[Expr, ...]]:
     found: list[tuple[Expr, ...]] = [()]
     for e in s.group_by:
         of = _expanded(e) if isinstance(e, ast.GroupingSets) else ((e,),)
-        each = [tuple(bound(_meant(x, s.items, scope), "GROUP BY", scope.expr) for x in one) for one in of]
+        each = [tuple(bound(meant_by(x, s.items, scope), "GROUP BY", scope.expr) for x in one) for one in of]
         found = [(*before, *more) for before in found for more in each]
         if len(found) > MOST_SETS:
             raise SqlError(f"GROUP BY makes {len(found)} sets", e.span, f"take {MOST_SETS} at most")
@@ -356,7 +362,7 @@ def alone(node: Node) -> dict[str, object] | None:
             return None
 
 
-def _meant(e: ast.Expr, items: tuple[ast.SelectItem, ...], scope: Scope) -> ast.Expr:
+def meant_by(e: ast.Expr, items: tuple[ast.SelectItem, ...], scope: Scope) -> ast.Expr:
     """A grouping expression: also the number or the alias of an item."""
     if isinstance(e, ast.Literal) and isinstance(e.value, int):
         if not 1 <= e.value <= len(items):

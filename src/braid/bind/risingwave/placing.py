@@ -13,16 +13,19 @@ from typing import Literal
 from braid.bind.bound import Declared, Index
 from braid.bind.expressions import sides
 from braid.bind.risingwave.scope import Context
-from braid.bind.select.pushing import covered, is_true, names, pair, shared_out
+from braid.bind.select.pushing import apart, covered, is_true, names, pair, shared_out
 from braid.bind.select.tree import Joined, Leaf
 from braid.errors import SqlError
-from braid.expr.nodes import Call, Col, Expr, Lit
+from braid.expr.nodes import Call, Col, Expr, Lit, columns
+from braid.expr.postgres import typing
 from braid.expr.typing import all_of
 from braid.plan.epochs import AsOfJoin, Compare, Equalities, RegularJoin, TemporalJoin, Windows
-from braid.plan.logical import Filter, Node
+from braid.plan.logical import Filter, Lateral, Node, Source
 from braid.plan.names import column_of
 from braid.plan.watermarks import cleaned, forgotten, progress
+from braid.records.encoding import Encoding
 from braid.sql import ast
+from braid.types import Array, Scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,9 @@ def place(tree: Tree, pool: list[Expr], context: Context) -> tuple[Node, list[Ex
         return _filtered(tree.node, mine), rest
     if tree.written.asof:
         return _asof(tree, pool, context)
+    tree = _turned_left(tree)
+    if isinstance(tree.right, Relation) and isinstance(tree.right.node, Lateral):
+        return _lateral(tree, tree.right.node, pool, context)
     if isinstance(tree.right, Relation) and tree.right.as_of is not None:
         return _temporal(tree, tree.right, pool, context)
     return _regular(tree, pool, context)
@@ -69,6 +75,8 @@ def _regular(j: Join, pool: list[Expr], context: Context) -> tuple[Node, list[Ex
     shares = shared_out(j, pool)
     left, right = _side(j.left, shares.left, context), _side(j.right, shares.right, context)
     on, residual = _split(shares.on, j)
+    if not on.left:
+        on, residual = _split(apart(shares.on), j)
     _notice_windows(j, context)
     if not on.left and not context.settings.risingwave.any_join:
         what = "a cross join" if j.written.how == "cross" else "a join without an equality of both sides"
@@ -98,7 +106,8 @@ def _ordered(j: Join, pool: list[Expr]) -> Join:
         return j
     made, seen = first, names(first)
     while found:
-        linked = (x for x in found if any(pair(t, seen, names(x.right)) for t in pool))
+        terms = [*pool, *apart(pool)]
+        linked = (x for x in found if any(pair(t, seen, names(x.right)) for t in terms))
         then = next(linked, found[0])
         found.remove(then)
         made = replace(then, left=made)
@@ -109,7 +118,9 @@ def _ordered(j: Join, pool: list[Expr]) -> Join:
 
 def _in_list(j: Join) -> bool:
     """Whether a join is a comma of FROM."""
-    return j.written.comma and not (isinstance(j.right, Relation) and j.right.as_of is not None)
+    right = j.right
+    leans = isinstance(right, Relation) and (right.as_of is not None or isinstance(right.node, Lateral))
+    return j.written.comma and not leans
 
 
 def _notice_state(node: RegularJoin, j: Join, context: Context) -> None:
@@ -167,6 +178,55 @@ def _split(terms: list[Expr], j: Join) -> tuple[Equalities, list[Expr]]:
     pairs = [p for _, p in found if p is not None]
     on = Equalities(tuple(a for a, _, _ in pairs), tuple(b for _, b, _ in pairs), tuple(n for _, _, n in pairs))
     return on, [t for t, p in found if p is None]
+
+
+# -------------------------------------------------------------------- lateral
+
+_NO_ROWS = Source("", "", "", "stream", (), Encoding())
+
+
+def elements(array: Expr, element: Col, index: Col) -> Lateral:
+    """A relation of the elements of an array that is made of columns to its left; these rows come to be its input."""
+    return Lateral(_NO_ROWS, array, element, index)
+
+
+def _lateral(j: Join, of: Lateral, pool: list[Expr], context: Context) -> tuple[Node, list[Expr]]:
+    """Each row of the left side with the elements that its array has. LEFT keeps a row whose array has none."""
+    how, on = j.how, [t for t in j.terms if not is_true(t)]
+    if how in ("right", "full"):
+        hint = "write JOIN or LEFT JOIN, with the function on the right side"
+        raise SqlError(f"a function over columns takes no {how.upper()} JOIN", j.written.how_span, hint)
+    if how == "left" and on:
+        raise SqlError("a function over columns is LEFT JOINed ON true", j.span, "write the condition in WHERE")
+    if not {*columns(of.array)} <= names(j.left):
+        hint = "write it behind the table whose columns it takes"
+        raise SqlError("a function in FROM takes columns of what is before it in its join", j.right.span, hint)
+    mine, rest = covered(pool, names(j.left))
+    array = of.array if how == "inner" else _not_empty(of.array)
+    return _filtered(replace(of, input=_side(j.left, mine, context), array=array), on), rest
+
+
+def _turned_left(j: Join) -> Join:
+    """`t, f(t.x) JOIN u` is `(t, f(t.x)) JOIN u`: what a function over columns is joined with, is joined to both."""
+    spine: list[Join] = []
+    first: Tree = j.right
+    while isinstance(first, Joined) and first.how in ("inner", "left"):
+        spine.insert(0, first)
+        first = first.left
+    if not spine or j.how != "inner" or j.terms or isinstance(first, Joined) or not isinstance(first.node, Lateral):
+        return j
+    made = replace(j, right=first)
+    for x in spine:
+        made = replace(x, left=made)
+    return made
+
+
+def _not_empty(array: Expr) -> Expr:
+    """The array, or one with a NULL in place of none."""
+    assert isinstance(array.type, Array)
+    element = Call("make_array", (Lit(None, array.type.element),), array.type)
+    some = typing.compare(">", typing.function("CARDINALITY", [array]), Lit(0, Scalar.INT))
+    return typing.case([(some, array)], element)
 
 
 # ---------------------------------------------------------------------- as of

@@ -11,31 +11,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from braid.bind.bound import Bounded, Declared, Index, View
 from braid.bind.expressions import with_span
 from braid.bind.names import free_name
-from braid.bind.risingwave import grouping, subqueries
-from braid.bind.risingwave.expressions import Names, bind, bound, condition, either, usual_name
+from braid.bind.risingwave import grouping, row_sets, set_operations, subqueries, windows
+from braid.bind.risingwave.expressions import ROW_SETS, Names, bind, bound, condition, either, usual_name
 from braid.bind.risingwave.over import Overs, first_rows, has_over, named_windows, orderable, row_count
 from braid.bind.risingwave.placing import Relation, Tree, place
 from braid.bind.risingwave.scope import QUOTE, Context, check_not_sink, default_name
+from braid.bind.risingwave.sinks import rules_of
 from braid.bind.select.items import Item, Result, listed
 from braid.bind.select.scope import Column, Scope, Table, of_table, renamed
 from braid.bind.select.tree import Policy, bind_from
 from braid.errors import Span, SqlError
-from braid.expr.nodes import Call, Col, Expr, substituted
+from braid.expr.nodes import Call, Col, Expr, columns, substituted
 from braid.expr.postgres import typing
 from braid.expr.typing import all_of, conjuncts
-from braid.plan.epochs import Bound, Changes, Clean, EmitOnClose, OnTime, RegularJoin, Windows
+from braid.plan.epochs import Bound, Changes, Clean, EmitOnClose, OnTime, RegularJoin, Union, Windows
 from braid.plan.logical import Filter, Node, Project, Source, SourceColumn
 from braid.plan.names import level_of, own
 from braid.plan.watermarks import base, clocked, progress
-from braid.plan.windows import KINDS, FixedKind
 from braid.sql import ast
 from braid.sql.windows import CALLS
-from braid.types import TIMESTAMPS, Scalar, Type
 from braid.types import Column as TypedColumn
+from braid.types import Scalar
 
 
 def bind_query(query: ast.Query, context: Context, names: tuple[str, ...] = ()) -> Result:
@@ -52,43 +53,52 @@ def bind_inner(query: ast.Query, context: Context, alias: str) -> Result:
     """A query anywhere in a plan; its columns get plan names under `alias`."""
     for cte in query.ctes:
         context = replace(context, ctes={**context.ctes, cte.name: (cte, context)})
-    result = _body(query, context, alias)
+    result = _body(query.body, query, context, alias)
     if query.emit is not None:
         return replace(result, node=emit_on_close(result.node, [i.col for i in result.items], query.emit))
     return result
 
 
-def _body(query: ast.Query, context: Context, alias: str) -> Result:
-    body = query.body
-    if isinstance(body, ast.SetOperation):
-        hint = "make a view of each side, and query both"
-        raise SqlError(f"{body.op} in a view is not supported yet", body.span, hint)
-    if isinstance(body, ast.Values):
-        raise SqlError("VALUES in a view is not supported yet", body.span, "CREATE TABLE, INSERT them, and read that")
-    if isinstance(body, ast.Query):
-        return _of_result(query, bind_inner(body, context, alias), alias)
-    return _select(body, query, context, alias)
+def _body(body: ast.Body, query: ast.Query, context: Context, alias: str) -> Result:
+    """`query`: what stands around it."""
+    match body:
+        case ast.SetOperation():
+            alone = ast.Query((), body, (), None, None, None, body.span)
+            made = set_operations.bind_sides(body, context, alias, lambda side, at: _body(side, alone, context, at))
+            is_named = isinstance(made.node, Union)
+            made = made if is_named else projected(made.node, made.items, alias, made.types)
+            return _of_result(query, made, alias)
+        case ast.Values():
+            hint = "CREATE TABLE, INSERT them, and read that"
+            raise SqlError("VALUES in a view is not supported yet", body.span, hint)
+        case ast.Query():
+            return _of_result(query, bind_inner(body, context, alias), alias)
+        case ast.Select():
+            return _select(body, query, context, alias)
+    assert_never(body)
 
 
 def _select(s: ast.Select, query: ast.Query, context: Context, alias: str) -> Result:
     """`query`: what stands around it; of its rows those that ORDER BY and LIMIT say."""
     if s.source is None:
         raise SqlError("a view needs FROM", s.span, "select from a table, a source or a view")
-    different = s.distinct == ()
-    groups = bool(s.group_by) or s.having is not None or grouping.has_aggregates(s)
-    if different and (groups or any(has_over(i.expr) for i in s.items)):
+    s = row_sets.in_from(s)
+    assert s.source is not None
+    different, over = s.distinct == (), any(has_over(i.expr) for i in s.items)
+    if different and (_has_groups(s) or over):
         return _of_result(query, _different(s, context, alias), alias)
     node, scope = _rows(s.source, s.where, context)
+    if s.distinct and not _has_groups(s) and not over:
+        s = _one_of_each(s, s.distinct, node, scope, context)
     overs = Overs(named_windows(s), own(alias), lambda e: bound(e, "OVER", scope.expr))
     on = s.distinct or ()
-    if different or groups:
+    if different or _has_groups(s):
         made = grouping.bind_grouped(s, node, scope, alias, overs)
         first = _First() if different else _first(made.items, query, on, made.below)
-        node, types = made.node(), made.types
-        items, first = [replace(i, expr=made.final(i.expr)) for i in made.items], first.over(made.final)
+        node, items = made.made()
         if different:
-            return _of_result(query, projected(node, items, alias, types), alias)
-        return projected(first.of(node, own(alias)), items, alias, types)
+            return _of_result(query, projected(node, items, alias, made.types), alias)
+        return projected(first.over(made.final).of(node, own(alias)), items, alias, made.types)
 
     def value(item: ast.SelectItem) -> Item:
         e = typing.finished(bind(item.expr, Names("SELECT", scope.expr, overs.ask)))
@@ -166,6 +176,22 @@ def _count(word: str, e: ast.Expr | None) -> int | None:
         return row_count(word, bound(e, word, column))
 
 
+def _has_groups(s: ast.Select) -> bool:
+    return bool(s.group_by) or s.having is not None or grouping.has_aggregates(s)
+
+
+def _one_of_each(s: ast.Select, on: tuple[ast.Expr, ...], node: Node, scope: Scope, context: Context) -> ast.Select:
+    """DISTINCT ON where it need not choose: each row is the only one of its kind, or all of a kind show the same."""
+    by = [bound(grouping.meant_by(e, s.items, scope), "DISTINCT ON", scope.expr) for e in on]
+    known = [e.name for e in by if isinstance(e, Col)]
+    key = [c for k in node.row_key for c in columns(k)]
+    if key and rules_of(node, context).suffices(known, key):
+        return replace(s, distinct=None)
+    shown = listed(s.items, scope, lambda i: Item("", bound(i.expr, "SELECT", scope.expr), i.span, i.expr))
+    same = {c for i in shown for c in columns(i.expr)} <= {*known}
+    return replace(s, distinct=None, group_by=on) if same else s
+
+
 def _different(s: ast.Select, context: Context, alias: str) -> Result:
     """DISTINCT over groups: the different rows of what is without it."""
     plain = replace(s, distinct=None)
@@ -173,12 +199,9 @@ def _different(s: ast.Select, context: Context, alias: str) -> Result:
     columns = tuple(Column(i.name, i.col, i.type) for i in made.items)
     scope = of_table(Table("", columns), QUOTE)
     every = (ast.SelectItem(ast.Star((), s.span), None, s.span),)
-    overs = Overs({}, own(alias), lambda e: bound(e, "OVER", scope.expr))
     whole = replace(s, items=every, group_by=(), having=None, windows=())
-    grouped = grouping.bind_grouped(whole, made.node, scope, alias, overs)
-    return projected(
-        grouped.node(), [replace(i, expr=grouped.final(i.expr)) for i in grouped.items], alias, grouped.types
-    )
+    grouped = grouping.bind_grouped(whole, made.node, scope, alias)
+    return projected(*grouped.made(), alias, grouped.types)
 
 
 def _rows(source: ast.Relation, where: ast.Expr | None, context: Context) -> tuple[Node, Scope]:
@@ -283,7 +306,7 @@ def _of_outer(node: Node, column: Col, fits: Callable[[Clean, tuple[Expr, ...], 
 
 def policy(context: Context) -> Policy[Relation]:
     return Policy(
-        lambda relation, _: _leaf(relation, context),
+        lambda relation, before: _leaf(relation, before, context),
         _check_asof,
         lambda on, scope: conjuncts(condition(on, "ON", scope.expr)),
         lambda a, b: typing.compare("=", a, b),
@@ -303,11 +326,13 @@ def _check_asof(j: ast.Join, left: Tree, right: Tree) -> None:
         raise SqlError(f"an ASOF JOIN takes no {word}", j.how_span, hint)
 
 
-def _leaf(relation: ast.Relation, context: Context) -> Relation:
+def _leaf(relation: ast.Relation, before: Scope | None, context: Context) -> Relation:
     match relation:
         case ast.Table():
             return _table(relation, context)
         case ast.TableFunction():
+            if relation.call.name in ROW_SETS:
+                return row_sets.relation(relation, before, context)
             return _window(relation, context)
         case ast.Derived():
             if relation.lateral:
@@ -336,7 +361,7 @@ def _table(t: ast.Table, context: Context) -> Relation:
         case View():
             _no_as_of(t, "a view")
             try:
-                leaf = _query(found.written, alias, found.columns, t.span, context.inner(found.text))
+                leaf = _query(found.written, alias, found.columns, t.span, context.inner(found))
             except SqlError as e:
                 raise e.with_text(found.text) from None
             return _renamed(leaf, alias, t)
@@ -411,43 +436,16 @@ def _window(f: ast.TableFunction, context: Context) -> Relation:
         *others, last = (f"{name}(…)" for name in CALLS)
         hint = f"a view reads tables, sources, views, {', '.join(others)} and {last}"
         raise SqlError(f"table function {what.lower()} in a view is not supported yet", call.span, hint)
-    made, lengths = CALLS[what], call.args[2:]
-    usage, wanted = made.usage, len(made.lengths)
-    if len(lengths) not in (wanted, wanted + 1):
-        raise SqlError(f"{what} takes {wanted + 2} or {wanted + 3} arguments", call.span, f"write {usage}")
-    first, second = call.args[:2]
-    if not isinstance(first, ast.Name):
-        raise SqlError(f"the first argument of {what} is the name of a table", first.span, f"write {usage}")
-    if not isinstance(second, ast.Name):
-        raise SqlError(f"the second argument of {what} is a column", second.span, f"write {usage}")
-    given: dict[str, ast.Interval] = {}
-    for name, x in zip((*made.lengths, "offset"), lengths, strict=False):
-        if not isinstance(x, ast.Interval) or x.months:
-            raise SqlError(f"{what} takes lengths of days or shorter", x.span, f"write {usage}")
-        given[name] = x
-    if any(given[name].ms <= 0 for name in made.lengths):
-        raise SqlError(f"the lengths of {what} must be above zero", lengths[0].span, f"write {usage}")
-    made.check(given)
-    name = first.parts[-1]
-    leaf = _table(ast.Table(first, f.alias, f.span), context)
-    alias = f.alias or name
-    taken = next((c for c in leaf.scope.columns if c.name in ("window_start", "window_end")), None)
-    if taken is not None:
-        hint = f"rename it in a view, and read that: SELECT {taken.name} AS w …"
-        raise SqlError(f"{name} has a column {taken.name} of its own", first.span, hint)
-    column = leaf.scope.column(ast.Name((second.parts[-1],), second.span))
-    time = column.expr
+    asked = windows.of_call(f)
+    leaf = _table(asked.table, context)
+    alias = f.alias or asked.table.name.parts[-1]
+    time = asked.time(leaf.scope).expr
     assert isinstance(time, Col)
-    if time.type not in (Scalar.DATE, *TIMESTAMPS):
-        raise SqlError(f"{column.name} is {column.type}, not a time", second.span, "take a timestamp column")
-    unique = own(level_of(time.name))
-    type_: Type = time.type if time.type in TIMESTAMPS else Scalar.TIMESTAMP
-    start, end = Col(f"{unique}.window_start", type_), Col(f"{unique}.window_end", type_)
-    windows = KINDS[made.kind].of({name: x.ms * 1000 for name, x in given.items()})
-    assert isinstance(windows, FixedKind)
-    node = Windows(leaf.node, time, windows, start, end, "keep" if made.keeps_null else "drop")
+    unique, type_ = own(level_of(time.name)), windows.bound_type(time.type)
+    start, end = (Col(f"{unique}.{name}", type_) for name in windows.BOUNDS)
+    node = Windows(leaf.node, time, asked.windows, start, end, "keep" if asked.keeps_null else "drop")
     shown = usual_name(type_)
-    bounds = (Column("window_start", start, shown), Column("window_end", end, shown))
+    bounds = tuple(Column(name, c, shown) for name, c in zip(windows.BOUNDS, (start, end), strict=True))
     columns = renamed((*leaf.scope.columns, *bounds), f.columns, f.span)
     scope = of_table(Table(alias, columns), QUOTE)
-    return replace(leaf, node=node, scope=scope, span=f.span, window=f"{what} {windows}", declared=None)
+    return replace(leaf, node=node, scope=scope, span=f.span, window=f"{what} {asked.windows}", declared=None)

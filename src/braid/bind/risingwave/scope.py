@@ -13,8 +13,8 @@ from functools import partial
 
 from braid.bind.bound import Declared, Index, View
 from braid.bind.env import Env
+from braid.bind.in_schemas import PUBLIC, called, looked_in
 from braid.bind.names import free_name
-from braid.bind.settings import SCHEMA, RisingwaveSettings
 from braid.errors import Span, SqlError
 from braid.guess import meant
 from braid.plan.names import column_of, level, level_of
@@ -40,25 +40,34 @@ class Context(Env):
 
     def relation(self, name: ast.Name) -> Declared | View | Index:
         """A table, source, view or index of this name."""
-        self.check_schema(name, "look in")
-        found = self.found(name.parts[-1])
+        found = self.meant(name)
         if found is None:
-            raise SqlError(f"there is no table, source or view {name}", name.span, self._hint(name.parts[-1]))
+            raise SqlError(f"there is no table, source or view {name}", name.span, self._hint(str(name)))
         return found
 
-    def check_schema(self, name: ast.Name, doing: str) -> None:
-        """There is one schema. A name with another one before it, or without any where search_path does not have it,
-        means nothing."""
+    def meant(self, name: ast.Name) -> Declared | View | Index | None:
+        """The same, if there is one."""
+        return next((x for n in self.names_of(name) if (x := self.found(n)) is not None), None)
+
+    def names_of(self, name: ast.Name, doing: str = "look in") -> list[str]:
+        """What the catalog may call it. A schema that does not exist means nothing."""
         *schema, bare = name.parts
-        path = self.settings.risingwave.search_path
-        if schema and schema != [SCHEMA]:
-            hint = f"the only one is {SCHEMA}: write {SCHEMA}.{bare}"
+        path, known = self.settings.risingwave.search_path, self.catalog.schemas
+        if schema and schema[0] not in (PUBLIC, *known):
+            hint = meant(schema[0], (PUBLIC, *known), f"write {PUBLIC}.{bare}, or CREATE SCHEMA {schema[0]} first")
             raise SqlError(f"there is no schema {schema[0]}", name.span, hint)
-        if not schema and SCHEMA not in path:
-            hint = f"write {SCHEMA}.{bare}, or SET search_path TO {SCHEMA}"
+        there = schema or looked_in(path, known)
+        if not there:
+            hint = f"write {PUBLIC}.{bare}, or SET search_path TO {PUBLIC}"
             raise SqlError(f"search_path has no schema to {doing}: {', '.join(path)}", name.span, hint)
+        return [called(s, bare) for s in there]
+
+    def new_name(self, name: ast.Name) -> str:
+        """What the catalog will call that which is made by this name."""
+        return self.names_of(name, "create in")[0]
 
     def found(self, name: str) -> Declared | View | Index | None:
+        """What the catalog calls so."""
         catalog = self.catalog
         return catalog.get(name) or catalog.views.get(name) or catalog.indexes.get(name)
 
@@ -84,10 +93,10 @@ class Context(Env):
         self.called[f"{name}/"] = alias
         return f"{name}/"
 
-    def inner(self, text: str) -> Context:
+    def inner(self, view: View) -> Context:
         """For the text of a view that is put into this query; its names mean what they meant when it was made."""
-        own = replace(self.settings.risingwave, search_path=RisingwaveSettings().search_path)
-        return replace(self, text=text, settings=replace(self.settings, risingwave=own), ctes={})
+        own = replace(self.settings.risingwave, search_path=view.path)
+        return replace(self, text=view.text, settings=replace(self.settings, risingwave=own), ctes={})
 
     def written(self, column: str) -> str:
         """What a plan column is called that is written without having been selected. Checkpoints and topics hold it."""
@@ -99,6 +108,9 @@ class Context(Env):
 
     def _hint(self, name: str) -> str:
         known = [*self.catalog.sources, *self.catalog.views, *self.catalog.indexes]
+        elsewhere = [n for n in known if n.endswith(f".{name}")]
+        if elsewhere:
+            return f"write {' or '.join(elsewhere)}"
         return meant(name, known, f"there are {', '.join(known)}" if known else "CREATE TABLE it first")
 
 

@@ -54,8 +54,6 @@ _UNCHECKED = "the PRIMARY KEY of a source is not checked: every row is kept; CRE
 
 def _there(s: ast.CreateTable | ast.CreateView | ast.CreateIndex, context: Context) -> Nothing | None:
     """What has the name already: refused without IF NOT EXISTS."""
-    schema = () if s.schema is None else (s.schema,)
-    context.check_schema(ast.Name((*schema, s.name), s.name_span), "create in")
     if context.found(s.name) is None:
         return None
     if s.if_not_exists:
@@ -67,7 +65,7 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
     """CREATE TABLE | SOURCE, with columns or AS a query."""
     if (there := _there(s, context)) is not None:
         return there
-    refers = connections.used(s)
+    refers = connections.used(s, context)
     s = connections.connected(s, context)
     columns = list(s.columns)
     if s.rows is not None:
@@ -229,7 +227,7 @@ def create_index(s: ast.CreateIndex, context: Context) -> Bound:
     if distributed != columns[: len(distributed)]:
         hint = f"write DISTRIBUTED BY ({', '.join(columns[:1])})"
         raise SqlError("an index is distributed by the first of its columns", s.distributed_by[0].span, hint)
-    return Index(s.name, str(s.table), columns, include, distributed or columns[:1])
+    return Index(s.name, table.name, columns, include, distributed or columns[:1])
 
 
 # ------------------------------------------------------------------------ views
@@ -240,7 +238,7 @@ def create_view(s: ast.CreateView, context: Context) -> Bound:
         return there
     if s.what == "view":
         return _view(s, context)
-    refers = connections.used(s)
+    refers = connections.used(s, context)
     s = connections.connected(s, context)
     result = bind_query(s.query, context, s.columns)
     return materialized(s, result, context, refers)
@@ -254,7 +252,7 @@ def _view(s: ast.CreateView, context: Context) -> View:
         raise SqlError(message, s.query.span, "name each column, or none")
     if len(set(columns)) < len(columns):
         raise SqlError("a view has each name once", s.query.span, "give the columns names with AS")
-    return View(s.name, columns, query, s.query, context.text)
+    return View(s.name, columns, query, s.query, context.text, context.settings.risingwave.search_path)
 
 
 def materialized(s: ast.CreateView, result: Result, context: Context, refers: tuple[str, ...] = ()) -> QueryBound:

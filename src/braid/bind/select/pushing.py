@@ -8,13 +8,15 @@ those it pads where they do not pass. An equality of both sides is a key; what e
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from braid.bind.expressions import sides
+from braid.bind.expressions import any_of, sides
 from braid.bind.select.tree import Joined, Leaf, leaves
+from braid.expr import typing
 from braid.expr.nodes import Call, Expr, Lit, columns
+from braid.expr.typing import all_of, conjuncts
 from braid.plan.logical import How
 
 Side = Literal["left", "right"]
@@ -93,3 +95,35 @@ def pair(term: Expr, left: Names, right: Names) -> tuple[Expr, Expr, bool] | Non
 
 def is_true(e: Expr) -> bool:
     return isinstance(e, Lit) and e.value is True
+
+
+def apart(terms: Sequence[Expr]) -> list[Expr]:
+    """The same terms, where what all arms of an OR have in common stands beside it: `a AND x OR a AND y` is
+    `a AND (x OR y)`."""
+    found: list[Expr] = []
+    for term in terms:
+        arms = [list(conjuncts(arm)) for arm in _arms(term)]
+        common = [t for t in arms[0] if all(_turned(t) & {*arm} for arm in arms[1:])] if len(arms) > 1 else []
+        rests = [all_of([t for t in arm if not _turned(t) & {*common}]) for arm in arms]
+        left = [rest for rest in rests if rest is not None]
+        if common and len(left) == len(rests):
+            found += [*common, any_of(left, lambda a, b: typing.call("or", [a, b]))]
+        else:
+            found += common or [term]
+    return found
+
+
+def _turned(term: Expr) -> set[Expr]:
+    """A term, and an equality with its sides turned."""
+    match term:
+        case Call(function="eq", args=(a, b)):
+            return {term, replace(term, args=(b, a))}
+    return {term}
+
+
+def _arms(e: Expr) -> Iterator[Expr]:
+    if isinstance(e, Call) and e.function == "or":
+        for arg in e.args:
+            yield from _arms(arg)
+    else:
+        yield e

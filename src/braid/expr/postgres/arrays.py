@@ -297,6 +297,27 @@ def _flatten(array: list[Any]) -> list[Any]:
     return [v for inner in array if inner is not None for v in inner]
 
 
+LONGEST = 1_000_000  # values of a list that a function makes as a whole
+
+
+def _resolve_series(args: Sequence[Expr]) -> Signature | Refused:
+    """A first and a last whole number, and a step, of one type."""
+    t = common([a.type for a in args])
+    if t in (S.SMALLINT, S.INT, S.BIGINT) and len(args) == 3:
+        return Signature((t, t, t), Array(t))
+    return Refused("it takes a first and a last whole number, and maybe a step")
+
+
+def _series(first: int, last: int, step: int) -> list[int]:
+    """From the first one on by steps, the last one included where one reaches it."""
+    if not step:
+        raise ValueError("step size cannot equal zero")
+    found = range(first, last + (1 if step > 0 else -1), step)
+    if len(found) > LONGEST:
+        raise ValueError(f"it gives more than {LONGEST:,} rows")
+    return list(found)
+
+
 # ---------------------------------------------------------------------- ANY and ALL
 
 
@@ -398,6 +419,7 @@ ARRAYS: dict[str, Function] = {
         in_rows("ARRAY_CONTAINED ARRAYCONTAINED", _resolve_sets, _contained),
         _mark(in_rows("ARRAY_OVERLAP", _resolve_sets, _overlaps)),
         _mark(row("SUBSCRIPT", _resolve_subscript, Fallible(_subscript, _subscript_failed, "integer out of range"))),
+        _mark(in_rows("SERIES", _resolve_series, _series)),
         _mark(row("ANY", takes("BOOLEANs in an array", ((Array(S.BOOLEAN),), S.BOOLEAN)), _answer(True))),
         _mark(row("ALL", takes("BOOLEANs in an array", ((Array(S.BOOLEAN),), S.BOOLEAN)), _answer(False))),
     )

@@ -459,13 +459,15 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class SetOperation:
-    """`left UNION | INTERSECT | EXCEPT [ALL] right`."""
+    """`left UNION | INTERSECT | EXCEPT [ALL] [CORRESPONDING [BY (columns)]] right`. `corresponding`: the columns that
+    are named; empty: all that both sides have."""
 
     op: str
     all: bool
     left: Body
     right: Body
     span: Span
+    corresponding: tuple[Name, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,29 @@ class CreateAs:
 
 
 @dataclass(frozen=True, slots=True)
+class Parameter:
+    """Of a function; `written`: the name of its type."""
+
+    name: str
+    type: Type
+    written: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateFunction:
+    """CREATE FUNCTION name (parameters) RETURNS type LANGUAGE sql AS expression. `name` in upper case; a parameter
+    without a name is `$1`, `$2` …; `returns`: without a name."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    returns: Parameter
+    body: Expr
+    if_not_exists: bool
+    span: Span
+    name_span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class CreateStreamView:
     """CREATE VIEW schema.name [(columns)] AS SELECT [STREAM]."""
 
@@ -498,7 +521,7 @@ class Unsupported:
 
 Statement = (
     CreateSource | CreateRelation | CreateTopic | CreateTable | CreateIndex | CreateSchema | CreateType | DropType
-    | CreateConnection
+    | CreateConnection | CreateFunction
     | CreateAs | CreateStreamView | CreateView | CreatePump | WithQuery
     | Ask | Batch | InsertSelect | InsertValues | Insert | Update | Delete
     | Show | Describe | DescribeFunction | Explain | Drop | Alter

@@ -18,10 +18,11 @@ from braid.sql.cursor import Cursor
 from braid.sql.declare import Declaring, plainly
 from braid.sql.dialects.base import Words
 from braid.sql.dialects.risingwave_calls import LEVELS, PREDICATES, PRIMARIES, QUERY_STARTS, SYMBOLS, call
+from braid.sql.dialects.risingwave_functions import create_function, function_name, no_replace
 from braid.sql.dialects.risingwave_queries import condition, item, join, query, relation_name, source
 from braid.sql.dialects.risingwave_values import sql_type, suffix
 from braid.sql.expressions import column_name, comma_list, expression, in_parentheses
-from braid.sql.statements import create, describing, insert_into
+from braid.sql.statements import create, describing, insert_into, one_of
 from braid.sql.tokens import TokenKind
 from braid.types import Scalar
 
@@ -72,7 +73,7 @@ def _new_name(c: Cursor, what: str) -> _New:
 
 def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     """CREATE TABLE | SOURCE."""
-    _no_replace(c, start, or_replace)
+    no_replace(c, start, or_replace)
     what: OneOf["table", "source"] = "table" if c.advance().value == "TABLE" else "source"
     if_not_exists = c.accept("IF", "NOT", "EXISTS")
     made = _new_name(c, what)
@@ -172,7 +173,7 @@ def _format(c: Cursor) -> ast.Encode:
 
 def create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     """CREATE [MATERIALIZED] VIEW … AS query, CREATE SINK … AS query | FROM name."""
-    _no_replace(c, start, or_replace)
+    no_replace(c, start, or_replace)
     what: OneOf["view", "materialized view", "sink"] = "view"
     if c.accept("MATERIALIZED"):
         what = "materialized view"
@@ -235,7 +236,7 @@ def _check_property(c: Cursor, p: ast.Property, what: str) -> None:
 
 def create_index(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     """CREATE INDEX i ON t (columns) [INCLUDE (columns)] [DISTRIBUTED BY (columns)]."""
-    _no_replace(c, start, or_replace)
+    no_replace(c, start, or_replace)
     c.expect("INDEX")
     if_not_exists = c.accept("IF", "NOT", "EXISTS")
     made = _new_name(c, "index")
@@ -267,7 +268,7 @@ def _index_column(c: Cursor) -> ast.Name:
 
 def create_connection(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     """CREATE CONNECTION [IF NOT EXISTS] name WITH (…)."""
-    _no_replace(c, start, or_replace)
+    no_replace(c, start, or_replace)
     c.expect("CONNECTION")
     if_not_exists = c.accept("IF", "NOT", "EXISTS")
     name = relation_name(c, "the name of the connection")
@@ -276,9 +277,15 @@ def create_connection(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     return ast.CreateConnection(name, with_properties(c), if_not_exists, c.span(start), name.span)
 
 
-def _no_replace(c: Cursor, start: int, or_replace: bool) -> None:
-    if or_replace:
-        raise c.error_from(start, "CREATE OR REPLACE is not supported yet", "DROP it first")
+def create_schema(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
+    """CREATE SCHEMA [IF NOT EXISTS] name [AUTHORIZATION role]."""
+    no_replace(c, start, or_replace)
+    c.expect("SCHEMA")
+    if_not_exists = c.accept("IF", "NOT", "EXISTS")
+    name = c.name("the name of the schema")
+    if c.accept("AUTHORIZATION"):
+        c.name("a role")
+    return ast.CreateSchema(name, if_not_exists, c.span(start))
 
 
 def with_properties(c: Cursor) -> tuple[ast.Property, ...]:
@@ -362,34 +369,50 @@ def flush(c: Cursor) -> ast.Statement:
     return ast.Flush(c.span(start))
 
 
+DROPPED = ("TABLE", "SOURCE", "VIEW", "INDEX", "SINK", "CONNECTION", "SCHEMA", "FUNCTION")
+
+
 def drop(c: Cursor) -> ast.Statement:
     start = c.index
     c.expect("DROP")
     if c.at("MATERIALIZED"):
         c.expect("MATERIALIZED", "VIEW")
         kind = "MATERIALIZED VIEW"
-    elif c.word() in ("TABLE", "SOURCE", "VIEW", "INDEX", "SINK", "CONNECTION"):
+    elif c.word() in DROPPED:
         kind = c.advance().value
     else:
-        raise c.unexpected("TABLE, SOURCE, VIEW, MATERIALIZED VIEW, INDEX, SINK or CONNECTION", "TABLE", "SOURCE",
-                           "VIEW", "MATERIALIZED VIEW", "INDEX", "SINK", "CONNECTION")  # fmt: skip
+        raise c.unexpected(one_of((*DROPPED, "MATERIALIZED VIEW")), *DROPPED, "MATERIALIZED VIEW")
     if_exists = c.accept("IF", "EXISTS")
-    names = comma_list(c, lambda c: relation_name(c, f"the name of a {kind.lower()}"))
+    name = function_name if kind == "FUNCTION" else lambda c: relation_name(c, f"the name of a {kind.lower()}")
+    names = comma_list(c, name)
     cascade = c.accept("CASCADE")
     if not cascade:
         c.accept("RESTRICT")
     return ast.Drop(kind, names, if_exists, c.span(start), cascade=cascade)
 
 
+# What ALTER … SET, RESET may say of how something is run; none of it changes a result.
+_OF_RUNNING = (
+    *("PARALLELISM", "BACKFILL_PARALLELISM", "BACKFILL_RATE_LIMIT", "SOURCE_RATE_LIMIT", "SINK_RATE_LIMIT"),
+    *("DML_RATE_LIMIT", "STREAMING_RATE_LIMIT", "RESOURCE_GROUP", "CONFIG"),
+)
+
+
 def alter(c: Cursor) -> ast.Statement:
-    """ALTER … SET name = value, of a running view."""
-    start = c.index
+    """ALTER … SET name = value, of how a view or the system is run; ALTER … OWNER TO."""
+    start, changes, words = c.index, -1, list[str]()
     c.expect("ALTER")
-    words: list[str] = []
     while not c.at_end():
+        if changes < 0 and c.word() in ("SET", "RESET", "OWNER"):
+            changes = c.index
         words.append(c.advance().text)
-    if "SET" not in (w.upper() for w in words):
+    at = changes - start  # of the word behind SET, among `words`
+    if changes < 0 or at >= len(words):
         return ast.Unsupported("ALTER", c.span(start))
+    of_system, owner = words[0].upper() == "SYSTEM", words[at - 1].upper() == "OWNER"
+    if not (of_system or owner or words[at].upper() in _OF_RUNNING):
+        hint = f"SET takes {', '.join(_OF_RUNNING)}, which change nothing here; for all else DROP it, and make another"
+        raise c.error_from(start, f"ALTER … SET {words[at].upper()} is not supported yet", hint)
     return ast.Alter(" ".join(words), c.span(start))
 
 
@@ -482,13 +505,22 @@ RISINGWAVE = Words(
         "SINK": create_view,
         "INDEX": create_index,
         "CONNECTION": create_connection,
+        "SCHEMA": create_schema,
+        "FUNCTION": create_function,
     },
     types={},
     source=source,
     join=join,
     condition=condition,
     lists=True,
-    shows=("TABLES", "SOURCES", "MATERIALIZED VIEWS", "VIEWS", "INDEXES", "SINKS", "CONNECTIONS"),
+    shows=(
+        *(f"{x}S" for x in ("TABLE", "SOURCE", "MATERIALIZED VIEW", "VIEW")),
+        "INDEXES",
+        "SINKS",
+        "CONNECTIONS",
+        "SCHEMAS",
+        "FUNCTIONS",
+    ),
     kinds=("TABLE", "SOURCE", "MATERIALIZED VIEW", "VIEW", "INDEX"),
     foreign={
         ("SHOW", "STREAMS"): "RisingWave has no streams: SHOW TABLES or SHOW SOURCES",

@@ -82,8 +82,11 @@ def _set_operations(c: Cursor, tight: bool = False) -> ast.Body:
         all_ = c.accept("ALL")
         if not all_:
             c.accept("DISTINCT")
+        named: tuple[ast.Name, ...] | None = None
+        if c.accept("CORRESPONDING"):
+            named = in_parentheses(c, column_name) if c.accept("BY") else ()
         right = _body(c) if tight else _set_operations(c, tight=True)
-        left = ast.SetOperation(op, all_, left, right, c.span(start))
+        left = ast.SetOperation(op, all_, left, right, c.span(start), named)
     for _ in range(levels):
         c.leave()
     return left

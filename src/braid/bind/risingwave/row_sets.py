@@ -1,0 +1,86 @@
+"""Functions that give rows, in views: `unnest`, `generate_series` and `range` of columns of what is before them.
+
+In: a call in FROM, or as an item of SELECT. Out: a relation of the elements of an array; an item's call in FROM.
+Rule: RW-74: each row is there once for each element, and knows which one it is; an item is a function in FROM behind
+all others, whose column `*` does not show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from braid.bind.expressions import children, with_span
+from braid.bind.risingwave.expressions import ROW_SETS, bound, usual_name
+from braid.bind.risingwave.placing import Relation, elements
+from braid.bind.risingwave.scope import QUOTE, Context, default_name
+from braid.bind.select.scope import Column, Scope, Table, of_table, renamed
+from braid.errors import SqlError
+from braid.expr.nodes import Call, Col, Expr, Lit
+from braid.expr.postgres import typing
+from braid.sql import ast
+from braid.types import Array, Scalar
+
+_ITEM = "item of SELECT"  # no table of a user is called so
+
+
+def relation(f: ast.TableFunction, before: Scope | None, context: Context) -> Relation:
+    """The elements beside each row of what is to the left."""
+    name = f.call.name.lower()
+    if before is None:
+        hint = f"write it behind a table: FROM t, {name}(…)"
+        raise SqlError(f"{name} alone in FROM of a view is not supported yet", f.call.span, hint)
+    with with_span(f.call.span):
+        array = _array(f.call, before)
+    assert isinstance(array.type, Array)
+    alias = f.alias or name
+    level = context.level(alias)
+    shown = name if alias == _ITEM else alias
+    element, index = Col(f"{level}.{shown}", array.type.element), Col(f"{level}~.index", Scalar.INT)
+    seen = renamed((Column(shown, element, usual_name(element.type)),), f.columns, f.span)
+    table = Table(alias, (), seen) if alias == _ITEM else Table(alias, seen)
+    return Relation(elements(array, element, index), of_table(table, QUOTE), f.span)
+
+
+def _array(call: ast.Call, before: Scope) -> Expr:
+    name = call.name.lower()
+    if call.distinct or any(isinstance(x, ast.Star) for x in call.args):
+        raise SqlError(f"{name} takes values", hint="write it without * and DISTINCT")
+    args = [bound(x, "FROM", before.expr) for x in call.args]
+    if call.name == "UNNEST":
+        if len(args) != 1 or not isinstance(args[0].type, Array):
+            raise SqlError("unnest takes one array", hint="write unnest(t.a)")
+        (found,) = args
+        while isinstance(found.type, Array) and isinstance(found.type.element, Array):
+            found = Call("pg.array_flatten", (found,), found.type.element)
+        return found
+    one = Lit(1, Scalar.INT)
+    if call.name == "RANGE" or len(args) not in (2, 3):
+        what = name if call.name == "RANGE" else f"{name} of {len(args)} arguments"
+        raise SqlError(f"{what} in a view is not supported yet", hint="write generate_series(first, last)")
+    return typing.row("pg.series", [*args, *([one] if len(args) == 2 else [])])
+
+
+def in_from(s: ast.Select) -> ast.Select:
+    """A SELECT of which an item is a function that gives rows, with that in FROM."""
+    found = [(n, c) for n, i in enumerate(s.items) for c in _calls(i.expr)]
+    if not found or s.source is None:
+        return s
+    n, call = found[0]
+    item = s.items[n]
+    if len(found) > 1 or item.expr is not call or s.group_by or s.having is not None:
+        hint = "write it in FROM: FROM t, unnest(t.a) AS u(x)"
+        raise SqlError(f"{call.name.lower()} is an item of its own in a view, once and without groups", call.span, hint)
+    column = ast.Name((_ITEM, call.name.lower()), call.span)
+    shown = replace(item, expr=column, alias=item.alias or default_name(call))
+    right = ast.TableFunction(call, _ITEM, call.span)
+    source = ast.Join(s.source, right, "cross", s.source.span, call.span, comma=True)
+    return replace(s, items=(*s.items[:n], shown, *s.items[n + 1 :]), source=source)
+
+
+def _calls(e: ast.Expr) -> Iterator[ast.Call]:
+    if isinstance(e, ast.Call) and e.name in ROW_SETS:
+        yield e
+    elif not isinstance(e, ast.Star):
+        for x in children(e):
+            yield from _calls(x)

@@ -1,0 +1,87 @@
+"""What views hold after random changes is what DuckDB answers their queries over the tables."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from braid.testing import Driver
+
+TABLES = """
+CREATE TABLE t (k INT PRIMARY KEY, a INT[], b BIGINT, s VARCHAR);
+CREATE TABLE u (k INT, a SMALLINT, b INT, s VARCHAR);
+CREATE TABLE w (k INT PRIMARY KEY, a INT, b INT, s VARCHAR) ;
+CREATE FUNCTION near(x INT, y INT) RETURNS BOOLEAN LANGUAGE sql AS 'select abs(x - y) <= 1';
+"""
+VIEWS = {
+    "unions": "SELECT k, b, s FROM t UNION ALL SELECT k, b, s FROM u UNION ALL SELECT b, k, 'w' FROM w WHERE a > 0",
+    "distinct_union": "SELECT a, b FROM u UNION SELECT k, b FROM t UNION SELECT a, b FROM w",
+    "of_both": "SELECT k, s FROM t INTERSECT SELECT k, s FROM u",
+    "of_one": "SELECT k, s FROM t EXCEPT SELECT k, s FROM w",
+    "by_name": "SELECT * FROM u UNION CORRESPONDING BY (s, a) SELECT * FROM w",
+    "over_union": "SELECT x.k, count(*) AS n, sum(x.b) AS total "
+    "FROM (SELECT k, b FROM t UNION ALL SELECT a, b FROM u) x GROUP BY x.k",
+    "joined_union": "SELECT x.s, w.b FROM (SELECT k, s FROM t UNION ALL SELECT k, s FROM u) x LEFT JOIN w ON x.k = w.k",
+    "groups_in_union": "SELECT a, count(*) AS n FROM w GROUP BY a "
+    "UNION ALL SELECT t.k, u.b FROM t LEFT JOIN u ON t.k = u.k",
+    "elements": "SELECT t.k, x FROM t, unnest(t.a) AS y(x)",
+    "kept_elements": "SELECT t.k, x FROM t LEFT JOIN unnest(t.a) AS y(x) ON true",
+    "element_counts": "SELECT x, count(*) AS n FROM t CROSS JOIN unnest(t.a) AS y(x) GROUP BY x",
+    "series": "SELECT t.k, g, w.b FROM t, generate_series(1, t.b) AS g, w WHERE w.k = g",
+    "item": "SELECT unnest(a) AS e, s FROM t WHERE k > 2",
+    "all_arms": "SELECT u.k, w.b FROM u, w WHERE (u.k = w.k AND u.a > 0) OR (w.k = u.k AND near(u.b, w.b))",
+}  # fmt: skip
+
+
+def _value(rng: random.Random) -> str:
+    return rng.choice(["NULL", "0", "1", "1", "2", "3", "-5"])
+
+
+def _array(rng: random.Random) -> str:
+    size = rng.choice([-1, 0, 1, 2, 4])
+    return "NULL" if size < 0 else f"ARRAY[{', '.join(_value(rng) for _ in range(size))}]::int[]"
+
+
+def _change(rng: random.Random) -> str:
+    table, key = rng.choice("tuw"), rng.randint(0, 7)
+    first = _array if table == "t" else _value
+    text = rng.choice(["NULL", "'a'", "'b'", "''"])
+    match rng.choice(["insert", "insert", "insert", "update", "delete", "clear"]):
+        case "update":
+            return f"UPDATE {table} SET a = {first(rng)}, s = {text} WHERE k = {key};"
+        case "delete":
+            return f"DELETE FROM {table} WHERE k = {key};"
+        case "clear" if rng.random() < 0.3:
+            return f"DELETE FROM {table};"
+    rows = [f"({rng.randint(0, 7)}, {first(rng)}, {_value(rng)}, {text})" for _ in range(rng.randint(1, 4))]
+    return f"INSERT INTO {table} VALUES {', '.join(rows)};"
+
+
+def check(seed: int, steps: int) -> None:
+    rng = random.Random(seed)
+    with Driver("risingwave", batch=rng.choice([None, 1]), buckets=rng.choice([1, 3])) as driver:
+        driver.execute(TABLES)
+        for name, query in VIEWS.items():
+            driver.execute(f"CREATE MATERIALIZED VIEW {name} AS {query};")
+        for step in range(steps):
+            driver.execute(_change(rng))
+            if rng.random() < 0.15:
+                driver.restart()
+            if step % 5 and step < steps - 1:
+                continue
+            for name, query in VIEWS.items():
+                held, asked = (sorted(map(repr, driver.query(q))) for q in (f"SELECT * FROM {name}", query))
+                assert held == asked, f"{name} after step {step} of {seed}"
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("seed", range(2))
+def test_a_view_holds_what_its_query_answers(seed: int) -> None:
+    check(seed, 25)
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("seed", range(1000, 1040))
+def test_a_view_holds_what_its_query_answers_at_length(seed: int) -> None:
+    check(seed, 60)
