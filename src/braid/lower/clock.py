@@ -29,6 +29,7 @@ def clock(node: Node, leaves: Iterable[Leaf]) -> Clock:
             | groups.TimeWindows(input=x)
             | groups.Aggregate(input=x)
             | groups.Final(input=x)
+            | groups.Closed(input=x)
         ):
             return clock(x, leaves)
         case joins.OnKeys():

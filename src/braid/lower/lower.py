@@ -24,6 +24,7 @@ from braid.operators.as_of import AsOf
 from braid.operators.base import Operator
 from braid.operators.changes import MAX_LEAVES, key_column
 from braid.operators.clocks import Closing
+from braid.operators.closed import SUB_WIDTH, Closed
 from braid.operators.coalesce import Coalesce
 from braid.operators.filter import Filter
 from braid.operators.final import Final
@@ -241,6 +242,8 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
         case groups.Final():
             x = _lower(node.input, b, wanted)
             return b.step(Final.of(node, clock(node.input, b.leaves)), [x], node, x.keys, x.columns)
+        case groups.Closed():
+            return _closed(node, b)
         case joins.ForeignKeyJoin():
             return _foreign_key(node, b)
         case joins.OnKeys():
@@ -373,6 +376,8 @@ def _place_width(node: Node) -> int:
     """The width of the places of a node's rows."""
     if isinstance(node, sliding.SlidingJoin):
         return width_of_result(len(node.operands), max(_place_width(x.input) for x in node.operands))
+    if isinstance(node, groups.Closed):
+        return _place_width(node.input) + SUB_WIDTH
     return max((_place_width(x) for x in node.inputs), default=WIDTH)
 
 
@@ -406,7 +411,7 @@ def _aggregate(node: groups.Aggregate, b: _Builder) -> _Frame:
     if mode == "upsert":
         x = b.step(Retract(), [x], node.input, x.keys, x.columns)
         mode = "retract"
-    x = b.gathered(x, keys, node.input, "drop", "GROUP BY has another key")
+    x = b.gathered(x, keys, node.input, "route" if node.closes else "drop", "GROUP BY has another key")
     closing = _closing(node, b)
     if isinstance(node, groups.Sessions):
         assert closing is not None
@@ -415,6 +420,16 @@ def _aggregate(node: groups.Aggregate, b: _Builder) -> _Frame:
         passing = _passing(node, tuple(c for c, _ in node.keys), b)
         operator = GroupBy.of(node, closing, passing, b.by_epoch, b.rows_of(node))
     return b.step(operator, [x], node, tuple(c for c, _ in node.spread_by), node.schema)
+
+
+def _closed(node: groups.Closed, b: _Builder) -> _Frame:
+    """Groups where they are; what is sorted in one bucket."""
+    x = _lower(node.input, b, ())
+    if node.order:
+        stage = b.stage(())
+        b.stages[stage].single = True
+        x = b.moved(x, (), stage, "route", "ORDER BY sorts over all keys")
+    return b.step(Closed.of(node, clock(node.input, b.leaves)), [x], node, None, [*x.columns, node.rowtime])
 
 
 def _foreign_key(node: joins.ForeignKeyJoin, b: _Builder) -> _Frame:

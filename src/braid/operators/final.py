@@ -46,7 +46,7 @@ from braid.types import Column, Type
 STANDS, CAME = "_stands", "_from"
 
 
-class _Waiting(Agenda):
+class Waiting(Agenda):
     """Rows of windows by when these close; of each window those before the last go when runs merge."""
 
     __slots__ = ("keys",)
@@ -95,7 +95,7 @@ class Final:
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         (rows,) = inputs
         keys = [key_column(i) for i in range(len(self.types))]
-        waiting, now = _Waiting(state, keys), clocks.end(self.clock)
+        waiting, now = Waiting(state, keys), clocks.end(self.clock)
         again = self._again(rows, now, clocks)
         if rows.height:
             came = int(state.manifest.get("arrivals", 0))
@@ -124,7 +124,7 @@ class Final:
     def waiting(self, state: State, clocks: Clocks) -> Iterator[Awaited]:
         """The windows that are open."""
         keys = [key_column(i) for i in range(len(self.types))]
-        if (open_ := _Waiting(state, keys).of_windows()) is not None:
+        if (open_ := Waiting(state, keys).of_windows()) is not None:
             yield Awaited(
                 leaves(self.clock), clocks.end(self.clock), open_[CLOSE].to_numpy(), lambda: open_, reached=True
             )

@@ -73,6 +73,18 @@ def order_of_results(rows: pl.DataFrame, places: Sequence[str], time: str, due: 
     return _series(np.concatenate(parts, axis=1)).alias(SUB)
 
 
+def order_of_merged(rows: pl.DataFrame, places: Sequence[str], time: str, due: str, width: int) -> pl.Series:
+    """`_sub` of rows of several streams that are put together: those of the first before those of the next."""
+    head = np.zeros(rows.height, dtype=[("time", ">u8"), ("due", "u1"), ("operand", "u1")])
+    head["time"] = rows[time].to_numpy().view(np.uint64) ^ TOP
+    head["due"] = rows[due].to_numpy()
+    for i, p in enumerate(places):
+        head["operand"][rows[p].is_not_null().to_numpy()] = i
+    own = _fixed(rows.select(pl.coalesce(places).alias("p"))["p"], width)
+    parts = [head.view(np.uint8).reshape(rows.height, 10), _bytes(own[:, None])]
+    return _series(np.concatenate(parts, axis=1)).alias(SUB)
+
+
 def _fixed(column: pl.Series, width: int) -> npt.NDArray[np.bytes_]:
     """Byte strings as an array of one width, filled up with zeros; zeros for null."""
     if len(column) and column.null_count() == 0 and (column.bin.size() == width).all():
