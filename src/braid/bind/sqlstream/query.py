@@ -78,17 +78,13 @@ def bind_view(s: ast.CreateStreamView, env: Env) -> QueryBound | SourceDeclared:
 
 def bind_pump(s: ast.CreatePump, env: Env) -> QueryBound:
     name = full_name(s.name, env)
-    if s.state == "STOPPED":
-        hint = "write CREATE PUMP … STARTED AS, when it shall run"
-        raise SqlError("a pump that is STOPPED is not supported yet", s.name.span, hint)
     check_topic_name(name, s.name.span, "; a column or a stream may have others", "pump")
     if name in env.catalog.queries:
         raise SqlError(f"pump {name} exists already", s.name.span, f"DROP PUMP {name} first")
     made = bind_insert_query(s.insert, env, name, s.span)
-    if s.state is None:
-        notice = f"pump {name} starts at once"
-        made = replace(made, query=replace(made.query, notices=(*made.query.notices, notice)))
-    return made
+    notices = {None: (f"pump {name} starts at once",), "STOPPED": (f"pump {name} runs with ALTER PUMP {name} START",)}
+    told = (*made.query.notices, *notices.get(s.state, ()))
+    return replace(made, query=replace(made.query, notices=told), stopped=s.state == "STOPPED")
 
 
 def bind_insert_query(s: ast.InsertSelect, env: Env, name: str | None = None, whole: Span | None = None) -> QueryBound:

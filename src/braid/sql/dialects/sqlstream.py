@@ -437,9 +437,24 @@ def _set(c: Cursor) -> ast.Statement:
     return ast.SetSchema(name, c.span(start))
 
 
+def _pumps(c: Cursor) -> ast.Name:
+    """`pump`, `schema.pump`, `schema.*` or `*`."""
+    start, parts = c.index, list[str]()
+    while not c.accept_symbol("*"):
+        parts.append(c.name("the name of a pump"))
+        if len(parts) == 2 or not c.accept_symbol("."):
+            return ast.Name(tuple(parts), c.span(start))
+    return ast.Name((*parts, "*"), c.span(start))
+
+
 def _alter(c: Cursor) -> ast.Statement:
     start = c.index
     c.expect("ALTER")
+    if c.accept("PUMP"):
+        names = comma_list(c, _pumps)
+        if c.word() not in ("START", "STOP"):
+            raise c.unexpected("START or STOP", "START", "STOP")
+        return ast.AlterPumps(names, c.advance().value == "START", c.span(start))
     what = c.word() or "…"
     return unsupported(c, f"ALTER {what}", start)
 
