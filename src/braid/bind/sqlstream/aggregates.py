@@ -18,7 +18,7 @@ from braid.expr import typing, user
 from braid.expr.aggregates import shaped
 from braid.expr.nodes import Expr, Lit
 from braid.sql import ast
-from braid.types import WHOLE_NUMBERS, Decimal, Scalar
+from braid.types import WHOLE_NUMBERS, Decimal, Scalar, is_numeric
 
 Made = Callable[[Asked], Expr]
 
@@ -63,16 +63,28 @@ FUNCTIONS: Mapping[str, Made] = {
     "VAR_POP": shared.value,
     "VAR_SAMP": shared.value,
 }
+OF_NUMBERS = tuple(name for name in FUNCTIONS if name in ("SUM", "AVG") or name.startswith(("STDDEV", "VAR")))
 
 
 def is_aggregate(name: str) -> bool:
     return name in FUNCTIONS or bool(user.overloads(name, "aggregate"))
 
 
+def _check(name: str, args: list[Expr]) -> None:
+    if len(args) != 1 and (args or name != "COUNT"):
+        raise SqlError(f"{name} takes one value", hint=f"write {name}(x)")
+    if name in OF_NUMBERS and not is_numeric(args[0].type):
+        raise SqlError(f"{name} takes a number, not {args[0].type}", hint="CAST it")
+    if name in ("MIN", "MAX") and args[0].type is Scalar.BOOLEAN:
+        raise SqlError(f"{name} of BOOLEAN is not possible", hint=f"write {name}(CASE WHEN x THEN 1 ELSE 0 END)")
+
+
 def value(call: ast.Call, args: list[Expr], into: Aggregations) -> Expr:
     """What a call gives. `args` empty: of rows."""
     asked = Asked(call.name, tuple(args), into, over_table=False)
     own = bool(user.overloads(call.name, "aggregate"))
+    if not own:
+        _check(call.name, args)
     if not call.distinct or own or call.name in ("MIN", "MAX"):
         return shared.value(asked) if own else FUNCTIONS[call.name](asked)
     if call.name != "COUNT":
