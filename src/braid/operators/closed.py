@@ -74,8 +74,7 @@ class Closed:
 
     def waiting(self, state: State, clocks: Clocks) -> Iterator[Awaited]:
         """What belongs to periods that are not over."""
-        waiting = self._waiting(state)
-        open_ = waiting.of_windows() if isinstance(waiting, Waiting) else waiting.standing()
+        open_ = self._waiting(state).standing()
         if open_ is not None and open_.height:
             due = open_[CLOSE].to_numpy()
             yield Awaited(leaves(self.clock), clocks.end(self.clock), due, lambda: open_, reached=True)

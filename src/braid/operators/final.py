@@ -55,10 +55,9 @@ class Waiting(Agenda):
         super().__init__(state, "waiting")
         self.keys = tuple(keys)
 
-    def of_windows(self) -> pl.DataFrame | None:
-        """What stands of each window that is open; None: nothing."""
-        rows = self._last(self.runs) if self.runs else None
-        return rows.filter(STANDS) if rows is not None else None
+    def standing(self) -> pl.DataFrame | None:
+        """The last row of each that is open; None: nothing."""
+        return self._last(self.runs) if self.runs else None
 
     def _last(self, runs: Sequence[Run]) -> pl.DataFrame:
         rows = pl.concat([self._read(r).filter(pl.col(CLOSE) >= self.floor) for r in runs], how="diagonal")
@@ -124,7 +123,8 @@ class Final:
     def waiting(self, state: State, clocks: Clocks) -> Iterator[Awaited]:
         """The windows that are open."""
         keys = [key_column(i) for i in range(len(self.types))]
-        if (open_ := Waiting(state, keys).of_windows()) is not None:
+        if (rows := Waiting(state, keys).standing()) is not None:
+            open_ = rows.filter(STANDS)
             yield Awaited(
                 leaves(self.clock), clocks.end(self.clock), open_[CLOSE].to_numpy(), lambda: open_, reached=True
             )
