@@ -273,7 +273,7 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
             x = x if in_place else b.spread(x, node.key, "route", "the result has another key")
             return b.step(Coalesce.of(node, in_place), [x], node, node.key, x.columns)
         case sliding.SlidingJoin():
-            return _sliding(node, b)
+            return _sliding(node, b, wanted)
         case logical.Materialize():
             return _signed(node, b, wanted, "route")
         case logical.Lateral():
@@ -354,9 +354,14 @@ def _cleanings(clean: Iterable[epochs.Clean], b: _Builder) -> dict[str, Cleaning
     return {c.side: Cleaning(c.value, tuple(map(b.watermark, c.bounds))) for c in clean}
 
 
-def _sliding(node: sliding.SlidingJoin, b: _Builder) -> _Frame:
-    """All operands in one stage, spread by a key that spans them, or in one bucket."""
-    keys = common_keys(node)
+def _sliding(node: sliding.SlidingJoin, b: _Builder, wanted: Keys) -> _Frame:
+    """All operands in one stage, spread by a key that spans them, or in one bucket; a stream alone by what is wanted of
+    its rows."""
+    keys, known = common_keys(node), None
+    if isinstance(node.tree, sliding.Operand) and not isinstance(node.tree.frame, sliding.RowsFrame) and not b.apart:
+        own = {c.name for c in node.tree.input.schema}
+        known = tuple(k for k in wanted if any(columns(k)) and own.issuperset(columns(k))) or None
+        keys = keys if known is None else (known,)
     derived = {i: _lower(x.input, b, ()) for i, x in enumerate(node.operands) if not _is_local(x.input)}
     stage = b.stage(keys[0])
     b.stages[stage].single = one_bucket(node) is not None
@@ -368,8 +373,9 @@ def _sliding(node: sliding.SlidingJoin, b: _Builder) -> _Frame:
     ]
     clocks = tuple(None if x.frame is None else clock(x.input, b.leaves) for x in node.operands)
     cols = [c for frame in frames for c in frame.columns]
-    operator = Sliding(node, clock(node, b.leaves), clocks, max(_place_width(x.input) for x in node.operands))
-    return b.step(operator, frames, node, None, [*cols, node.rowtime])
+    width = max(_place_width(x.input) for x in node.operands)
+    operator = Sliding(node, clock(node, b.leaves), clocks, width, keys)
+    return b.step(operator, frames, node, known, [*cols, node.rowtime])
 
 
 def _place_width(node: Node) -> int:
@@ -411,7 +417,7 @@ def _aggregate(node: groups.Aggregate, b: _Builder) -> _Frame:
     if mode == "upsert":
         x = b.step(Retract(), [x], node.input, x.keys, x.columns)
         mode = "retract"
-    x = b.gathered(x, keys, node.input, "route" if node.closes else "drop", "GROUP BY has another key")
+    x = _by_groups(x, keys, node, b)
     closing = _closing(node, b)
     if isinstance(node, groups.Sessions):
         assert closing is not None
@@ -420,6 +426,17 @@ def _aggregate(node: groups.Aggregate, b: _Builder) -> _Frame:
         passing = _passing(node, tuple(c for c, _ in node.keys), b)
         operator = GroupBy.of(node, closing, passing, b.by_epoch, b.rows_of(node))
     return b.step(operator, [x], node, tuple(c for c, _ in node.spread_by), node.schema)
+
+
+def _by_groups(x: _Frame, keys: Keys, node: groups.Aggregate, b: _Builder) -> _Frame:
+    """Rows that are spread by a part of the key of groups that close stay where they are."""
+    if not node.closes:
+        return b.gathered(x, keys, node.input, "drop", "GROUP BY has another key")
+    if b.apart or x.keys is None or not set(x.keys) <= set(keys):
+        return b.spread(x, keys, "route", "GROUP BY has another key")
+    b.placed = True
+    by = tuple(Col(key_column(keys.index(k)), k.type) for k in x.keys)
+    return b.step(Rekey(node.input.mode, keys, by), [x], node.input, keys, x.columns)
 
 
 def _closed(node: groups.Closed, b: _Builder) -> _Frame:

@@ -67,12 +67,14 @@ def operand(i: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sliding:
-    """`clocks`: of the operands, None for a table; `clock`: the joined one; `width`: of the places of all rows."""
+    """`clocks`: of the operands, None for a table; `clock`: the joined one; `width`: of the places of all rows; `by`:
+    what the rows of each operand are spread by."""
 
     node: SlidingJoin
     clock: Clock
     clocks: tuple[Clock | None, ...]
     width: int
+    by: tuple[tuple[Expr, ...], ...]
     waits_for: ClassVar[str] = "its instant"
 
     @property
