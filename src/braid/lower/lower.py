@@ -16,7 +16,7 @@ from typing import assert_never
 
 from braid.errors import BraidError
 from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
-from braid.lower.clock import clock
+from braid.lower.clock import clock, clocked_by
 from braid.lower.physical import Exchange, Leaf, NullKey, Plan, Stage, Step
 from braid.lower.spread import by_epoch, common_keys, made_of, never_null, one_bucket, stays, window_keys
 from braid.operators.aggregate import GroupBy
@@ -24,7 +24,7 @@ from braid.operators.as_of import AsOf
 from braid.operators.base import Operator
 from braid.operators.changes import MAX_LEAVES, key_column
 from braid.operators.clocks import Closing
-from braid.operators.closed import SUB_WIDTH, Closed
+from braid.operators.closed import Closed
 from braid.operators.coalesce import Coalesce
 from braid.operators.filter import Filter
 from braid.operators.final import Final
@@ -35,7 +35,7 @@ from braid.operators.limit import Limit
 from braid.operators.lookup import LookUp
 from braid.operators.on_close import EmitOnClose
 from braid.operators.on_time import OnTime
-from braid.operators.places import WIDTH, width_of_result
+from braid.operators.places import place_width
 from braid.operators.project import Project
 from braid.operators.regular import Regular
 from braid.operators.rekey import Rekey
@@ -159,7 +159,7 @@ def lower(query: Query, apart: bool = False) -> Plan:
     read = tuple(logical.sources(query.root))
     if len(read) > MAX_LEAVES:
         raise BraidError(f"{len(read)} sources in one query; at most {MAX_LEAVES}", "split it into two statements")
-    clocked, judged, ahead = (frozenset(f(query.root)) for f in (_clocked, _judged, _ahead))
+    clocked, judged, ahead = (frozenset(f(query.root)) for f in (clocked_by, _judged, _ahead))
     unseen = tuple(_unseen(query.root))
     b = _Builder(read, needed(query), clocked, judged, ahead, apart, by_epoch(query.root), unseen, numbers=len(read))
     sink_keys = query.sink.written_key
@@ -188,13 +188,6 @@ def _one_bucket(root: _Frame, query: Query, b: _Builder) -> _Frame:
     b.stages[stage].single = True
     all_rows = b.moved(root, (), stage, "route", "LIMIT counts over all keys")
     return b.step(Limit(query.sink.limit), [all_rows], query.root, (), root.columns)
-
-
-def _clocked(node: Node) -> Iterable[str]:
-    """Aliases of the sources whose clock some node reads."""
-    for x in node.walk():
-        yield from (b.alias for b in watermarks.read_by(x))
-        yield from (s.alias for y in x.clocked_by for s in logical.sources(y))
 
 
 def _judged(node: Node) -> Iterable[str]:
@@ -373,18 +366,9 @@ def _sliding(node: sliding.SlidingJoin, b: _Builder, wanted: Keys) -> _Frame:
     ]
     clocks = tuple(None if x.frame is None else clock(x.input, b.leaves) for x in node.operands)
     cols = [c for frame in frames for c in frame.columns]
-    width = max(_place_width(x.input) for x in node.operands)
+    width = max(place_width(x.input) for x in node.operands)
     operator = Sliding(node, clock(node, b.leaves), clocks, width, keys)
     return b.step(operator, frames, node, known, [*cols, node.rowtime])
-
-
-def _place_width(node: Node) -> int:
-    """The width of the places of a node's rows."""
-    if isinstance(node, sliding.SlidingJoin):
-        return width_of_result(len(node.operands), max(_place_width(x.input) for x in node.operands))
-    if isinstance(node, groups.Closed):
-        return _place_width(node.input) + SUB_WIDTH
-    return max((_place_width(x) for x in node.inputs), default=WIDTH)
 
 
 def _project(node: logical.Project, x: _Frame, b: _Builder) -> _Frame:

@@ -31,8 +31,6 @@ from braid.operators.pairing import all_dropped, failed_rows, payload_of
 from braid.operators.places import same_leaf
 from braid.plan import groups
 
-SUB_WIDTH = 8  # so much wider than those of its input are the places of its rows: a time, or a time and a number
-
 
 @dataclass(frozen=True, slots=True)
 class Closed:

@@ -17,8 +17,12 @@ import polars as pl
 import pyarrow as pa
 
 from braid.operators.changes import LEAF_BITS, LOW, POS, POS_TYPE, SUB
+from braid.plan.groups import Closed
+from braid.plan.logical import Node
+from braid.plan.sliding import SlidingJoin
 
 WIDTH = 16  # of a source record's place
+TIME_WIDTH = 8  # of what `ordered_sub` puts before it
 TOP = np.uint64(1 << 63)
 Bytes = npt.NDArray[np.uint8]
 
@@ -26,6 +30,16 @@ Bytes = npt.NDArray[np.uint8]
 def width_of_result(operands: int, width: int) -> int:
     """The width of the places of a join's results, for a join above it."""
     return WIDTH + 9 + 2 * operands * width
+
+
+def place_width(node: Node) -> int:
+    """The width of the places of a node's rows."""
+    match node:
+        case SlidingJoin(operands=operands):
+            return width_of_result(len(operands), max(place_width(x.input) for x in operands))
+        case Closed(input=x):
+            return place_width(x) + TIME_WIDTH
+    return max((place_width(x) for x in node.inputs), default=WIDTH)
 
 
 def same_leaf(positions: pl.Expr) -> pl.Expr:
