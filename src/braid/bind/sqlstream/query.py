@@ -82,9 +82,10 @@ def bind_pump(s: ast.CreatePump, env: Env) -> QueryBound:
     if name in env.catalog.queries:
         raise SqlError(f"pump {name} exists already", s.name.span, f"DROP PUMP {name} first")
     made = bind_insert_query(s.insert, env, name, s.span)
-    notices = {None: (f"pump {name} starts at once",), "STOPPED": (f"pump {name} runs with ALTER PUMP {name} START",)}
-    told = (*made.query.notices, *notices.get(s.state, ()))
-    return replace(made, query=replace(made.query, notices=told), stopped=s.state == "STOPPED")
+    if s.state is None:
+        notice = f"pump {name} starts at once"
+        made = replace(made, query=replace(made.query, notices=(*made.query.notices, notice)))
+    return replace(made, stopped=s.state == "STOPPED")
 
 
 def bind_insert_query(s: ast.InsertSelect, env: Env, name: str | None = None, whole: Span | None = None) -> QueryBound:
