@@ -379,13 +379,155 @@ def report(rng: random.Random) -> Question:
     return question([t], made, sql, duck, ["n", "s", "tk", "v"], history(rng, [t], marked=False), prepare=prepare)
 
 
+# ------------------------------------------------------------------ groups
+
+
+def period(rng: random.Random, time: str = "ROWTIME") -> tuple[str, str]:
+    """A period of ROWTIME, and the time of what is grouped or sorted by it, of a row of `_e`."""
+    ms = rng.choice([1000, 15_000, 60_000])
+    word = {1000: "SECOND", 60_000: "MINUTE"}.get(ms)
+    below = f"CAST(floor(_e / {ms}.0) AS BIGINT) * {ms} + {ms}"
+    match rng.randrange(5):
+        case 0:
+            return time, "_e"
+        case 1 if word:
+            return f"CEIL({time} TO {word})", f"CAST(ceil(_e / {ms}.0) AS BIGINT) * {ms} + 1"
+        case 2 if word:
+            return f"FLOOR({time} TO {word})", below
+        case 3:
+            moved = f"STEP({time} + INTERVAL '2' SECOND BY INTERVAL '{ms // 1000}' SECOND)"
+            return moved, f"CAST(floor((_e + 2000) / {ms}.0) AS BIGINT) * {ms} + {ms} - 2000"
+    return f"STEP({time} BY INTERVAL '{ms // 1000}' SECOND)", below
+
+
+def aggregate(rng: random.Random, columns: Sequence[E]) -> E:
+    c = rng.choice([c for c in columns if c.type in ("int", "text")])
+    if c.type == "text" or rng.random() < 0.4:
+        name = rng.choice(["MIN", "MAX"])
+        return E(f"{name}({c.sql})", f"{name}({c.duck})", c.type)
+    match rng.randrange(5):
+        case 0:
+            return E(f"COUNT({c.sql})", f"COUNT({c.duck})", "long")
+        case 1:
+            return E(f"COUNT(DISTINCT {c.sql})", f"COUNT(DISTINCT {c.duck})", "long")
+        case 2:
+            return E(f"AVG({c.sql})", f"AVG({c.duck})", "double")
+        case 3:
+            return E(f"SUM({c.sql}) - COUNT(*)", f"(SUM({c.duck}) - COUNT(*))::BIGINT", "long")
+    return E("COUNT(*)", "COUNT(*)", "long")
+
+
+def rows_of(rng: random.Random, topics: Sequence[Topic], over: str, alias: str = "x") -> Rel:
+    plain = Frame("", "_t", "_t", "_t")
+    if over == "join":
+        pair = leaf(topics[0], plain_frame(rng), alias), leaf(topics[1], plain_frame(rng), "y")
+        return join(rng, *pair, rng.choice(KINDS), "arrival")
+    one = leaf(topics[0], plain, alias)
+    return with_table(rng, one, rng.choice(["INNER", "LEFT"])) if over == "table" else one
+
+
+def grouped(rng: random.Random, rel: Rel, kind: str) -> tuple[str, str, dict[str, E]]:
+    """GROUP BY, DISTINCT or ORDER BY: the query, that of DuckDB, and its items."""
+    columns = [c for c in rel.columns if c.type != "time"]
+    said, until = period(rng)
+    where, duck_where = "", ""
+    if rng.random() < 0.3:
+        p = predicate(rng, columns, "sqlstream")
+        where, duck_where = f" WHERE {p.sql}", f" WHERE {p.duck}"
+    keys = {f"k{i}": c for i, c in enumerate(rng.sample(columns, min(len(columns), rng.choice([0, 1, 2]))))}
+    if kind != "group":
+        keys = keys or {"k0": columns[0]}
+        words, shown = (", ".join(f"{e.sql} AS {n}" for n, e in keys.items()) for _ in range(2))
+        duck = ", ".join(f"{e.duck} AS {n}" for n, e in keys.items())
+        if kind == "order":
+            by = ", ".join(f"{e.sql} {rng.choice(['', 'DESC', 'NULLS FIRST'])}" for e in keys.values())
+            sql = f"SELECT STREAM {shown} FROM {rel.said}{where} ORDER BY {said}, {by}"
+            return sql, f"SELECT {duck}, {until} AS _t FROM {rel.duck}{duck_where}", keys
+        sql = f"SELECT STREAM DISTINCT {words}, {said} AS p FROM {rel.said}{where}"
+        if said == "ROWTIME":
+            sql = f"SELECT STREAM DISTINCT {words}, {said} FROM {rel.said}{where}"
+        return sql, f"SELECT DISTINCT {duck}, {until} AS _t FROM {rel.duck}{duck_where}", keys
+    made = {f"a{i}": aggregate(rng, columns) for i in range(rng.choice([1, 2, 3]))}
+    by = [said, *(e.sql for e in keys.values())]
+    rng.shuffle(by)
+    having, duck_having = "", ""
+    if rng.random() < 0.3:
+        having, duck_having = " HAVING COUNT(*) > 1", " HAVING COUNT(*) > 1"
+    chosen = keys | made
+    words = ", ".join(f"{e.sql} AS {n}" for n, e in chosen.items())
+    shown = ", ".join(f"{e.duck} AS {n}" for n, e in chosen.items())
+    sql = f"SELECT STREAM {words} FROM {rel.said}{where} GROUP BY {', '.join(by)}{having}"
+    of = ", ".join([until, *(e.duck for e in keys.values())])
+    return sql, f"SELECT {shown}, {until} AS _t FROM {rel.duck}{duck_where} GROUP BY {of}{duck_having}", chosen
+
+
+def union(rng: random.Random, then: str = "") -> Question:
+    """UNION ALL of two or three queries, the same stream in it twice, at times; and its rows sorted."""
+    topics = [topic(rng, name) for name in "ab"]
+    parts = []
+    for alias in ("x", "y", "z")[: rng.choice([2, 2, 3])]:
+        over = rng.choice(["stream", "stream", "join"]) if alias == "x" else "stream"
+        rel = rows_of(rng, rng.choice([topics, topics[::-1]]), over, alias)
+        if rng.random() < 0.3:
+            parts.append(grouped(rng, rel, "group"))
+        else:
+            chosen = {"v0": rel.columns[0], "v1": rng.choice(of_type(rel.columns, "int"))}
+            parts.append((*select(rng, rel, chosen), chosen))
+    numbers = [[n for n, e in chosen.items() if e.type in ("int", "long")] for _, _, chosen in parts]
+    if not all(numbers):
+        return union(rng, then)
+    names = [rng.choice(x) for x in numbers]
+    said = [f"SELECT STREAM {n} AS v FROM ({sql}) AS q" for n, (sql, _, _) in zip(names, parts, strict=True)]
+    duck = " UNION ALL ".join(f"SELECT {n} AS v, _t FROM ({d})" for n, (_, d, _) in zip(names, parts, strict=True))
+    sql, shown = " UNION ALL ".join(said), {"v": E("u.v", "u__v", "long")}
+    if then:
+        asked = f"(SELECT v AS u__v, _t AS _e, _t AS _l, _t AS _x FROM ({duck}))"
+        sql, duck, shown = grouped(rng, Rel(f"({sql}) AS u", tuple(shown.values()), asked), then)
+    calls = history(rng, topics, starts=(-30_000, 0, 1_700_000_000_000))
+    return question(topics, "", sql, duck, [*shown], calls)
+
+
+def periods(rng: random.Random, kind: str, over: str = "stream", then: str = "") -> Question:
+    """`then`: what reads the groups: a join, or groups of them."""
+    topics = [topic(rng, name) for name in ("ab" if over == "join" or then == "join" else "a")]
+    made, prepare = table(rng) if over == "table" else ("", "")
+    sql, duck, chosen = grouped(rng, rows_of(rng, topics, over), kind)
+    if then:
+        frame = plain_frame(rng) if then == "join" else Frame("", "_t", "_t", "_t")
+        columns = tuple(E(f"v.{n}", f"v__{n}", e.type) for n, e in chosen.items())
+        shown = ", ".join(f"{n} AS v__{n}" for n in chosen)
+        asked = f"(SELECT {shown}, {frame.enter} AS _e, {frame.leave} AS _l, {frame.alone} AS _x FROM ({duck}))"
+        source = f"({sql})"
+        if rng.random() < 0.5:
+            made, source = f"{made}CREATE VIEW w AS {sql};\n", "w"
+        rel = Rel(f"{source}{frame.over} AS v", columns, asked)
+        if then == "join":
+            other = leaf(topics[-1], plain_frame(rng), "c")
+            number = next((c for c in columns if c.type in ("int", "long")), None)
+            if number is None:
+                return periods(rng, kind, over, then)
+            on = f"{number.sql} = c.k", f"{number.duck} = c__k"
+            pair = [rel, other] if rng.random() < 0.5 else [other, rel]
+            how = rng.choice(KINDS)
+            text = f"{pair[0].said} {how} JOIN {pair[1].said} ON {on[0]}"
+            rel = Rel(text, (*pair[0].columns, *pair[1].columns), lives(*pair, how, on[1], "arrival"))
+            chosen = items(rng, rel)
+            sql, duck = select(rng, rel, chosen)
+        elif any(c.type in ("int", "text") for c in columns):
+            sql, duck, chosen = grouped(rng, rel, "group")
+    calls = history(rng, topics, starts=(-30_000, 0, 1_700_000_000_000))
+    return question(topics, made, sql, duck, [*chosen], calls, prepare=prepare)
+
+
 # ------------------------------------------------------------------ histories
 
 
-def history(rng: random.Random, topics: Sequence[Topic], marked: bool = True) -> list[Call]:
+def history(
+    rng: random.Random, topics: Sequence[Topic], marked: bool = True, starts: Sequence[int] = (0, 1_700_000_000_000)
+) -> list[Call]:
     """Rows of several sources in any order among them, some of them late in their own partition."""
     calls: list[Call] = []
-    start = rng.choice([0, 1_700_000_000_000])
+    start = rng.choice(starts)
     now = {(t.name, p): start for t in topics for p in range(t.partitions)}
     late = rng.choice([0.0, 0.0, 0.1])
     together = rng.random() < 0.6
@@ -401,7 +543,7 @@ def history(rng: random.Random, topics: Sequence[Topic], marked: bool = True) ->
             calls.append(Clock(t.name, min(now[t.name, x] for x in range(t.partitions))))
             continue
         if rng.random() < late:
-            at = max(at - rng.choice([1, 1000, 7000]), 0)
+            at = max(at - rng.choice([1, 1000, 7000]), min(at, 0))
         calls.append(Write(t.name, values(rng, t.columns, KEYS, n), at, partition=p))
     return [*calls, Finish()]
 
@@ -431,4 +573,12 @@ SHAPES: dict[str, Shape] = {
     "sqlstream stream-table LEFT": partial(look_up, kind="LEFT"),
     "sqlstream streams and table": partial(look_up, chained=True),
     "sqlstream report": report,
+    **{
+        f"sqlstream {kind} over {over}": partial(periods, kind=kind, over=over)
+        for kind in ("group", "distinct", "order")
+        for over in ("stream", "join", "table")
+    },
+    **{f"sqlstream groups under {then}": partial(periods, kind="group", then=then) for then in ("join", "group")},
+    "sqlstream union": union,
+    "sqlstream sorted union": partial(union, then="order"),
 }

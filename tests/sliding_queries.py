@@ -12,14 +12,16 @@ from dataclasses import replace
 from typing import Literal
 
 from braid.expr.nodes import Col, Expr, Lit
-from braid.expr.typing import all_of, call, conjuncts
+from braid.expr.typing import all_of, call, cast, conjuncts
 from braid.plan import logical
+from braid.plan.groups import Aggregate, Aggregation, Closed, Order
 from braid.plan.logical import Filter, Node, Output, Project, Query
 from braid.plan.sliding import (
     Bound,
     Emission,
     Frame,
     Meeting,
+    Merged,
     Operand,
     OrderKey,
     RangeFrame,
@@ -31,7 +33,10 @@ from braid.types import Scalar
 from histories import query, source
 from keyed_queries import condition, predicate
 
-SHAPES = ("sliding", "sliding-rows", "sliding-hops", "sliding-chain", "sliding-view", "sliding-alone", "sliding-itself")
+SHAPES = (
+    "sliding", "sliding-rows", "sliding-hops", "sliding-chain", "sliding-view", "sliding-alone", "sliding-itself",
+    "sliding-groups", "sliding-sorted", "sliding-merged",
+)  # fmt: skip
 EMISSIONS: tuple[Emission, ...] = ("arrival", "arrival", "expiry", "istream")
 
 
@@ -52,6 +57,21 @@ def random_query(rng: random.Random, shape: str) -> Query:
     emission = rng.choice(EMISSIONS)
     rowtime = Col(".ROWTIME1", Scalar.BIGINT)
     match shape:
+        case "sliding-groups" | "sliding-sorted":
+            root = SlidingJoin(rng.choice([operand("A"), meeting(rng, operand("A"), operand("B"))]), rowtime, emission)
+            root, closed = in_periods(rng, root, rowtime, shape == "sliding-sorted", "X")
+            if rng.random() < 0.4:
+                names = tuple((Col(f"P{c.name}", c.type), c) for c in root.schema)
+                sides = [Operand(Project(root, names), frame(rng, shape)), operand("C")]
+                rng.shuffle(sides)
+                root = SlidingJoin(meeting(rng, *sides), Col(".ROWTIME2", Scalar.BIGINT), emission)
+            elif rng.random() < 0.3:
+                root, _ = in_periods(rng, root, closed, rng.random() < 0.5, "Y")
+        case "sliding-merged":
+            inner = SlidingJoin(meeting(rng, operand("A"), operand("B")), rowtime, emission)
+            some = [read("C"), read("D"), Project(inner, tuple((c, c) for c in inner.schema))]
+            merged = [Operand(x, RangeFrame()) for x in rng.sample(some, rng.choice([2, 3]))]
+            root = SlidingJoin(Merged(tuple(merged)), Col(".ROWTIME2", Scalar.BIGINT))
         case "sliding-alone":
             root: Node = SlidingJoin(operand("A"), rowtime)
         case "sliding-chain":
@@ -70,6 +90,36 @@ def random_query(rng: random.Random, shape: str) -> Query:
     if rng.random() < 0.2:
         root = Filter(root, predicate(rng, root))
     return query(root, key=[])
+
+
+def in_periods(rng: random.Random, rows: Node, rowtime: Col, sort: bool, name: str) -> tuple[Node, Col]:
+    """Groups of periods, or their rows sorted; and the column of their time."""
+    size, early = rng.choice([(1, 1), (1, 1), (3, 0), (10, 0)])
+    below = call("mod", [call("add", [call("mod", [rowtime, big(size)]), big(size)]), big(size)])
+    until = call("add", [call("sub", [rowtime, below]), big(size)])
+    closed = Col(f".CLOSED{name}", Scalar.BIGINT)
+    own = [c for c in rows.schema if not c.name.startswith(".")]
+    some = rng.sample(own, min(len(own), rng.choice([1, 1, 2])))
+    if sort:
+        by = tuple(Order(c, rng.random() < 0.5, rng.choice([None, True, False])) for c in some)
+        return Closed(rows, until, closed, early, by), closed
+    end = Col(f".UNTIL{name}", Scalar.BIGINT)
+    numbers = [c for c in own if c.type == Scalar.INT]
+    texts = [c for c in own if c.type == Scalar.VARCHAR]
+    some = list(dict.fromkeys([rng.choice(numbers), rng.choice(texts), *some]))  # which conditions above ask for
+    keys = tuple((Col(f"G{name}{i}.{c.name[-1]}", c.type), c) for i, c in enumerate(some))
+    n = rng.choice(numbers)
+    made = [
+        Aggregation(Col(f"A{name}.0", Scalar.BIGINT), "COUNT", None),
+        Aggregation(Col(f"A{name}.1", Scalar.BIGINT), "SUM", cast(n, Scalar.BIGINT)),
+        Aggregation(Col(f"A{name}.2", n.type), rng.choice(["MIN", "MAX", "LATEST_BY_OFFSET"]), n),
+    ]
+    grouped = Aggregate(rows, (*keys, (end, until)), tuple(made), closes=True)
+    return Closed(grouped, end, closed, early), closed
+
+
+def big(n: int) -> Lit:
+    return Lit(n, Scalar.BIGINT)
 
 
 def _failing(rng: random.Random, every: Sequence[Col]) -> Expr:
@@ -98,7 +148,7 @@ def columns(tree: Tree) -> list[Col]:
 def integer(rng: random.Random, tree: Tree) -> Col:
     found = [c for c in columns(tree) if c.type == Scalar.INT]
     keys = [c for c in found if c.name.endswith(".K")]
-    return rng.choice(keys if rng.random() < 0.8 else found)
+    return rng.choice(keys if keys and rng.random() < 0.8 else found)
 
 
 def frame(rng: random.Random, shape: str) -> Frame:

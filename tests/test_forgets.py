@@ -46,6 +46,12 @@ CREATE VIEW o AS SELECT STREAM l.v AS a, r.v AS b FROM l {0} {how} JOIN r {0} ON
 """
 FRAMES = {"range": "OVER (RANGE INTERVAL '10' SECOND PRECEDING)", "rows": "OVER (ROWS 5 PRECEDING)"}
 
+SQLSTREAM_PERIODS = {
+    "groups": "SELECT STREAM k, COUNT(DISTINCT v) AS n FROM l GROUP BY k, STEP(l.ROWTIME BY INTERVAL '10' SECOND)",
+    "distinct": "SELECT STREAM DISTINCT k, STEP(l.ROWTIME BY INTERVAL '10' SECOND) AS s FROM l",
+    "sorted": "SELECT STREAM * FROM l ORDER BY STEP(l.ROWTIME BY INTERVAL '10' SECOND), v DESC",
+}
+
 RISINGWAVE = """
 CREATE TABLE l (k INT, v INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '2' SECOND) APPEND ONLY;
 CREATE TABLE r (k INT, v INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '2' SECOND) APPEND ONLY;
@@ -142,6 +148,15 @@ def test_sqlstream(frame: str, how: str) -> None:
         for s in range(SECONDS):
             driver.write("l", None, {"K": s % 7, "V": s}, 1000 * s)
             driver.write("r", None, {"K": s % 5, "V": s}, 1000 * s)
+        check(driver)
+
+
+@pytest.mark.parametrize("name", SQLSTREAM_PERIODS)
+def test_sqlstream_periods(name: str) -> None:
+    with Driver("sqlstream", batch=50) as driver:
+        driver.execute(f"CREATE STREAM l (k INTEGER, v INTEGER);\nCREATE VIEW o AS {SQLSTREAM_PERIODS[name]};")
+        for s in range(SECONDS):
+            driver.write("l", None, {"K": s % 7, "V": s}, 1000 * s)
         check(driver)
 
 

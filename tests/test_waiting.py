@@ -172,6 +172,31 @@ def test_sqlstream(name: str) -> None:
         assert told(driver) == []
 
 
+PERIODS = {
+    "groups": "k, COUNT(*) AS n FROM l GROUP BY k, STEP(l.ROWTIME BY INTERVAL '10' SECOND)",
+    "rows": "k FROM l ORDER BY STEP(l.ROWTIME BY INTERVAL '10' SECOND), v DESC",
+}
+
+
+@pytest.mark.parametrize("name", PERIODS)
+def test_periods_that_are_not_over(name: str) -> None:
+    with Driver("sqlstream", batch=7, buckets=2) as driver:
+        driver.execute(SQLSTREAM.format(PERIODS[name]))
+        for n in range(57):
+            driver.write("l", None, {"K": n % 3, "V": n}, 1000 * n)
+        driver.read("o")
+        (one,) = told(driver)
+        assert (one.rows, one.first, one.now) == (3 if name == "groups" else 7, 60_000, 56_000)
+        assert one.exact and one.reached and one.waits_for == "its period to end"
+        driver.write("l", None, {"K": 1, "V": 0}, 59_999)
+        assert not driver.read("o")
+        driver.write("l", None, {"K": 1, "V": 0}, 60_000)
+        assert len(driver.read("o")) == (3 if name == "groups" else 8)
+        assert [x.rows for x in told(driver)] == [1]
+        driver.finish()
+        assert told(driver) == []
+
+
 EXPIRING = {
     "LEFT": "l.v AS a, r.v AS b FROM l OVER w LEFT JOIN r OVER w ON l.k = r.k",
     "RIGHT": "l.v AS a, r.v AS b FROM l OVER w RIGHT JOIN r OVER w ON l.k = r.k",

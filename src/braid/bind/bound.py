@@ -187,7 +187,8 @@ class QueryBound:
     """A query to run. `declared`: what CREATE … AS makes; None for INSERT INTO and push queries (`transient`).
     `replaces`: one of this name goes first, with all that it wrote. `over`: the views whose SQL was put into it.
     `upgrades`: the query that runs by this name, and from where it stands this one goes on. `or_replace`: where it
-    cannot, and the door can, this one is recomputed over what that has read. `keeps`: as above."""
+    cannot, and the door can, this one is recomputed over what that has read. `keeps`: as above. `stopped`: it is made
+    paused."""
 
     query: Query
     declared: Declared | None = None
@@ -197,6 +198,7 @@ class QueryBound:
     upgrades: Query | None = None
     or_replace: bool = False
     keeps: int | None = None
+    stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,10 +398,12 @@ class SettingChanged:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The very statement that made what bears this name: it stands. If that is a query, it shall run."""
+    """The very statement that made what bears this name: it stands. If that is a query, it shall run, unless it is made
+    `stopped`."""
 
     name: str
     query: Query | None = None
+    stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)

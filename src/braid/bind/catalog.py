@@ -190,6 +190,8 @@ class Catalog:
                 return replace(self, types={**self.types, name: made})
             case Inserted() | Shown() | Described() | Explained() | SettingChanged() | Nothing():
                 return self
+            case Again(name=name, stopped=True):
+                return replace(self, paused=self.paused | {name})
             case BatchAsked() | Pull() | RowsChanged() | Flushed() | Again():
                 return self
             case TopicAsserted() | SchemaAsserted() | RowAsserted() | Printed():
@@ -200,6 +202,8 @@ class Catalog:
         if bound.transient:
             return self
         query, made = bound.query, self
+        if bound.stopped:
+            made = replace(made, paused=made.paused | {query.name})
         if bound.declared is not None:
             made = replace(made, sources={**made.sources, bound.declared.name: bound.declared})
         else:

@@ -47,10 +47,9 @@ Whole = Callable[[ast.Expr], Expr | None]  # what an expression means as a whole
 class Rules:
     """`clause`: for messages. `aggregate` None: aggregates may not stand here. `whole`: asked first about each node, so
     that a grouped query finds its grouping expressions. `functions`: those of the dialect, by name; `also`: other names
-    that a misspelled one may mean. `operators`: what plans call them; `-x` is the sign. `groups`: whether it has GROUP
-    BY. `widens`: whether results of CASE, and arguments of one type, are widened to it; ksqlDB wants that type of each.
-    `unknown`: whether a comparison with a null operand may stay unknown; ksqlDB's is false, which is the same where
-    only `true` counts."""
+    that a misspelled one may mean. `operators`: what plans call them; `-x` is the sign. `widens`: whether results of
+    CASE, and arguments of one type, are widened to it; ksqlDB wants that type of each. `unknown`: whether a comparison
+    with a null operand may stay unknown; ksqlDB's is false, which is the same where only `true` counts."""
 
     clause: str
     column: Callable[[ast.Name], Expr]
@@ -59,7 +58,6 @@ class Rules:
     functions: Mapping[str, Function] = field(default_factory=lambda: by_name("ksqldb"))
     also: Collection[str] = tuple(AGGREGATES)
     operators: Mapping[str, str] = field(default_factory=lambda: OPERATORS)
-    groups: bool = True
     widens: bool = False
     unknown: bool = False
 
@@ -288,9 +286,6 @@ def _call(e: ast.Call, rules: Rules) -> Expr:
     if is_aggregate(e.name):
         if rules.aggregate is None:
             hint = "aggregate first: CREATE TABLE … AS SELECT … GROUP BY …, then use its column"
-            if not rules.groups:
-                hint = "there is no GROUP BY either: write the rows, and aggregate where they are read"
-                raise SqlError(f"{e.name} is not supported yet: it is an aggregate", hint=hint)
             match rules.clause:
                 case "WHERE":
                     hint = "WHERE sees single rows; write HAVING behind GROUP BY"

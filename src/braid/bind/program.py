@@ -204,7 +204,7 @@ class Program:
         before = self.standing[name].text
         same = plain(before, self.spoken.words) == plain(text, self.spoken.words) is not None
         if same and name in self.queries:
-            return Again(name, self.queries[name])
+            return Again(name, self.queries[name], getattr(statement, "state", None) == "STOPPED")
         if same and (self.standing[name].of or self._altered(name)):
             return Again(name)
         if not same and (getattr(statement, "or_replace", False) or getattr(statement, "if_not_exists", False)):

@@ -77,7 +77,7 @@ class _Topology:
                 x = self.walk(node.input)
                 return _Told(self.add("lateral", (x,)), x.key, x.partitions)
             case (
-                logical.Project() | groups.TimeWindows() | groups.Final()
+                logical.Project() | groups.TimeWindows() | groups.Final() | groups.Closed()
                 | logical.Materialize() | sliding.SlidingJoin() | epochs.Changes() | epochs.OnTime() | epochs.Windows()
                 | epochs.Clocked() | epochs.RegularJoin() | epochs.AsOfJoin() | epochs.TemporalJoin() | epochs.Union()
                 | epochs.EmitOnClose() | epochs.Coalesce() | over.Over()

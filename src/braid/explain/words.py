@@ -82,12 +82,18 @@ def of_node(node: logical.Node) -> Words:
             until = f"stream time reaches the window's end + {duration(grace)}"
             kept = [Kept("input", "last row of each open window", until, bounded=True)]
             return Words("final", state=kept, notes=["each window speaks once, when it is closed"])
+        case groups.Closed(input=x, until=until, early=early, order=order):
+            what = "rows of open periods" if x.mode == "append" else "last row of each open group"
+            kept = [Kept("input", what, "its period is over", bounded=True)]
+            at = "the first instant after its period" if not early else f"{duration(early)} before its period is over"
+            by = [f"sorted by {', '.join(o.shown for o in order)}"] if order else []
+            return Words("close", state=kept, clock="the input's", notes=[f"the time of a row is {at}", *by])
         case logical.Lateral(array=array, element=element):
             return Words("lateral", notes=[f"{element.name}: each element of {show(array)}"])
         case joins.OnKeys():
             return _join(node)
         case sliding.SlidingJoin():
-            return _release(node) if len(node.operands) == 1 else _sliding(node)
+            return _sliding(node) if isinstance(node.tree, sliding.Meeting) else _release(node)
         case epochs.RegularJoin():
             clean = watermarks.forgotten(node)
             below: dict[str, str] = {c.side: f"its {show(c.value)} is below {_lowest(c.bounds)}" for c in clean}
@@ -251,6 +257,6 @@ def _name(x: sliding.Operand) -> str:
 
 
 def _joins(tree: sliding.Tree) -> str:
-    if isinstance(tree, sliding.Operand):
-        return _name(tree)
+    if not isinstance(tree, sliding.Meeting):
+        return ", ".join(map(_name, sliding.operands(tree)))
     return f"({_joins(tree.left)} {tree.how} {_joins(tree.right)})"

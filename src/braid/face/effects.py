@@ -259,7 +259,7 @@ class World(Protocol):
         """What has been written so far shall be in all that follows."""
 
     def start(self, bound: QueryBound) -> None:
-        """A query, and the topic it writes; one that runs already goes on."""
+        """A query, and the topic it writes; one that runs already goes on. One made `stopped` is paused."""
 
     def stop(self, query: str, anew: bool) -> None:
         """The query is not wanted any more. `anew`: what it wrote goes, so one of its name begins at the beginning."""
@@ -322,8 +322,8 @@ def carry_out(effect: Effect, world: World) -> None:
             world.show(header, rows)
         case Flushed():
             world.flush()
-        case Again(query=query) if query is not None:
-            world.start(QueryBound(query, or_replace=_replaces(effect)))
+        case Again(query=query, stopped=stopped) if query is not None:
+            world.start(QueryBound(query, or_replace=_replaces(effect), stopped=stopped))
         case Terminated(queries=names):
             for name in names:
                 world.stop(name, anew=False)

@@ -314,7 +314,10 @@ class EngineWorld(StoreWorld):
         if bound.or_replace and self._is_other(bound.query):
             for line in self.changed([bound.query]):
                 self.say(line)
-        self.start_query(bound.query)
+        if bound.stopped:
+            self.pause(bound.query.name)
+        else:
+            self.start_query(bound.query)
 
     def say(self, line: str) -> None:
         """What was done for a statement."""

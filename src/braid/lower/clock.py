@@ -13,7 +13,7 @@ from typing import assert_never
 from braid.errors import BraidError
 from braid.lower.physical import Leaf
 from braid.operators.clocks import Clock, JoinClock, LeafClock
-from braid.plan import epochs, groups, joins, logical, sliding
+from braid.plan import epochs, groups, joins, logical, sliding, watermarks
 from braid.plan.logical import Node
 
 
@@ -29,6 +29,7 @@ def clock(node: Node, leaves: Iterable[Leaf]) -> Clock:
             | groups.TimeWindows(input=x)
             | groups.Aggregate(input=x)
             | groups.Final(input=x)
+            | groups.Closed(input=x)
         ):
             return clock(x, leaves)
         case joins.OnKeys():
@@ -42,3 +43,10 @@ def clock(node: Node, leaves: Iterable[Leaf]) -> Clock:
         case epochs.InEpochs():
             raise BraidError(f"{type(node).__name__} has no clock of its own: its watermarks are those of its sources")
     assert_never(node)
+
+
+def clocked_by(node: Node) -> Iterable[str]:
+    """Aliases of the sources whose clock some node reads."""
+    for x in node.walk():
+        yield from (b.alias for b in watermarks.read_by(x))
+        yield from (s.alias for y in x.clocked_by for s in logical.sources(y))

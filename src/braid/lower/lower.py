@@ -16,7 +16,7 @@ from typing import assert_never
 
 from braid.errors import BraidError
 from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
-from braid.lower.clock import clock
+from braid.lower.clock import clock, clocked_by
 from braid.lower.physical import Exchange, Leaf, NullKey, Plan, Stage, Step
 from braid.lower.spread import by_epoch, common_keys, made_of, never_null, one_bucket, stays, window_keys
 from braid.operators.aggregate import GroupBy
@@ -24,6 +24,7 @@ from braid.operators.as_of import AsOf
 from braid.operators.base import Operator
 from braid.operators.changes import MAX_LEAVES, key_column
 from braid.operators.clocks import Closing
+from braid.operators.closed import Closed
 from braid.operators.coalesce import Coalesce
 from braid.operators.filter import Filter
 from braid.operators.final import Final
@@ -35,7 +36,7 @@ from braid.operators.lookup import LookUp
 from braid.operators.on_close import EmitOnClose
 from braid.operators.on_time import OnTime
 from braid.operators.over import Over
-from braid.operators.places import WIDTH, width_of_result
+from braid.operators.places import place_width
 from braid.operators.project import Project
 from braid.operators.regular import Regular
 from braid.operators.rekey import Rekey
@@ -160,7 +161,7 @@ def lower(query: Query, apart: bool = False) -> Plan:
     read = tuple(logical.sources(query.root))
     if len(read) > MAX_LEAVES:
         raise BraidError(f"{len(read)} sources in one query; at most {MAX_LEAVES}", "split it into two statements")
-    clocked, judged, ahead = (frozenset(f(query.root)) for f in (_clocked, _judged, _ahead))
+    clocked, judged, ahead = (frozenset(f(query.root)) for f in (clocked_by, _judged, _ahead))
     unseen = tuple(_unseen(query.root))
     b = _Builder(read, needed(query), clocked, judged, ahead, apart, by_epoch(query.root), unseen, numbers=len(read))
     sink_keys = query.sink.written_key
@@ -189,13 +190,6 @@ def _one_bucket(root: _Frame, query: Query, b: _Builder) -> _Frame:
     b.stages[stage].single = True
     all_rows = b.moved(root, (), stage, "route", "LIMIT counts over all keys")
     return b.step(Limit(query.sink.limit), [all_rows], query.root, (), root.columns)
-
-
-def _clocked(node: Node) -> Iterable[str]:
-    """Aliases of the sources whose clock some node reads."""
-    for x in node.walk():
-        yield from (b.alias for b in watermarks.read_by(x))
-        yield from (s.alias for y in x.clocked_by for s in logical.sources(y))
 
 
 def _judged(node: Node) -> Iterable[str]:
@@ -243,6 +237,8 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
         case groups.Final():
             x = _lower(node.input, b, wanted)
             return b.step(Final.of(node, clock(node.input, b.leaves)), [x], node, x.keys, x.columns)
+        case groups.Closed():
+            return _closed(node, b)
         case joins.ForeignKeyJoin():
             return _foreign_key(node, b)
         case joins.OnKeys():
@@ -276,7 +272,7 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
             x = x if in_place else b.spread(x, node.key, "route", "the result has another key")
             return b.step(Coalesce.of(node, in_place), [x], node, node.key, x.columns)
         case sliding.SlidingJoin():
-            return _sliding(node, b)
+            return _sliding(node, b, wanted)
         case logical.Materialize():
             return _signed(node, b, wanted, "route")
         case logical.Lateral():
@@ -385,9 +381,14 @@ def _cleanings(clean: Iterable[epochs.Clean], b: _Builder) -> dict[str, Cleaning
     return {c.side: Cleaning(c.value, tuple(map(b.watermark, c.bounds))) for c in clean}
 
 
-def _sliding(node: sliding.SlidingJoin, b: _Builder) -> _Frame:
-    """All operands in one stage, spread by a key that spans them, or in one bucket."""
-    keys = common_keys(node)
+def _sliding(node: sliding.SlidingJoin, b: _Builder, wanted: Keys) -> _Frame:
+    """All operands in one stage, spread by a key that spans them, or in one bucket; a stream alone by what is wanted of
+    its rows."""
+    keys, known = common_keys(node), None
+    if isinstance(node.tree, sliding.Operand) and not isinstance(node.tree.frame, sliding.RowsFrame) and not b.apart:
+        own = {c.name for c in node.tree.input.schema}
+        known = tuple(k for k in wanted if any(columns(k)) and own.issuperset(columns(k))) or None
+        keys = keys if known is None else (known,)
     derived = {i: _lower(x.input, b, ()) for i, x in enumerate(node.operands) if not _is_local(x.input)}
     stage = b.stage(keys[0])
     b.stages[stage].single = one_bucket(node) is not None
@@ -399,15 +400,9 @@ def _sliding(node: sliding.SlidingJoin, b: _Builder) -> _Frame:
     ]
     clocks = tuple(None if x.frame is None else clock(x.input, b.leaves) for x in node.operands)
     cols = [c for frame in frames for c in frame.columns]
-    operator = Sliding(node, clock(node, b.leaves), clocks, max(_place_width(x.input) for x in node.operands))
-    return b.step(operator, frames, node, None, [*cols, node.rowtime])
-
-
-def _place_width(node: Node) -> int:
-    """The width of the places of a node's rows."""
-    if isinstance(node, sliding.SlidingJoin):
-        return width_of_result(len(node.operands), max(_place_width(x.input) for x in node.operands))
-    return max((_place_width(x) for x in node.inputs), default=WIDTH)
+    width = max(place_width(x.input) for x in node.operands)
+    operator = Sliding(node, clock(node, b.leaves), clocks, width, keys)
+    return b.step(operator, frames, node, known, [*cols, node.rowtime])
 
 
 def _project(node: logical.Project, x: _Frame, b: _Builder) -> _Frame:
@@ -440,7 +435,7 @@ def _aggregate(node: groups.Aggregate, b: _Builder) -> _Frame:
     if mode == "upsert":
         x = b.step(Retract(), [x], node.input, x.keys, x.columns)
         mode = "retract"
-    x = b.gathered(x, keys, node.input, "drop", "GROUP BY has another key")
+    x = _by_groups(x, keys, node, b)
     closing = _closing(node, b)
     if isinstance(node, groups.Sessions):
         assert closing is not None
@@ -449,6 +444,27 @@ def _aggregate(node: groups.Aggregate, b: _Builder) -> _Frame:
         passing = _passing(node, tuple(c for c, _ in node.keys), b)
         operator = GroupBy.of(node, closing, passing, b.by_epoch, b.rows_of(node))
     return b.step(operator, [x], node, tuple(c for c, _ in node.spread_by), node.schema)
+
+
+def _by_groups(x: _Frame, keys: Keys, node: groups.Aggregate, b: _Builder) -> _Frame:
+    """Rows that are spread by a part of the key of groups that close stay where they are."""
+    if not node.closes:
+        return b.gathered(x, keys, node.input, "drop", "GROUP BY has another key")
+    if b.apart or x.keys is None or not set(x.keys) <= set(keys):
+        return b.spread(x, keys, "route", "GROUP BY has another key")
+    b.placed = True
+    by = tuple(Col(key_column(keys.index(k)), k.type) for k in x.keys)
+    return b.step(Rekey(node.input.mode, keys, by), [x], node.input, keys, x.columns)
+
+
+def _closed(node: groups.Closed, b: _Builder) -> _Frame:
+    """Groups where they are; what is sorted in one bucket."""
+    x = _lower(node.input, b, ())
+    if node.order:
+        stage = b.stage(())
+        b.stages[stage].single = True
+        x = b.moved(x, (), stage, "route", "ORDER BY sorts over all keys")
+    return b.step(Closed.of(node, clock(node.input, b.leaves)), [x], node, None, [*x.columns, node.rowtime])
 
 
 def _foreign_key(node: joins.ForeignKeyJoin, b: _Builder) -> _Frame:

@@ -17,7 +17,7 @@ from braid.operators.changes import key_column
 from braid.plan.epochs import AsOfJoin, Changes, Clocked, OnTime, RegularJoin, TemporalJoin, Windows, in_epochs
 from braid.plan.groups import Aggregate
 from braid.plan.logical import Filter, Node, Project, Source
-from braid.plan.sliding import RowsFrame, SlidingJoin, meetings, preserved_table
+from braid.plan.sliding import Merged, Operand, RowsFrame, SlidingJoin, meetings, preserved_table
 from braid.types import FLOATS, Scalar
 
 Keys = tuple[Expr, ...]
@@ -50,7 +50,7 @@ def one_bucket(node: SlidingJoin) -> str | None:
     """Why the whole join runs in one bucket, if it does."""
     if any(isinstance(x.frame, RowsFrame) for x in node.operands):
         return "ROWS windows count the rows of all keys"
-    if len(node.operands) > 1 and not all(common_keys(node)):
+    if not isinstance(node.tree, Operand | Merged) and not all(common_keys(node)):
         return "no equality spans all operands"
     if preserved_table(node) is not None and not node.empty_buckets:
         return "which hops held rows is known only over all keys"

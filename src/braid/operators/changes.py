@@ -159,6 +159,14 @@ def released_from(times: pl.Series, places: pl.Series, numbers: pl.Series) -> pl
     return _joined(_fixed(head), places.to_arrow(), _fixed(numbers.to_numpy().astype(">u4")), records.to_arrow())
 
 
+def ordered_sub(times: pl.Series, parents: pl.Series, sorted_: bool) -> pl.Series:
+    """`_sub` of rows that stand in their order, by time: the time, then `parents`, or (`sorted_`) the row's number."""
+    head = _fixed(times.to_numpy().astype(np.int64).view(np.uint64).__xor__(np.uint64(1 << 63)).astype(">u8"))
+    if not sorted_:
+        return _joined(head, parents.to_arrow())
+    return _joined(head, _fixed(numbers_within(times.to_numpy()).astype(">u4")))
+
+
 def _fill(made: npt.NDArray[Any], positions: pl.Series) -> None:
     """Positions as bytes that sort as they do."""
     parts = positions.to_frame("p").select(

@@ -46,7 +46,7 @@ from braid.types import Column, Type
 STANDS, CAME = "_stands", "_from"
 
 
-class _Waiting(Agenda):
+class Waiting(Agenda):
     """Rows of windows by when these close; of each window those before the last go when runs merge."""
 
     __slots__ = ("keys",)
@@ -55,10 +55,9 @@ class _Waiting(Agenda):
         super().__init__(state, "waiting")
         self.keys = tuple(keys)
 
-    def of_windows(self) -> pl.DataFrame | None:
-        """What stands of each window that is open; None: nothing."""
-        rows = self._last(self.runs) if self.runs else None
-        return rows.filter(STANDS) if rows is not None else None
+    def standing(self) -> pl.DataFrame | None:
+        """The last row of each that is open; None: nothing."""
+        return self._last(self.runs) if self.runs else None
 
     def _last(self, runs: Sequence[Run]) -> pl.DataFrame:
         rows = pl.concat([self._read(r).filter(pl.col(CLOSE) >= self.floor) for r in runs], how="diagonal")
@@ -95,7 +94,7 @@ class Final:
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         (rows,) = inputs
         keys = [key_column(i) for i in range(len(self.types))]
-        waiting, now = _Waiting(state, keys), clocks.end(self.clock)
+        waiting, now = Waiting(state, keys), clocks.end(self.clock)
         again = self._again(rows, now, clocks)
         if rows.height:
             came = int(state.manifest.get("arrivals", 0))
@@ -124,7 +123,8 @@ class Final:
     def waiting(self, state: State, clocks: Clocks) -> Iterator[Awaited]:
         """The windows that are open."""
         keys = [key_column(i) for i in range(len(self.types))]
-        if (open_ := _Waiting(state, keys).of_windows()) is not None:
+        if (rows := Waiting(state, keys).standing()) is not None:
+            open_ = rows.filter(STANDS)
             yield Awaited(
                 leaves(self.clock), clocks.end(self.clock), open_[CLOSE].to_numpy(), lambda: open_, reached=True
             )

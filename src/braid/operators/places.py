@@ -17,8 +17,12 @@ import polars as pl
 import pyarrow as pa
 
 from braid.operators.changes import LEAF_BITS, LOW, POS, POS_TYPE, SUB
+from braid.plan.groups import Closed
+from braid.plan.logical import Node
+from braid.plan.sliding import SlidingJoin
 
 WIDTH = 16  # of a source record's place
+TIME_WIDTH = 8  # of what `ordered_sub` puts before it
 TOP = np.uint64(1 << 63)
 Bytes = npt.NDArray[np.uint8]
 
@@ -26,6 +30,16 @@ Bytes = npt.NDArray[np.uint8]
 def width_of_result(operands: int, width: int) -> int:
     """The width of the places of a join's results, for a join above it."""
     return WIDTH + 9 + 2 * operands * width
+
+
+def place_width(node: Node) -> int:
+    """The width of the places of a node's rows."""
+    match node:
+        case SlidingJoin(operands=operands):
+            return width_of_result(len(operands), max(place_width(x.input) for x in operands))
+        case Closed(input=x):
+            return place_width(x) + TIME_WIDTH
+    return max((place_width(x) for x in node.inputs), default=WIDTH)
 
 
 def same_leaf(positions: pl.Expr) -> pl.Expr:
@@ -70,6 +84,18 @@ def order_of_results(rows: pl.DataFrame, places: Sequence[str], time: str, due: 
     each = np.stack([_fixed(rows[p], width) for p in places], axis=1)  # rows x operands
     latest = np.sort(each, axis=1)[:, ::-1]
     parts = [head.view(np.uint8).reshape(rows.height, 9), _bytes(latest), _bytes(each)]
+    return _series(np.concatenate(parts, axis=1)).alias(SUB)
+
+
+def order_of_merged(rows: pl.DataFrame, places: Sequence[str], time: str, due: str, width: int) -> pl.Series:
+    """`_sub` of rows of several streams that are put together: those of the first before those of the next."""
+    head = np.zeros(rows.height, dtype=[("time", ">u8"), ("due", "u1"), ("operand", "u1")])
+    head["time"] = rows[time].to_numpy().view(np.uint64) ^ TOP
+    head["due"] = rows[due].to_numpy()
+    for i, p in enumerate(places):
+        head["operand"][rows[p].is_not_null().to_numpy()] = i
+    own = _fixed(rows.select(pl.coalesce(places).alias("p"))["p"], width)
+    parts = [head.view(np.uint8).reshape(rows.height, 10), _bytes(own[:, None])]
     return _series(np.concatenate(parts, axis=1)).alias(SUB)
 
 

@@ -39,12 +39,12 @@ from braid.operators.pairing import (
     payload_of,
     piece_rows,
 )
-from braid.operators.places import order_of_results, places_of, positions_of, same_leaf
+from braid.operators.places import order_of_merged, order_of_results, places_of, positions_of, same_leaf
 from braid.operators.ranges import Crowded, Ints, rows_at
 from braid.operators.watermarks import ABOVE_ALL
 from braid.plan import residuals, sliding
 from braid.plan.drop_reasons import Reason
-from braid.plan.sliding import Meeting, Operand, RangeFrame, RowsFrame, SlidingJoin, Tree
+from braid.plan.sliding import Meeting, Merged, Operand, RangeFrame, RowsFrame, SlidingJoin, Tree
 from braid.types import polars_type
 
 DUE, NEW = "_due", "_new"  # when the clock lets a result out; position of the newest record of this batch in it
@@ -67,12 +67,14 @@ def operand(i: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sliding:
-    """`clocks`: of the operands, None for a table; `clock`: the joined one; `width`: of the places of all rows."""
+    """`clocks`: of the operands, None for a table; `clock`: the joined one; `width`: of the places of all rows; `by`:
+    what the rows of each operand are spread by."""
 
     node: SlidingJoin
     clock: Clock
     clocks: tuple[Clock | None, ...]
     width: int
+    by: tuple[tuple[Expr, ...], ...]
     waits_for: ClassVar[str] = "its instant"
 
     @property
@@ -268,7 +270,7 @@ class Sliding:
         """Rows of the whole tree: all that the clock lets out on its way from `before` to `now`, and others. `Crowded`
         where somewhere more than `most` pairs come together on that way."""
         tree = self.node.tree
-        if isinstance(tree, Operand) or self.node.emission == "istream":
+        if not isinstance(tree, Meeting) or self.node.emission == "istream":
             return self._evaluated(tree, lives, before, most, failures)
         # each result has a row that enters in between, or goes out alone in between
         left, right = self._sides(tree, lives, before, most, failures)
@@ -302,6 +304,8 @@ class Sliding:
         if isinstance(tree, Operand):
             (rows,) = lives
             return rows.drop(AT)
+        if isinstance(tree, Merged):
+            return pl.concat([rows.drop(AT) for rows in lives], how="diagonal")
         left, right = self._sides(tree, lives, before, most, failures)
         pairs = _pairs(tree, left, right, NEVER, None if most is None else (before, most), failures)
         alone = [self._alone(rows, pairs, number, other) for number, rows, other in _preserving(tree, left, right)]
@@ -372,9 +376,10 @@ class Sliding:
         steps = pl.concat([positions, pl.Series([None], dtype=POS_TYPE)]).rename("s").to_frame()
         at = steps.select(same_leaf(pl.col("s")).gather(pl.Series(np.where(stepped < 0, len(positions), stepped))))["s"]
         places = [place(i) for i in range(len(self.clocks))]
+        order = order_of_merged if isinstance(self.node.tree, Merged) else order_of_results
         made = rows.select(
             pl.max_horizontal(at, NEW).alias(POS),
-            order_of_results(rows, places, ENTER, DUE, self.width),
+            order(rows, places, ENTER, DUE, self.width),
             pl.col(ENTER).alias(TIME),
             pl.lit(1, pl.Int8).alias(DIFF),
             pl.lit(None, pl.UInt64).alias(HASH),

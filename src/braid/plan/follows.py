@@ -16,7 +16,7 @@ from typing import assert_never
 from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns
 from braid.plan import epochs
 from braid.plan.epochs import RegularJoin
-from braid.plan.groups import Aggregate, Final, TimeWindows
+from braid.plan.groups import Aggregate, Closed, Final, TimeWindows
 from braid.plan.joins import OnKeys
 from braid.plan.logical import Filter, Lateral, Materialize, Node, Project, Source
 from braid.plan.over import Over
@@ -114,7 +114,7 @@ def follows(node: Node, known: Known) -> list[Follows]:
             return [own, *follows(left, known), *one]
         case Aggregate(keys=keys):
             return [own, *(Follows(frozenset(), _names((c,)), True) for c, e in keys if isinstance(e, Lit))]
-        case epochs.Union() | OnKeys() | Lateral() | Materialize() | TimeWindows() | Final() | SlidingJoin():
+        case epochs.Union() | OnKeys() | Lateral() | Materialize() | TimeWindows() | Final() | Closed() | SlidingJoin():
             return [own]
     assert_never(node)
 

@@ -67,6 +67,59 @@ class Final(Passing):
 
 
 @dataclass(frozen=True, slots=True)
+class Order:
+    """What rows are sorted by. A NULL is above all values, unless `nulls_first` says where it is."""
+
+    by: Expr
+    descending: bool = False
+    nulls_first: bool | None = None
+
+    @property
+    def begins_with_null(self) -> bool:
+        return self.descending if self.nulls_first is None else self.nulls_first
+
+    @property
+    def shown(self) -> str:
+        nulls = "" if self.nulls_first is None else f" NULLS {'FIRST' if self.nulls_first else 'LAST'}"
+        return f"{show(self.by)}{' DESC' if self.descending else ''}{nulls}"
+
+
+@dataclass(frozen=True)
+class Closed(OfOne):
+    """The rows of periods of a stream, or groups that close with them, once each, as rows of a stream: they go out when
+    the clock has reached `until` (ms), the first instant after their period. That is their time, or `early` before it,
+    as `rowtime` has it. Those of one time are sorted by `order`, then as they came; of a group its last row counts."""
+
+    called = "close"
+    mode: ClassVar[Mode] = "append"
+    input: Node
+    until: Expr
+    rowtime: Col
+    early: int = 0
+    order: tuple[Order, ...] = ()
+
+    @property
+    def clocked_by(self) -> tuple[Node, ...]:
+        return self.inputs
+
+    @property
+    def schema(self) -> tuple[Col, ...]:
+        return (*self.input.schema, self.rowtime)
+
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        return ()
+
+    def computes(self) -> Iterator[Expr]:
+        yield self.until
+        yield from (o.by for o in self.order)
+
+    def reads(self) -> Iterator[Expr]:
+        yield from self.computes()
+        yield from self.input.row_key if self.input.mode != "append" else ()
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregation:
     """One aggregate: `function` is a name of `expr.aggregates`; `arg` None for COUNT(*), a structure where it takes
     several values; `options`: its constants."""
@@ -95,7 +148,8 @@ class Aggregation:
 @dataclass(frozen=True)
 class Aggregate(OfOne):
     """One row per group, emitted after every change of it. Over a table the old row is subtracted first. `rows`: the
-    COUNT(*) of groups that are begun again once they have had no rows at the end of an epoch."""
+    COUNT(*) of groups that are begun again once they have had no rows at the end of an epoch. `closes`: the last part
+    of the key is the time (ms) from which on the group is not changed any more; NULLs are groups then."""
 
     called = "aggregate"
     mode: ClassVar[Mode] = "upsert"
@@ -103,6 +157,7 @@ class Aggregate(OfOne):
     keys: tuple[tuple[Col, Expr], ...]
     aggregations: tuple[Aggregation, ...]
     rows: Col | None = field(default=None, kw_only=True)
+    closes: bool = field(default=False, kw_only=True)
 
     @property
     def spread_by(self) -> tuple[tuple[Col, Expr], ...]:
@@ -112,6 +167,8 @@ class Aggregate(OfOne):
     @property
     def closed_after(self) -> int | None:
         """So long (ms) after its window's end a group is not changed any more; None: it always may be."""
+        if self.closes:
+            return 0
         return self.input.grace if isinstance(self.input, TimeWindows) else None
 
     @property
@@ -122,6 +179,8 @@ class Aggregate(OfOne):
     @property
     def kept_until(self) -> tuple[str, bool] | None:
         """Until when something of a group is kept, if its window closes."""
+        if self.closes:
+            return "its period is over", True
         return None if self.closed_after is None else ("its window is closed", True)
 
     @property

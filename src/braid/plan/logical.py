@@ -16,7 +16,7 @@ from typing import ClassVar, Literal, Self, TypeVar
 
 from braid.expr.nodes import Col, Expr
 from braid.plan.epochs import EpochNode
-from braid.plan.groups import Aggregate, Final, TimeWindows
+from braid.plan.groups import Aggregate, Closed, Final, TimeWindows
 from braid.plan.joins import Join
 from braid.plan.node import Mode, OfOne, Passing, PlanNode
 from braid.plan.over import Over
@@ -223,8 +223,8 @@ class Materialize(Passing):
 
 
 Node = (
-    Source | Filter | Project | Lateral | Materialize | Join | TimeWindows | Aggregate | Final | Over | SlidingJoin
-    | EpochNode
+    Source | Filter | Project | Lateral | Materialize | Join | TimeWindows | Aggregate | Final | Closed | Over
+    | SlidingJoin | EpochNode
 )  # fmt: skip
 
 

@@ -137,7 +137,14 @@ class Meeting:
     residual: Expr | None = None
 
 
-Tree = Operand | Meeting
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The rows of several streams, none of which meets another: each has the columns of its own operand."""
+
+    sides: tuple[Operand, ...]
+
+
+Tree = Operand | Meeting | Merged
 
 
 @dataclass(frozen=True)
@@ -158,6 +165,8 @@ class SlidingJoin(PlanNode):
 
     @property
     def called(self) -> str:
+        if isinstance(self.tree, Merged):
+            return "merge"
         return "sliding join" if len(self.operands) > 1 else "release"
 
     @property
@@ -198,11 +207,14 @@ class SlidingJoin(PlanNode):
 
 def operands(tree: Tree) -> Iterator[Operand]:
     """The operands of a tree, from left to right."""
-    if isinstance(tree, Operand):
-        yield tree
-    else:
-        yield from operands(tree.left)
-        yield from operands(tree.right)
+    match tree:
+        case Operand():
+            yield tree
+        case Merged(sides=sides):
+            yield from sides
+        case Meeting(left=left, right=right):
+            yield from operands(left)
+            yield from operands(right)
 
 
 def meetings(tree: Tree) -> Iterator[Meeting]:
@@ -216,6 +228,8 @@ def meetings(tree: Tree) -> Iterator[Meeting]:
 def _changed(tree: Tree, change: Callable[[Node], Node]) -> Tree:
     if isinstance(tree, Operand):
         return replace(tree, input=change(tree.input))
+    if isinstance(tree, Merged):
+        return replace(tree, sides=tuple(replace(x, input=change(x.input)) for x in tree.sides))
     return replace(tree, left=_changed(tree.left, change), right=_changed(tree.right, change))
 
 

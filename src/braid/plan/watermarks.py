@@ -16,7 +16,7 @@ from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns, substituted
 from braid.expr.typing import conjuncts
 from braid.plan import epochs
 from braid.plan.epochs import Bound, Clean, RegularJoin
-from braid.plan.groups import Aggregate, Final, TimeWindows
+from braid.plan.groups import Aggregate, Closed, Final, TimeWindows
 from braid.plan.joins import OnKeys
 from braid.plan.logical import Filter, Lateral, Materialize, Node, Output, Project, Source, sources
 from braid.plan.over import Over
@@ -68,7 +68,7 @@ def progress(node: Node) -> Progress:
             return {c.name: below[c.name] for c in partition if c.name in below}
         case epochs.Changes() | epochs.AsOfJoin() | SlidingJoin():
             return {}
-        case OnKeys() | Materialize() | TimeWindows() | Final():
+        case OnKeys() | Materialize() | TimeWindows() | Final() | Closed():
             return {}
     assert_never(node)
 

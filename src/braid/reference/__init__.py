@@ -68,7 +68,7 @@ from braid.reference.steps import (
     Step,
 )
 from braid.reference.tables import MaterializeStep, UpsertStep
-from braid.reference.windows import FinalStep, OfWindowsStep, SessionsStep, TimeWindowsStep
+from braid.reference.windows import ClosedStep, FinalStep, OfWindowsStep, SessionsStep, TimeWindowsStep
 from braid.types import Column, Scalar, is_time
 
 __all__ = ["Bound", "Drop", "End", "Event", "Idle", "OutRecord", "Record", "Reference"]
@@ -254,6 +254,8 @@ class Reference:
                 return AggregateStep(node, *self._over(node.input))
             case groups.Final():
                 return FinalStep(node, *self._over(node.input))
+            case groups.Closed():
+                return ClosedStep(node, *self._over(node.input))
             case OnKeys():
                 left, right = (self._side(x, keys) for x, keys in zip(node.inputs, node.spread_by, strict=True))
                 return joined(node, self._number(), self._run, left, right)

@@ -22,7 +22,7 @@ from functools import lru_cache
 from braid.expr.nodes import Expr
 from braid.plan import residuals, sliding
 from braid.plan.drop_reasons import Reason
-from braid.plan.sliding import Bound, Meeting, Operand, OrderKey, RangeFrame, RowsFrame, SlidingJoin, Tree
+from braid.plan.sliding import Bound, Meeting, Merged, Operand, OrderKey, RangeFrame, RowsFrame, SlidingJoin, Tree
 from braid.reference.rows import Row, Run, Values, reason
 from braid.reference.steps import FOREVER, NEVER, SourceStep, Step
 
@@ -54,6 +54,11 @@ class Alive:
         """The order of results."""
         places = [BEFORE_ALL if p is None else p for p in self.places]
         return self.enter, self.due, sorted(places, reverse=True), places
+
+    @property
+    def merged(self) -> tuple[object, ...]:
+        """The order of rows of which none meets another: those of the first stream before those of the next."""
+        return self.enter, self.due, next((i, p) for i, p in enumerate(self.places) if p is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,7 @@ class SlidingStep:
         self._failing = []
         due = [x for x in self._results() if self._is_due(x) and (x.enter, x.places) not in self._given]
         self._tell()
-        due.sort(key=lambda x: x.order)
+        due.sort(key=lambda x: x.merged if isinstance(self.node.tree, Merged) else x.order)
         self._given |= {(x.enter, x.places) for x in due}
         return [Row(self._nothing | x.values | {self.node.rowtime.name: x.enter}, int(x.enter), None) for x in due]
 
@@ -135,6 +140,8 @@ class SlidingStep:
         if isinstance(tree, Operand):
             i = next(operand)
             return self._lives(i, tree)
+        if isinstance(tree, Merged):
+            return [x for side in tree.sides for x in self._rows_of(side, operand)]
         left = self._rows_of(tree.left, operand)
         right = self._rows_of(tree.right, operand)
         return self._met(tree, left, right)

@@ -453,7 +453,8 @@ class AggregateStep(OneInput[groups.Aggregate]):
     def _key(self, row: Row) -> Key | None:
         """The key of the row's group; a row without one is told."""
         key = self._run.key(self._keys, self.number, row)
-        if key is None or any(v is None for v in key.values):  # stricter than a record's key
+        partly = key is not None and any(v is None for v in key.values)
+        if key is None or (partly and not self.node.closes):  # stricter than a record's key
             self._run.drop(Reason.NULL_KEY, self._source.number, row)
             return None
         return key

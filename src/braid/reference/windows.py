@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import assert_never
+from math import isnan
+from typing import Any, assert_never
 
 from braid.expr.nodes import Col, Expr
 from braid.plan import groups
@@ -105,6 +106,57 @@ class FinalStep(OneInput[groups.Final]):
         value = row.values[column.name]
         assert isinstance(value, int)
         return value
+
+
+class ClosedStep(OneInput[groups.Closed]):
+    """The rows of a period, or of each of its groups the last, at the place at which the clock reaches its end."""
+
+    def __init__(self, node: groups.Closed, number: int, run: Run, source: Step) -> None:
+        super().__init__(node, number, run, source)
+        self._rows: dict[object, tuple[int, Row]] = {}  # with the ends of their periods, as they came
+        self._came = 0
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        (rows,) = inputs
+        for row in rows:
+            self._came += 1
+            key: object = self._came
+            if self.node.input.mode != "append":
+                known = self._run.key(self.node.input.row_key, self.number, row)
+                assert known is not None
+                key = known.text
+                self._rows.pop(key, None)
+            self._rows[key] = self._until(row), self._run.placed(row)
+        if not self._run.whole:
+            return []
+        due = [x for x in self._rows.values() if x[0] <= self.clock]
+        self._rows = {key: x for key, x in self._rows.items() if x[0] > self.clock}
+        return [self._told(until, row) for until, row in self._sorted(due)]
+
+    def _until(self, row: Row) -> int:
+        value = self._run.value(self.node.until, self.number, row)
+        assert isinstance(value, int)
+        return value
+
+    def _sorted(self, due: list[tuple[int, Row]]) -> list[tuple[int, Row]]:
+        """By what counts least first: each sort keeps the order of equal ones."""
+        order = self.node.order
+        values = {id(row): self._run.values([o.by for o in order], self.number, row) for _, row in due}
+        for i, o in reversed([*enumerate(order)]):
+            known = [x for x in due if values[id(x[1])][i] is not None]
+            known.sort(key=lambda x: _above_all(values[id(x[1])][i]), reverse=o.descending)
+            nulls = [x for x in due if values[id(x[1])][i] is None]
+            due = [*nulls, *known] if o.begins_with_null else [*known, *nulls]
+        return sorted(due, key=lambda x: x[0])
+
+    def _told(self, until: int, row: Row) -> Row:
+        time = until - self.node.early
+        return Row(row.values | {self.node.rowtime.name: time}, time, None)
+
+
+def _above_all(value: object) -> Any:
+    """A key to sort by: a NaN is above all numbers."""
+    return (1, 0.0) if isinstance(value, float) and isnan(value) else (0, value)
 
 
 @dataclass(slots=True, eq=False)

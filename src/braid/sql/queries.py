@@ -54,9 +54,9 @@ def query(c: Cursor) -> ast.Select:
             case "WHERE":
                 where = expression(c)
             case "GROUP BY":
-                group_by = _grouping(c)
+                group_by = grouping(c)
             case "PARTITION BY":
-                partition_by = _grouping(c)
+                partition_by = grouping(c)
             case "HAVING":
                 having = expression(c)
             case "EMIT":
@@ -326,7 +326,7 @@ def _leftover(c: Cursor, written: list[str]) -> SqlError:
     return c.unexpected(f"a clause or ';' {place}", *words)
 
 
-def _grouping(c: Cursor) -> tuple[ast.Expr, ...]:
+def grouping(c: Cursor) -> tuple[ast.Expr, ...]:
     """`a, b` or `(a, b)`."""
     if c.foreign():
         raise c.unexpected("an expression to group by")
@@ -338,6 +338,26 @@ def _grouping(c: Cursor) -> tuple[ast.Expr, ...]:
         c.close(opened, ")", "',' or ')'")
         return items
     return comma_list(c, expression)
+
+
+def order_items(c: Cursor) -> tuple[ast.OrderItem, ...]:
+    """ORDER BY and its items."""
+    c.expect("ORDER", "BY")
+    return comma_list(c, _order_item)
+
+
+def _order_item(c: Cursor) -> ast.OrderItem:
+    start = c.index
+    expr = expression(c)
+    descending = c.accept("DESC")
+    if not descending:
+        c.accept("ASC")
+    nulls: bool | None = None
+    if c.accept("NULLS"):
+        if c.word() not in ("FIRST", "LAST"):
+            raise c.unexpected("FIRST or LAST", "FIRST", "LAST")
+        nulls = c.advance().value == "FIRST"
+    return ast.OrderItem(expr, descending, nulls, c.span(start))
 
 
 def _is_list(c: Cursor) -> bool:

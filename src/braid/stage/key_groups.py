@@ -16,7 +16,6 @@ from braid.errors import BraidError
 from braid.expr import compile
 from braid.expr.nodes import Expr, substituted
 from braid.lower.physical import Plan, Stage
-from braid.lower.spread import common_keys
 from braid.operators.base import Operator
 from braid.operators.changes import HASH, key_column
 from braid.operators.coalesce import Coalesce
@@ -64,6 +63,8 @@ def _after(operator: Operator, home: KeyGroup) -> KeyGroup:
             return _Made(by) if home is by_hash or isinstance(home, _Made) else nowhere
         case Coalesce(key=key) if key:
             return nowhere
+        case Sliding():  # whoever keeps something of its rows gives them a key
+            return by_hash
         case _:
             return home
 
@@ -98,7 +99,7 @@ def _of_keys(keys: Sequence[Expr]) -> KeyGroup:
 
 def _of_operands(operator: Sliding) -> KeyGroup:
     """Rows of a sliding join, which keeps no hash."""
-    keys = {operand(i): by for i, by in enumerate(common_keys(operator.node))}
+    keys = {operand(i): by for i, by in enumerate(operator.by)}
 
     def home(part: str, rows: pl.DataFrame) -> pl.Series | None:
         made, _ = compile.evaluate(rows, [(key_column(i), e) for i, e in enumerate(keys[part])])

@@ -412,6 +412,8 @@ class _World:
         if query.snapshot:
             self._driver._next()
         self._backend.start(query, self._driver._seq)
+        if bound.stopped:
+            self._backend.pause(query.name)
         self._driver._program.queries[query.name] = query  # a push query too: read() and drops() ask for it
 
     def stop(self, query: str, anew: bool) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from braid.bind.bound import Bound, Dropped, Nothing, SettingChanged
+from braid.bind.bound import Bound, Dropped, Nothing, Paused, Resumed, SettingChanged
 from braid.bind.commands import Dialect, instead
 from braid.bind.env import Env
 from braid.bind.sqlstream.query import bind_insert_query, bind_pump, bind_select, bind_view
@@ -39,15 +39,40 @@ def _own(s: ast.Statement, env: Env) -> Bound | None:
             return SettingChanged("schema", name, settings)
         case ast.Drop(kind="PUMP"):
             return _drop_pump(s, env)
+        case ast.AlterPumps():
+            return _alter_pumps(s, env)
     return None
+
+
+def _alter_pumps(s: ast.AlterPumps, env: Env) -> Paused | Resumed:
+    """ALTER PUMP; `*` stands for all pumps of its schema."""
+    found: dict[str, None] = {}
+    for n in s.names:
+        if n.parts[-1] == "*":
+            inside = f"{'.'.join(n.parts[:-1])}."
+            found |= dict.fromkeys(p for p in _pumps(env) if inside == "." or p.startswith(inside))
+        else:
+            found[_pump(n, env)] = None
+    if s.start:
+        return Resumed(tuple(n for n in found if n in env.catalog.paused))
+    return Paused(tuple(found))
+
+
+def _pumps(env: Env) -> list[str]:
+    return [q for q in env.catalog.queries if q not in env.catalog.sources]
+
+
+def _pump(written: ast.Name, env: Env) -> str:
+    name = full_name(written, env)
+    if name in _pumps(env):
+        return name
+    raise SqlError(f"unknown pump {name}", written.span, f"pumps are {', '.join(_pumps(env)) or 'none yet'}")
 
 
 def _instead(what: str) -> str:
     match what:
         case "CREATE FOREIGN":
             return "CREATE STREAM or CREATE TABLE over a topic; tables that are tailed as streams cannot be joined"
-        case "ALTER PUMP":
-            return "CREATE PUMP … STARTED AS INSERT INTO … runs at once; DROP PUMP stops it"
         case _:
             return instead(what)
 
@@ -56,12 +81,9 @@ def _drop_pump(s: ast.Drop, env: Env) -> Dropped | Nothing:
     """The stream that it writes into stays."""
     (written,) = s.names
     name = full_name(written, env)
-    if name in env.catalog.queries and name not in env.catalog.sources:
-        return Dropped((), (name,))
-    if s.if_exists:
+    if s.if_exists and name not in _pumps(env):
         return Nothing((f"pump {name} does not exist: nothing to do",))
-    pumps = [q for q in env.catalog.queries if q not in env.catalog.sources]
-    raise SqlError(f"unknown pump {name}", written.span, f"pumps are {', '.join(pumps) or 'none yet'}")
+    return Dropped((), (_pump(written, env),))
 
 
 DIALECT = Dialect(

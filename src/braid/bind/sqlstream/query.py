@@ -7,6 +7,7 @@ name, a selected ROWTIME is that time and no column; a query on its own shows it
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from braid.bind.bound import Declared, DeclaredColumn, QueryBound, SourceDeclared
@@ -14,19 +15,31 @@ from braid.bind.env import PUSH, Env, check_cycle
 from braid.bind.expressions import bind_expr, bind_predicate, conjuncts
 from braid.bind.insert import fits
 from braid.bind.select.items import Item, Result, listed, unique_names
-from braid.bind.select.scope import Scope
+from braid.bind.select.scope import Scope, of_table
 from braid.bind.sources import check_topic_name, miswritten, refuse
-from braid.bind.sqlstream.relation import Context, Operand, bind_relation, built, check, kind_of, with_where
-from braid.bind.sqlstream.scope import ROWTIME, column, rules, timed
+from braid.bind.sqlstream.grouping import Rows, bind_groups, bind_order, is_grouped
+from braid.bind.sqlstream.relation import (
+    Context,
+    Operand,
+    bind_relation,
+    built,
+    check,
+    kind_of,
+    only_stream,
+    with_where,
+)
+from braid.bind.sqlstream.scope import QUOTE, ROWTIME, as_timestamp, assigned, column, rules, table_of, timed
 from braid.bind.sqlstream.sources import JSON, check_column, check_free, declared, full_name, insert_columns
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Col, Expr
-from braid.plan.logical import Filter, Kind, Output, Query, Sink
+from braid.plan import sliding
+from braid.plan.logical import Filter, Kind, Node, Output, Project, Query, Sink
+from braid.plan.names import own
 from braid.sql import ast
 from braid.sql.dialects.sqlstream import SQLSTREAM
 from braid.sql.parser import parse
-from braid.types import Scalar
+from braid.types import Scalar, Type, is_numeric
 
 # ------------------------------------------------------------------ statements
 
@@ -65,9 +78,6 @@ def bind_view(s: ast.CreateStreamView, env: Env) -> QueryBound | SourceDeclared:
 
 def bind_pump(s: ast.CreatePump, env: Env) -> QueryBound:
     name = full_name(s.name, env)
-    if s.state == "STOPPED":
-        hint = "write CREATE PUMP … STARTED AS, when it shall run"
-        raise SqlError("a pump that is STOPPED is not supported yet", s.name.span, hint)
     check_topic_name(name, s.name.span, "; a column or a stream may have others", "pump")
     if name in env.catalog.queries:
         raise SqlError(f"pump {name} exists already", s.name.span, f"DROP PUMP {name} first")
@@ -75,7 +85,7 @@ def bind_pump(s: ast.CreatePump, env: Env) -> QueryBound:
     if s.state is None:
         notice = f"pump {name} starts at once"
         made = replace(made, query=replace(made.query, notices=(*made.query.notices, notice)))
-    return made
+    return replace(made, stopped=s.state == "STOPPED")
 
 
 def bind_insert_query(s: ast.InsertSelect, env: Env, name: str | None = None, whole: Span | None = None) -> QueryBound:
@@ -121,10 +131,10 @@ def _fitted(result: Result, target: Declared, s: ast.InsertSelect) -> tuple[Outp
             raise SqlError(f"{c.name} cannot take {item.name}", item.span, hint)
         if c.name == ROWTIME:
             continue
-        if not fits(item.expr.type, c.type):
+        if not fits(item.expr.type, c.type) and not (is_numeric(item.expr.type) and is_numeric(c.type)):
             hint = f"write CAST({item.name} AS {c.type})"
             raise SqlError(f"{c.name} is {c.type}; {item.name} is {item.expr.type}", item.span, hint)
-        values[c.name] = typing.cast(item.expr, c.type)
+        values[c.name] = assigned(item.expr, c.type)
     nothing = typing.literal(None, Scalar.NULL)
     return tuple(Output(c.name, values.get(c.name, typing.cast(nothing, c.type))) for c in target.visible)
 
@@ -155,6 +165,8 @@ def _result(q: ast.Select, env: Env, prefix: str) -> Result:
     def sub(inner: ast.Select, at: str) -> Result:
         return _named(_result(inner, env, at), (), inner.span)
 
+    if q.union:
+        return _united(q, env, prefix)
     context = Context(env, prefix, windows, sub, lambda name, at: _view(name, env, at))
     assert q.source is not None
     tree = bind_relation(q.source, context)
@@ -168,7 +180,7 @@ def _result(q: ast.Select, env: Env, prefix: str) -> Result:
         raise SqlError("a window is allowed only on a source of a join", tree.frame.span, hint)
     rowtime = None if kind == "table" else Col(f"{prefix}.ROWTIME", Scalar.BIGINT)
     if rowtime is not None:
-        scope = timed(scope, rowtime, isinstance(tree, Operand))
+        scope = timed(scope, rowtime, only_stream(tree))
     said = rules("WHERE", column(scope))
     where = [] if q.where is None else [bind_predicate(c, said) for c in conjuncts(q.where)]
     tree, where = with_where(tree, where)
@@ -176,7 +188,82 @@ def _result(q: ast.Select, env: Env, prefix: str) -> Result:
     node = built(tree, env.settings.sqlstream, rowtime)
     for condition in where:
         node = Filter(node, condition)
-    return Result(node, _items(q, scope), kind, rowtime, frozenset(context.over))
+    return _over(q, node, scope, rowtime, replace(Result(node, (), kind), over=frozenset(context.over)), prefix)
+
+
+def _united(q: ast.Select, env: Env, prefix: str) -> Result:
+    """UNION ALL: the rows of all, in the order of their times. Its columns are called as those of the first."""
+    parts = [replace(q, union=(), order_by=()), *q.union]
+    levels = [own(f"{prefix}{n}") for n in range(len(parts))]
+    results = [_result(part, env, f"{at}/") for part, at in zip(parts, levels, strict=True)]
+    for part, result in zip(parts, results, strict=True):
+        _check_stream(part, result.kind, nested=bool(prefix))
+        if result.kind == "table":
+            hint = "join the table with a stream first"
+            raise SqlError("UNION ALL of tables is not supported yet", part.span, hint)
+        _check_alike(results[0], result, part.span)
+    first, columns = results[0], [[r.columns[i].expr for r in results] for i in range(len(results[0].columns))]
+    types = [_common(exprs, item) for exprs, item in zip(columns, first.columns, strict=True)]
+    cols = [[Col(f"{at}.{i}", t) for i, t in enumerate(types)] for at in levels]
+    sides: list[sliding.Operand] = []
+    for at, result, mine in zip(levels, results, cols, strict=True):
+        values = [(c, assigned(i.expr, c.type)) for i, c in zip(result.columns, mine, strict=True)]
+        assert result.rowtime is not None
+        made = Project(result.node, (*values, (Col(f"{at}.ROWTIME", Scalar.BIGINT), result.rowtime)))
+        sides.append(sliding.Operand(made, sliding.RangeFrame()))
+    rowtime = Col(f"{prefix}.ROWTIME", Scalar.BIGINT)
+    rows = Rows(sliding.SlidingJoin(sliding.Merged(tuple(sides)), rowtime), rowtime)
+    merged = iter(typing.call("COALESCE", list(x)) for x in zip(*cols, strict=True))
+    found = tuple(replace(i, expr=as_timestamp(rowtime) if i.is_time else next(merged)) for i in first.items)
+    if q.order_by:
+        named = tuple((i.name, i.expr) for i in found if not i.is_time)
+        scope = of_table(table_of("UNION", named, rowtime), QUOTE)
+        rows = bind_order(q.order_by, rows, list(found), _over_rows(scope), prefix)
+        found = tuple(replace(i, expr=as_timestamp(rows.rowtime)) if i.is_time else i for i in found)
+    over = frozenset[str]().union(*(r.over for r in results))
+    return Result(rows.node, found, "stream", rows.rowtime, over)
+
+
+def _check_alike(first: Result, other: Result, span: Span) -> None:
+    """As many columns, and ROWTIME at the same place."""
+    if len(first.items) != len(other.items):
+        message = f"UNION ALL of {len(first.items)} and {len(other.items)} columns"
+        raise SqlError(message, span, f"select {', '.join(i.name for i in first.items)}")
+    for a, b in zip(first.items, other.items, strict=True):
+        if a.is_time != b.is_time:
+            hint = "select ROWTIME, the time of the result, in all of them at the same place, or in none"
+            raise SqlError(f"UNION ALL cannot put {b.name} to {a.name}", b.span, hint)
+
+
+def _common(exprs: list[Expr], item: Item) -> Type:
+    found = typing.common_of([e.type for e in exprs])
+    if found is None:
+        types = " and ".join(dict.fromkeys(str(e.type) for e in exprs))
+        raise SqlError(f"{item.name} is {types} in UNION ALL", item.span, f"CAST them, say AS {exprs[0].type}")
+    return found
+
+
+def _over(q: ast.Select, node: Node, scope: Scope, rowtime: Col | None, bare: Result, prefix: str) -> Result:
+    """What SELECT, GROUP BY and ORDER BY make of the rows of FROM."""
+    if rowtime is None:
+        if is_grouped(q) or q.order_by:
+            raise SqlError("a query over tables alone is not supported yet", q.span, "read a stream")
+        return replace(bare, items=_items(q, scope, rowtime))
+    rows, value = Rows(node, rowtime), _over_rows(scope)
+    if is_grouped(q):
+        grouped = bind_groups(q, rows, scope, prefix, _item(q))
+        rows, items, value = grouped.rows, grouped.items, grouped.value
+        found = _unique(items)
+    else:
+        found = _items(q, scope, rowtime)
+    if q.order_by:
+        rows = bind_order(q.order_by, rows, list(found), value, prefix)
+        found = tuple(replace(i, expr=as_timestamp(rows.rowtime)) if i.is_time else i for i in found)
+    return replace(bare, node=rows.node, items=found, rowtime=rows.rowtime)
+
+
+def _over_rows(scope: Scope) -> Callable[[ast.Expr, str], Expr]:
+    return lambda e, clause: bind_expr(e, rules(clause, column(scope)))
 
 
 def _check_stream(q: ast.Select, kind: Kind, nested: bool) -> None:
@@ -196,22 +283,29 @@ def _view(name: str, env: Env, prefix: str) -> Result:
     return replace(result, items=items, over=frozenset((name,)))
 
 
-def _items(q: ast.Select, scope: Scope) -> tuple[Item, ...]:
-    said = rules("SELECT", column(scope))
+def _items(q: ast.Select, scope: Scope, rowtime: Col | None) -> tuple[Item, ...]:
+    value, item = _over_rows(scope), _item(q)
+    return _unique(listed(q.items, scope, lambda i: item(i, value(i.expr, "SELECT"), rowtime)))
+
+
+def _unique(items: list[Item]) -> tuple[Item, ...]:
+    names = unique_names([i.name for i in items])
+    return tuple(replace(i, name=name) for i, name in zip(items, names, strict=True))
+
+
+def _item(q: ast.Select) -> Callable[[ast.SelectItem, Expr, Col | None], Item]:
+    """An item of SELECT, with what it is, and the time of the results."""
     places = {id(item): n for n, item in enumerate(q.items)}
 
-    def value(item: ast.SelectItem) -> Item:
-        bound = bind_expr(item.expr, said)
+    def made(item: ast.SelectItem, bound: Expr, rowtime: Col | None) -> Item:
         if bound.type is Scalar.NULL:
             raise SqlError("the type of this column is not known", item.span, "write CAST(NULL AS …)")
         unnamed = item.expr.parts[-1] if isinstance(item.expr, ast.Name) else f"EXPR${places[id(item)]}"
         name = item.alias or unnamed
-        time = name == ROWTIME and bound in (c.expr for c in scope.pseudo)
+        time = name == ROWTIME and rowtime is not None and bound == as_timestamp(rowtime)
         if name == ROWTIME and not time:
             hint = "ROWTIME alone is the time of the result; write … AS another name"
             raise SqlError("a column of the result cannot be called ROWTIME", item.span, hint)
         return Item(name, bound, item.span, item.expr, is_time=time)
 
-    found = listed(q.items, scope, value)
-    names = unique_names([i.name for i in found])
-    return tuple(replace(i, name=name) for i, name in zip(found, names, strict=True))
+    return made

@@ -57,6 +57,14 @@ def kind_of(tree: Tree) -> Kind:
     return "stream" if "stream" in (kind_of(tree.left), kind_of(tree.right)) else "table"
 
 
+def only_stream(tree: Tree) -> str | None:
+    """The alias of the one stream, where its rows are in all results, at their own times."""
+    if isinstance(tree, Operand):
+        return tree.alias if tree.kind == "stream" else None
+    found = [x for side in (tree.left, tree.right) if kind_of(side) == "stream" for x in (only_stream(side),)]
+    return found[0] if len(found) == 1 and not keeps_table(tree) else None
+
+
 def keys_of(pair: Pair) -> list[tuple[Expr, Expr]]:
     """The pairs of equal expressions (left, right) among its terms."""
     return [key for term in pair.terms if (key := key_of(pair, term)) is not None]

@@ -14,6 +14,7 @@ from functools import partial
 from braid.bind import expressions
 from braid.bind.expressions import Rules, bind_expr
 from braid.bind.select.scope import Column, Scope, Table
+from braid.bind.sqlstream.aggregates import FUNCTIONS, is_aggregate
 from braid.errors import SqlError
 from braid.expr import dates, typing
 from braid.expr.functions import by_name
@@ -21,7 +22,7 @@ from braid.expr.nodes import Col, Expr, Lit
 from braid.sql import ast
 from braid.sql.declare import quoted
 from braid.sql.dialects.sqlstream import SQLSTREAM
-from braid.types import Decimal, Scalar
+from braid.types import Decimal, Scalar, Type
 
 ROWTIME = "ROWTIME"
 
@@ -34,9 +35,9 @@ def table_of(alias: str, columns: tuple[tuple[str, Expr], ...], rowtime: Col | N
     return Table(alias, tuple(Column(n, e) for n, e in columns), _pseudo(rowtime))
 
 
-def timed(scope: Scope, rowtime: Col, single: bool) -> Scope:
-    """The scope behind FROM, where the time of a result is known; `single`: it is that of the one stream, too."""
-    tables = tuple(replace(t, pseudo=_pseudo(rowtime)) for t in scope.tables) if single else scope.tables
+def timed(scope: Scope, rowtime: Col, single: str | None) -> Scope:
+    """The scope behind FROM, where the time of a result is known; `single`: the stream whose time it is, too."""
+    tables = tuple(replace(t, pseudo=_pseudo(rowtime)) if t.alias == single else t for t in scope.tables)
     return replace(scope, tables=tables, pseudo=_pseudo(rowtime))
 
 
@@ -73,16 +74,26 @@ OPERATORS = {
 TIMES = {"FLOOR TO": "sql.floor_to", "CEIL TO": "sql.ceil_to", "STEP BY": "sql.step_by"}
 
 
-def rules(clause: str, column: Callable[[ast.Name], Expr]) -> Rules:
-    known = by_name("sqlstream")
+def rules(
+    clause: str, column: Callable[[ast.Name], Expr], ask: Callable[[ast.Expr], Expr | None] = lambda _: None
+) -> Rules:
+    """`ask`: what an expression is as a whole, over groups; asked first."""
+
+    def whole(e: ast.Expr) -> Expr | None:
+        known = ask(e)
+        return _own(e, made) if known is None else known
+
     made = Rules(
-        clause, column, None, lambda e: _own(e, made), known, (), OPERATORS, groups=False, widens=True, unknown=True
-    )
+        clause, column, None, whole, by_name("sqlstream"), FUNCTIONS, OPERATORS, widens=True, unknown=True
+    )  # fmt: skip
     return made
 
 
 def _own(e: ast.Expr, r: Rules) -> Expr | None:
     match e:
+        case ast.Call(name=name) if is_aggregate(name):
+            hint = "WHERE sees single rows; write HAVING behind GROUP BY" if r.clause == "WHERE" else "leave it out"
+            raise SqlError(f"{name} is an aggregate; it is not allowed in {r.clause}", hint=hint)
         case ast.Cast(type=Scalar.TIMESTAMP):
             return _timestamp(e, r)
         case ast.Binary(op="+" | "-" as op, left=time, right=ast.Interval() as by):
@@ -93,13 +104,16 @@ def _own(e: ast.Expr, r: Rules) -> Expr | None:
             ms = typing.literal(to.ms, Scalar.BIGINT) if isinstance(to, ast.Interval) else bind_expr(to, r)
             return typing.call(TIMES[name], [bind_expr(time, r), ms], name.split()[0])
         case ast.Cast(arg=arg, type=Scalar.INT | Scalar.BIGINT as whole):
-            made = bind_expr(arg, r)
-            if isinstance(made.type, Decimal) or (
-                made.type in (Scalar.BIGINT, Scalar.DOUBLE) and made.type is not whole
-            ):
-                return typing.call("sql.int" if whole is Scalar.INT else "sql.bigint", [made])
-            return typing.cast(made, whole)
+            return assigned(bind_expr(arg, r), whole)
     return None
+
+
+def assigned(e: Expr, t: Type) -> Expr:
+    """A value as one of another type: a number that becomes whole is rounded."""
+    rounded = isinstance(e.type, Decimal) or e.type in (Scalar.BIGINT, Scalar.DOUBLE)
+    if t in (Scalar.INT, Scalar.BIGINT) and rounded and e.type is not t:
+        return typing.call("sql.int" if t is Scalar.INT else "sql.bigint", [e])
+    return typing.cast(e, t)
 
 
 def _moved(time: Expr, by: ast.Interval, sign: int) -> Expr:

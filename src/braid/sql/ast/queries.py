@@ -429,8 +429,8 @@ class Select:
     """SELECT [DISTINCT [ON (…)]] [STREAM | TABLE] … FROM …, with the clauses behind it.
 
     `distinct`: None, () for DISTINCT, expressions for DISTINCT ON. `source` None: no FROM. `windows`: of WINDOW w AS
-    (…). `clauses`: where each clause stands: ("WHERE", span), ("LIMIT", span) … `notices`: what was accepted though it
-    is not clean."""
+    (…). `union`: what UNION ALL puts behind it, before ORDER BY. `clauses`: where each clause stands: ("WHERE", span),
+    ("LIMIT", span) … `notices`: what was accepted though it is not clean."""
 
     items: tuple[SelectItem, ...]
     source: Relation | None
@@ -444,6 +444,8 @@ class Select:
     group_by: tuple[Expr, ...] = ()
     partition_by: tuple[Expr, ...] = ()
     having: Expr | None = None
+    order_by: tuple[OrderItem, ...] = ()
+    union: tuple[Select, ...] = ()
     emit: OneOf["CHANGES", "FINAL"] | None = None
     limit: int | None = None
     windows: tuple[tuple[str, RangeWindow | RowsWindow | Over], ...] = ()

@@ -463,6 +463,15 @@ class Control:
 
 
 @dataclass(frozen=True, slots=True)
+class AlterPumps:
+    """ALTER PUMP name, … START | STOP; a last part `*` stands for all."""
+
+    names: tuple[Name, ...]
+    start: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class PrintTopic:
     """PRINT topic: of its records every `every`-th, at most `limit`; with `begin` those that are there, too."""
 
@@ -526,6 +535,7 @@ Statement = (
     | Ask | Batch | InsertSelect | InsertValues | Insert | Update | Delete
     | Show | Describe | DescribeFunction | Explain | Drop | Alter
     | AddColumns | AssertTopic | AssertSchema | AssertSource | AssertRow | Control | PrintTopic | RunScript
+    | AlterPumps
     | Set | Unset | SetSchema | Flush | Unsupported
 )  # fmt: skip
 

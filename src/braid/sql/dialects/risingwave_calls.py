@@ -24,6 +24,7 @@ from braid.sql.expressions import (
     expression,
     in_parentheses,
 )
+from braid.sql.queries import order_items
 from braid.types import Scalar
 
 QUERY_STARTS = ("SELECT", "WITH", "VALUES")
@@ -81,26 +82,6 @@ def _behind(c: Cursor, made: ast.Call, order_by: tuple[ast.OrderItem, ...], star
         return made
     c.taller()
     return ast.LongCall(made, order_by, within, where, over, c.span(start))
-
-
-def order_items(c: Cursor) -> tuple[ast.OrderItem, ...]:
-    """ORDER BY and its items."""
-    c.expect("ORDER", "BY")
-    return comma_list(c, _order_item)
-
-
-def _order_item(c: Cursor) -> ast.OrderItem:
-    start = c.index
-    expr = expression(c)
-    descending = c.accept("DESC")
-    if not descending:
-        c.accept("ASC")
-    nulls: bool | None = None
-    if c.accept("NULLS"):
-        if c.word() not in ("FIRST", "LAST"):
-            raise c.unexpected("FIRST or LAST", "FIRST", "LAST")
-        nulls = c.advance().value == "FIRST"
-    return ast.OrderItem(expr, descending, nulls, c.span(start))
 
 
 # -------------------------------------------------------------------- windows

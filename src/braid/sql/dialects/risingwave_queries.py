@@ -11,10 +11,10 @@ from braid.errors import Span
 from braid.sql import ast
 from braid.sql.cursor import Cursor
 from braid.sql.dialects.base import Condition
-from braid.sql.dialects.risingwave_calls import QUERY_STARTS, grouping, order_items, window
+from braid.sql.dialects.risingwave_calls import QUERY_STARTS, grouping, window
 from braid.sql.dialects.risingwave_values import interval
 from braid.sql.expressions import column_name, comma_list, dotted, expression, in_parentheses, row
-from braid.sql.queries import HOWS, relation, star
+from braid.sql.queries import HOWS, order_items, relation, star
 from braid.sql.tokens import TokenKind
 from braid.types import Scalar
 

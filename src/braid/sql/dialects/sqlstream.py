@@ -7,6 +7,7 @@ OVER stands between a source and its alias.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from braid.errors import Span, SqlError
@@ -17,7 +18,7 @@ from braid.sql.dialects.base import RESERVED, STARTERS, Condition, Words
 from braid.sql.dialects.sqlstream_calls import PRIMARIES, call
 from braid.sql.dialects.sqlstream_windows import over, window
 from braid.sql.expressions import comma_list, expression, in_parentheses, plain_name, row
-from braid.sql.queries import kind_of_join, relation, select_item
+from braid.sql.queries import grouping, kind_of_join, order_items, relation, select_item
 from braid.sql.statements import (
     asking,
     create,
@@ -35,41 +36,72 @@ from braid.sql.types import sql_type
 from braid.types import Scalar
 
 _JOIN_WORDS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
-_NOT_YET = {
-    "GROUP": "GROUP BY",
-    "HAVING": "HAVING",
-    "ORDER": "ORDER BY",
-    "LIMIT": "LIMIT",
-    "FETCH": "FETCH",
-    "OFFSET": "OFFSET",
-    "UNION": "UNION",
-    "QUALIFY": "QUALIFY",
-}
+_CLAUSES = ("WHERE", "GROUP BY", "HAVING", "WINDOW", "UNION ALL", "ORDER BY")
+_NOT_YET = ("LIMIT", "FETCH", "OFFSET", "QUALIFY", "INTERSECT", "EXCEPT")
 
 
 def query(c: Cursor, nested: bool = False) -> ast.Select:
-    """`nested`: a sub-query, which ends at a closing bracket."""
+    """One SELECT, or several with UNION ALL between. `nested`: a sub-query, which ends at a closing bracket."""
+    start = c.index
+    first, written = _select(c)
+    others: list[ast.Select] = []
+    while c.at("UNION"):
+        at = c.now
+        c.advance()
+        if not c.accept("ALL"):
+            hint = "write UNION ALL; SELECT STREAM DISTINCT … around it, with a period of ROWTIME, gives each row once"
+            raise c.error("UNION, which removes duplicates, needs all rows of streams without an end", at, hint)
+        opened = c.advance() if c.at_symbol("(") else None
+        other, written = _select(c)
+        if opened is not None:
+            c.close(opened, ")")
+        others.append(other)
+    order_by = order_items(c) if c.at("ORDER") else ()
+    _ends(c, written, bool(order_by), nested)
+    if not others and not order_by:
+        return first
+    return replace(first, union=tuple(others), order_by=order_by, span=c.span(start))
+
+
+def _select(c: Cursor) -> tuple[ast.Select, list[str]]:
+    """SELECT up to its last clause, and the clauses that it has."""
     start = c.index
     c.expect("SELECT")
     stream = _is_stream(c)
     if stream:
         c.advance()
-    if c.at("DISTINCT"):
-        raise c.error("SELECT DISTINCT is not supported yet", c.now, "leave DISTINCT out")
-    c.accept("ALL")
+    distinct = () if c.accept("DISTINCT") else None
+    if distinct is None:
+        c.accept("ALL")
     items = comma_list(c, select_item)
     if not c.accept("FROM"):
         raise c.unexpected("',' or FROM", "FROM", "AS")
     source = relation(c)
     where = expression(c) if c.accept("WHERE") else None
+    group_by = grouping(c) if c.accept("GROUP", "BY") else ()
+    having = expression(c) if c.accept("HAVING") else None
     windows = _windows(c) if c.accept("WINDOW") else ()
+    made = ast.Select(
+        items, source, c.span(start), "STREAM" if stream else None, distinct=distinct, where=where, group_by=group_by,
+        having=having, windows=windows,
+    )  # fmt: skip
+    there = (where is not None, bool(group_by), having is not None, bool(windows))
+    return made, [name for name, is_there in zip(_CLAUSES, there, strict=False) if is_there]
+
+
+def _ends(c: Cursor, written: list[str], ordered: bool, nested: bool) -> None:
+    """Nothing more stands behind a query."""
+    if ordered and c.at("WITHIN"):
+        hint = "ORDER BY FLOOR(ROWTIME TO SECOND) sorts the rows of each second"
+        raise c.error("ORDER BY … WITHIN is not supported yet", c.now, hint)
     if c.word() in _NOT_YET:
-        raise c.error(f"{_NOT_YET[c.word()]} is not supported yet", c.now, "leave it out; WHERE filters rows")
-    if c.at("WHERE") or c.at("WINDOW"):
-        raise c.error(f"{c.word()} is in the wrong place", c.now, "the order is SELECT, FROM, WHERE, WINDOW")
+        raise c.error(f"{c.word()} is not supported yet", c.now, "leave it out; WHERE filters rows")
+    clause = next((x for x in _CLAUSES if c.word() == x.split()[0]), None)
+    if clause is not None and (ordered or clause != "ORDER BY"):
+        twice = f"{clause} is written twice" if clause in written else f"{clause} is in the wrong place"
+        raise c.error(twice, c.now, f"the order is SELECT, FROM, {', '.join(_CLAUSES)}")
     if not c.at_end() and not c.starts_statement() and not (nested and c.at_symbol(")")):
-        raise _left_over(c, where is not None)
-    return ast.Select(items, source, c.span(start), "STREAM" if stream else None, where=where, windows=windows)
+        raise _left_over(c, written)
 
 
 def _is_stream(c: Cursor) -> bool:
@@ -105,15 +137,16 @@ def _windows(c: Cursor) -> tuple[tuple[str, ast.RangeWindow | ast.RowsWindow], .
     return tuple(found.items())
 
 
-def _left_over(c: Cursor, filtered: bool) -> SqlError:
+def _left_over(c: Cursor, written: list[str]) -> SqlError:
     if c.at("OVER"):
         return c.error("OVER comes before the alias", c.now, "write source OVER (…) AS alias")
     if c.at("ON") or c.at("USING"):
         return c.error(f"{c.word()} is allowed only behind JOIN", c.now, "write a JOIN b ON a.x = b.x")
     if c.word() in _JOIN_WORDS:
         return c.error(f"{c.word()} must be in FROM, before WHERE", c.now)
-    words = ("AND", "OR", "WINDOW") if filtered else ("AS", "OVER", *_JOIN_WORDS, "ON", "USING", "WHERE", "WINDOW")
-    return c.unexpected("a clause or ';'", *words)
+    later = [x for x in _CLAUSES if not written or _CLAUSES.index(x) > _CLAUSES.index(written[-1])]
+    words = ("AND", "OR") if written else ("AS", "OVER", *_JOIN_WORDS, "ON", "USING")
+    return c.unexpected("a clause or ';'", *words, *later)
 
 
 # ----------------------------------------------------------------------- FROM
@@ -404,9 +437,24 @@ def _set(c: Cursor) -> ast.Statement:
     return ast.SetSchema(name, c.span(start))
 
 
+def _pumps(c: Cursor) -> ast.Name:
+    """`pump`, `schema.pump`, `schema.*` or `*`."""
+    start, parts = c.index, list[str]()
+    while not c.accept_symbol("*"):
+        parts.append(c.name("the name of a pump"))
+        if len(parts) == 2 or not c.accept_symbol("."):
+            return ast.Name(tuple(parts), c.span(start))
+    return ast.Name((*parts, "*"), c.span(start))
+
+
 def _alter(c: Cursor) -> ast.Statement:
     start = c.index
     c.expect("ALTER")
+    if c.accept("PUMP"):
+        names = comma_list(c, _pumps)
+        if c.word() not in ("START", "STOP"):
+            raise c.unexpected("START or STOP", "START", "STOP")
+        return ast.AlterPumps(names, c.advance().value == "START", c.span(start))
     what = c.word() or "…"
     return unsupported(c, f"ALTER {what}", start)
 
@@ -466,7 +514,7 @@ SQLSTREAM = Words(
     join=join,
     condition=condition,
     lists=True,
-    clauses=("WHERE", "WINDOW"),
+    clauses=_CLAUSES,
     shows=("STREAMS", "TABLES", "QUERIES", "TOPICS", "PROPERTIES"),
     foreign={
         ("WITHIN", after): "SQLstream has no WITHIN: write a OVER (RANGE INTERVAL '1' MINUTE PRECEDING) JOIN b …"

@@ -9,14 +9,18 @@ that nobody can write (`ROUNDED`). What gives the present time is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 
+from braid.expr import dates
 from braid.sql import ast, calls
 from braid.sql.cursor import Cursor
-from braid.sql.dialects.sqlstream_windows import interval, step, time_unit
+from braid.sql.dialects.sqlstream_windows import MS, UNITS, interval, step, time_unit
 from braid.sql.expressions import expression, plain_call
+from braid.sql.tokens import TokenKind
 from braid.types import Scalar
 
 ROUNDED = {"FLOOR": "FLOOR TO", "CEIL": "CEIL TO", "CEILING": "CEIL TO", "STEP": "STEP BY"}
+MOST_UNITS = 1_000_000_000
 NOW = ("CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "CURRENT_ROW_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP")
 
 
@@ -43,6 +47,8 @@ def _rounded(c: Cursor, word: str) -> ast.Expr:
     name = word
     if args and word == "STEP":
         args, name = (*args, step(c)), ROUNDED[word]
+    elif args and word != "STEP" and c.word() in UNITS:
+        args, name = _since(c, start, args[0]), ROUNDED["STEP"]
     elif args and c.accept("TO"):
         at = c.index
         args, name = (*args, ast.Literal(time_unit(c), Scalar.VARCHAR, c.span(at))), ROUNDED[word]
@@ -51,6 +57,33 @@ def _rounded(c: Cursor, word: str) -> ast.Expr:
     c.close(opened, ")", "TO and a unit, or ')'")
     c.taller()
     return ast.Call(name, args, c.span(start))
+
+
+def _since(c: Cursor, start: int, difference: ast.Expr) -> tuple[ast.Expr, ...]:
+    """FLOOR((x - TIMESTAMP '1970-01-01 00:00:00') SECOND / 10 TO SECOND): what STEP(x BY INTERVAL '10' SECOND) groups
+    by; the arguments of that."""
+    at = c.index
+    unit, count = time_unit(c), 1
+    if c.accept_symbol("/"):
+        if c.now.kind is not TokenKind.NUMBER or not c.now.text.isdigit() or not 0 < int(c.now.text) <= MOST_UNITS:
+            raise c.unexpected(f"a whole number of {unit}S")
+        count = int(c.advance().text)
+    c.expect("TO")
+    to = time_unit(c)
+    match difference:
+        case ast.Binary(op="-", left=time, right=ast.Cast(arg=ast.Literal(value=str(origin)), type=Scalar.TIMESTAMP)):
+            since = dates.plain_timestamp(origin.replace(" ", "T"))
+        case _:
+            since = None
+    step_ms = count * MS.get(unit, 0)
+    if since is None or to != unit or not step_ms or _ms(since) % step_ms:
+        hint = f"write STEP(s.ROWTIME BY INTERVAL '{count}' {unit})"
+        raise c.error_from(start, "this period is not supported", hint)
+    return time, ast.Interval(0, step_ms, c.span(at))
+
+
+def _ms(time: datetime) -> int:
+    return (time - datetime(1970, 1, 1)) // timedelta(milliseconds=1)
 
 
 def _trim(c: Cursor) -> tuple[ast.Expr, ...]:

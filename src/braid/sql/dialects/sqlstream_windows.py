@@ -18,7 +18,7 @@ from braid.sql.cursor import Cursor
 from braid.sql.tokens import Token, TokenKind
 
 UNITS: tuple[ast.TimeUnit, ...] = get_args(ast.TimeUnit)
-_MS = {"DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000, "SECOND": 1000}
+MS = {"DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000, "SECOND": 1000}
 _LESS_THAN = {"MONTH": 12, "HOUR": 24, "MINUTE": 60, "SECOND": 60}  # of a field that is not the first
 _BETWEEN = {("YEAR", "MONTH"): "-", ("DAY", "HOUR"): " ", ("HOUR", "MINUTE"): ":", ("MINUTE", "SECOND"): ":"}
 _SHAPES = {"-": r"\s*-\s*", " ": r"\s+", ":": r"\s*:\s*"}
@@ -112,7 +112,7 @@ def _amount(
         if months > 120_000:
             raise c.error("the interval is too long", at, "the longest has 10000 years")
         return months, 0
-    exact = sum((Fraction(int(f) * _MS[u]) for u, f in zip(units, fields, strict=True)), Fraction(0))
+    exact = sum((Fraction(int(f) * MS[u]) for u, f in zip(units, fields, strict=True)), Fraction(0))
     exact += Fraction(int(parts or "0"), 10 ** len(parts)) * 1000
     if exact.denominator != 1:
         raise c.error(f"'{text}' is not a whole number of milliseconds", at, "rowtimes are milliseconds")
