@@ -10,15 +10,16 @@ Positions and clocks: a leaf's clock steps travel iff some join above it reads a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import assert_never
 
 from braid.errors import BraidError
-from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
+from braid.expr.nodes import Call, Col, Lit, columns, substituted
+from braid.lower.building import Builder, Frame, Keys
 from braid.lower.clock import clock, clocked_by
-from braid.lower.physical import Exchange, Leaf, NullKey, Plan, Stage, Step
-from braid.lower.spread import by_epoch, common_keys, made_of, never_null, one_bucket, stays, window_keys
+from braid.lower.physical import NullKey, Plan, Stage
+from braid.lower.spread import by_epoch, common_keys, never_null, one_bucket, stays, window_keys
 from braid.operators.aggregate import GroupBy
 from braid.operators.as_of import AsOf
 from braid.operators.base import Operator
@@ -46,7 +47,7 @@ from braid.operators.table_changes import Retract, TableFilter, Upserts
 from braid.operators.table_join import TableJoin
 from braid.operators.temporal import Temporal
 from braid.operators.union import Union
-from braid.operators.watermarks import Cleaning, Passing, Watermark
+from braid.operators.watermarks import Cleaning, Passing
 from braid.operators.windowed import WindowedJoin
 from braid.operators.windows import TimeWindows, Windows
 from braid.plan import epochs, groups, joins, logical, over, sliding, watermarks
@@ -56,104 +57,8 @@ from braid.plan.logical import Node, Query
 from braid.plan.needed import needed
 from braid.types import Array, Scalar
 
-Keys = tuple[Expr, ...]
 _OneKey = joins.StreamStreamJoin | joins.StreamTableJoin | joins.TableTableJoin  # both sides are spread by it, once
 ALONE = Lit(0, Scalar.INT)
-
-
-@dataclass(slots=True)
-class _Frame:
-    """A lowered node: the number of its frame, the stage it is in, the key it is spread by (None: one that its columns
-    cannot tell), its columns; `equal`: what has the same values as that key in all rows."""
-
-    number: int
-    stage: int
-    keys: Keys | None
-    columns: tuple[Col, ...]
-    equal: Keys = ()
-
-
-@dataclass(slots=True)
-class _Stage:
-    keys: Keys
-    steps: list[Step] = field(default_factory=list)
-    output: int = -1
-    exchange: Exchange | None = None
-    single: bool = False
-
-
-@dataclass(slots=True)
-class _Builder:
-    sources: tuple[logical.Source, ...]
-    needed: frozenset[str]
-    clocked: frozenset[str]  # aliases of the sources whose clock some join reads
-    judged: frozenset[str]  # aliases of the sources whose late rows are dropped
-    ahead: frozenset[str]  # aliases of the sources that a temporal join looks into
-    apart: bool
-    by_epoch: bool  # nothing above a group asks in which order rows come to it, or when, within an epoch
-    unseen: Sequence[tuple[groups.Aggregate, int]]  # groups that nobody sees without rows; the number of COUNT(*)
-    leaves: list[Leaf] = field(default_factory=list)
-    placed: bool = False  # some rows stay in their bucket that are moved in a plan that is lowered `apart`
-    stages: list[_Stage] = field(default_factory=list)
-    numbers: int = 0
-
-    def number(self) -> int:
-        self.numbers += 1
-        return self.numbers - 1
-
-    def stage(self, keys: Keys) -> int:
-        self.stages.append(_Stage(keys))
-        return len(self.stages) - 1
-
-    def leaf(self, source: logical.Source, keys: Keys, stage: int, null_key: NullKey, joins: bool) -> _Frame:
-        number = self.sources.index(source)
-        cols = tuple(c.col for c in source.columns if c.name in self.needed)
-        drop_null_value = joins and (source.kind == "stream" or source.captured)
-        clocked = source.alias in self.clocked
-        awaits, ahead = (source.partitions or 1) if source.alias in self.judged else 0, source.alias in self.ahead
-        self.leaves.append(Leaf(number, source, cols, keys, stage, drop_null_value, null_key, clocked, awaits, ahead))
-        return _Frame(number, stage, keys, cols)
-
-    def rows_of(self, node: groups.Aggregate) -> int | None:
-        return next((i for made, i in self.unseen if made is node), None)
-
-    def clock(self, source: logical.Source, stage: int) -> None:  # nothing else of the leaf is read
-        self.leaves.append(Leaf(self.sources.index(source), source, (), (), stage, False, "route", True, silent=True))
-
-    def watermark(self, bound: epochs.Bound) -> Watermark:
-        leaf = next(i for i, s in enumerate(self.sources) if s.alias == bound.alias)
-        return Watermark(leaf, bound.column, bound.value, bound.slide, bound.offset, bound.ahead)
-
-    def step(
-        self, operator: Operator, frames: Iterable[_Frame], node: Node, keys: Keys | None, cols: Iterable[Col]
-    ) -> _Frame:
-        frames = list(frames)
-        stage, number, payload = frames[0].stage, self.number(), tuple(cols)
-        self.stages[stage].steps.append(Step(number, operator, tuple(f.number for f in frames), node, payload))
-        self.stages[stage].output = number
-        return _Frame(number, stage, keys, payload)
-
-    def spread(self, frame: _Frame, keys: Keys, null_key: NullKey, reason: str) -> _Frame:
-        """The frame spread by `keys`: itself if it is, else through an exchange into a new stage."""
-        if frame.keys == keys:
-            return frame
-        return self.moved(frame, keys, self.stage(keys), null_key, reason)
-
-    def gathered(self, frame: _Frame, keys: Keys, node: Node, null_key: NullKey, reason: str) -> _Frame:
-        """The frame by `keys`: where every row has one, and those of one lie in one bucket, in its place."""
-        known = (tuple(made_of(e, keys) for e in by or ()) for by in (frame.keys, frame.equal))
-        by = next((x for x in known if x and None not in x), ())
-        if self.apart or frame.keys == keys or not by or not all(map(never_null, keys)):
-            return self.spread(frame, keys, null_key, reason)
-        self.placed = True
-        rekey = Rekey(node.mode, keys, tuple(e for e in by if e is not None))
-        return self.step(rekey, [frame], node, keys, frame.columns)
-
-    def moved(self, frame: _Frame, keys: Keys, stage: int, null_key: NullKey, reason: str) -> _Frame:
-        """The frame after an exchange into `stage`."""
-        self.stages[frame.stage].output = frame.number
-        self.stages[frame.stage].exchange = Exchange(frame.number, stage, keys, null_key, reason)
-        return _Frame(frame.number, stage, keys, frame.columns)
 
 
 def lower(query: Query, apart: bool = False) -> Plan:
@@ -163,7 +68,7 @@ def lower(query: Query, apart: bool = False) -> Plan:
         raise BraidError(f"{len(read)} sources in one query; at most {MAX_LEAVES}", "split it into two statements")
     clocked, judged, ahead = (frozenset(f(query.root)) for f in (clocked_by, _judged, _ahead))
     unseen = tuple(_unseen(query.root))
-    b = _Builder(read, needed(query), clocked, judged, ahead, apart, by_epoch(query.root), unseen, numbers=len(read))
+    b = Builder(read, needed(query), clocked, judged, ahead, apart, by_epoch(query.root), unseen, numbers=len(read))
     sink_keys = query.sink.written_key
     root = _lower(query.root, b, sink_keys)
     if query.sink.limit is not None:
@@ -184,7 +89,7 @@ def lower(query: Query, apart: bool = False) -> Plan:
     return Plan(query, leaves, stages, stored_names(query), in_place=b.placed)
 
 
-def _one_bucket(root: _Frame, query: Query, b: _Builder) -> _Frame:
+def _one_bucket(root: Frame, query: Query, b: Builder) -> Frame:
     assert query.sink.limit is not None
     stage = b.stage(())
     b.stages[stage].single = True
@@ -215,7 +120,7 @@ def _ahead(node: Node) -> Iterable[str]:
             yield from (s.alias for s in logical.sources(x.right))
 
 
-def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
+def _lower(node: Node, b: Builder, wanted: Keys) -> Frame:
     """`wanted`: the key the consumer would like; only a leaf (which computes its key anyway) heeds it."""
     match node:
         case logical.Source():
@@ -281,7 +186,7 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
     assert_never(node)
 
 
-def _changes(node: epochs.Changes, b: _Builder, wanted: Keys, known: watermarks.Progress) -> _Frame:
+def _changes(node: epochs.Changes, b: Builder, wanted: Keys, known: watermarks.Progress) -> Frame:
     """A table is read by its own key, which may be the wanted one. Parts of it may be NULL: a view of an outer join.
     `known`: the watermarks of its columns."""
     own = node.input.row_key
@@ -297,7 +202,7 @@ def _changes(node: epochs.Changes, b: _Builder, wanted: Keys, known: watermarks.
     return b.step(Retract(_passing(node, keys, b, known), b.by_epoch), [x], node, x.keys, x.columns)
 
 
-def _passing(node: Node, keys: Keys, b: _Builder, known: watermarks.Progress | None = None) -> Passing | None:
+def _passing(node: Node, keys: Keys, b: Builder, known: watermarks.Progress | None = None) -> Passing | None:
     """When the rows of a table, by these keys, are not changed any more."""
     found = watermarks.passed(node, known)
     if found is None or found.key not in keys:
@@ -317,7 +222,7 @@ def _grouped(node: Node) -> bool:
     return isinstance(node, groups.Aggregate) and all(never_null(e) for _, e in node.keys)
 
 
-def _windows(node: epochs.Windows, b: _Builder, wanted: Keys) -> _Frame:
+def _windows(node: epochs.Windows, b: Builder, wanted: Keys) -> Frame:
     """By what is wanted of a row itself; else by the window, where a row has one."""
     found = window_keys(node, wanted) if _is_local(node.input) and not b.apart else None
     b.placed |= found is not None
@@ -326,7 +231,7 @@ def _windows(node: epochs.Windows, b: _Builder, wanted: Keys) -> _Frame:
     return b.step(Windows.of(node), [x], node, known if found else x.keys, [*x.columns, node.start, node.end])
 
 
-def _over(node: over.Over, b: _Builder) -> _Frame:
+def _over(node: over.Over, b: Builder) -> Frame:
     keys: Keys = (*node.partition, ALONE)
     x = b.spread(_input(node.input, b, keys, "route"), keys, "route", "OVER has another partition")
     return b.step(
@@ -338,7 +243,7 @@ def _over(node: over.Over, b: _Builder) -> _Frame:
     )
 
 
-def _union(node: epochs.Union, b: _Builder, keys: Keys) -> _Frame:
+def _union(node: epochs.Union, b: Builder, keys: Keys) -> Frame:
     """All parts in one stage, spread as its reader wants them; what is read and only looked at comes there at once."""
     derived = {i: _lower(x, b, keys) for i, x in enumerate(node.parts) if not _is_local(x)}
     stage = b.stage(keys)
@@ -351,7 +256,7 @@ def _union(node: epochs.Union, b: _Builder, keys: Keys) -> _Frame:
     return b.step(Union(), frames, node, keys, frames[0].columns)
 
 
-def _epoch_join(node: epochs.EpochJoin, b: _Builder) -> _Frame:
+def _epoch_join(node: epochs.EpochJoin, b: Builder) -> Frame:
     """Both sides by the join's key and a constant: so a key of NULLs has a place, and no equality is one bucket."""
     left_keys, right_keys = (*node.on.left, ALONE), (*node.on.right, ALONE)
     left, right = _sides(node.left, left_keys, node.right, right_keys, ("route", "route"), b)
@@ -362,7 +267,7 @@ def _epoch_join(node: epochs.EpochJoin, b: _Builder) -> _Frame:
     return replace(made, equal=right_keys if node.how == "inner" else ())
 
 
-def _epoch_operator(node: epochs.EpochJoin, b: _Builder) -> Operator:
+def _epoch_operator(node: epochs.EpochJoin, b: Builder) -> Operator:
     match node:
         case epochs.RegularJoin():
             clean = _cleanings(watermarks.forgotten(node), b)
@@ -377,11 +282,11 @@ def _epoch_operator(node: epochs.EpochJoin, b: _Builder) -> Operator:
     assert_never(node)
 
 
-def _cleanings(clean: Iterable[epochs.Clean], b: _Builder) -> dict[str, Cleaning]:
+def _cleanings(clean: Iterable[epochs.Clean], b: Builder) -> dict[str, Cleaning]:
     return {c.side: Cleaning(c.value, tuple(map(b.watermark, c.bounds))) for c in clean}
 
 
-def _sliding(node: sliding.SlidingJoin, b: _Builder, wanted: Keys) -> _Frame:
+def _sliding(node: sliding.SlidingJoin, b: Builder, wanted: Keys) -> Frame:
     """All operands in one stage, spread by a key that spans them, or in one bucket; a stream alone by what is wanted of
     its rows."""
     keys, known = common_keys(node), None
@@ -405,7 +310,7 @@ def _sliding(node: sliding.SlidingJoin, b: _Builder, wanted: Keys) -> _Frame:
     return b.step(operator, frames, node, known, [*cols, node.rowtime])
 
 
-def _project(node: logical.Project, x: _Frame, b: _Builder) -> _Frame:
+def _project(node: logical.Project, x: Frame, b: Builder) -> Frame:
     """Its rows stay where they are; their key is known by its new name, if it has one."""
     names = {e: c for c, e in node.outputs}
     known = None if x.keys is None or any(k not in names for k in x.keys) else tuple(names[k] for k in x.keys)
@@ -427,7 +332,7 @@ def _before(keys: Keys, node: logical.Lateral) -> Keys:
     return tuple(c for c in plain if isinstance(c.type.element if isinstance(c.type, Array) else c.type, Scalar))
 
 
-def _aggregate(node: groups.Aggregate, b: _Builder) -> _Frame:
+def _aggregate(node: groups.Aggregate, b: Builder) -> Frame:
     """All windows of a key are in one bucket."""
     keys = tuple(e for _, e in node.spread_by)
     mode = node.input.mode
@@ -446,7 +351,7 @@ def _aggregate(node: groups.Aggregate, b: _Builder) -> _Frame:
     return b.step(operator, [x], node, tuple(c for c, _ in node.spread_by), node.schema)
 
 
-def _by_groups(x: _Frame, keys: Keys, node: groups.Aggregate, b: _Builder) -> _Frame:
+def _by_groups(x: Frame, keys: Keys, node: groups.Aggregate, b: Builder) -> Frame:
     """Rows that are spread by a part of the key of groups that close stay where they are."""
     if not node.closes:
         return b.gathered(x, keys, node.input, "drop", "GROUP BY has another key")
@@ -457,7 +362,7 @@ def _by_groups(x: _Frame, keys: Keys, node: groups.Aggregate, b: _Builder) -> _F
     return b.step(Rekey(node.input.mode, keys, by), [x], node.input, keys, x.columns)
 
 
-def _closed(node: groups.Closed, b: _Builder) -> _Frame:
+def _closed(node: groups.Closed, b: Builder) -> Frame:
     """Groups where they are; what is sorted in one bucket."""
     x = _lower(node.input, b, ())
     if node.order:
@@ -467,11 +372,11 @@ def _closed(node: groups.Closed, b: _Builder) -> _Frame:
     return b.step(Closed.of(node, clock(node.input, b.leaves)), [x], node, None, [*x.columns, node.rowtime])
 
 
-def _foreign_key(node: joins.ForeignKeyJoin, b: _Builder) -> _Frame:
+def _foreign_key(node: joins.ForeignKeyJoin, b: Builder) -> Frame:
     """Changes of the left table go to what they refer to; what comes of them goes back to their own key."""
     own = node.left.row_key
 
-    def of_left() -> _Frame:
+    def of_left() -> Frame:
         changes = _signed(node.left, b, own, "own")
         return b.spread(changes, node.left_keys, "pad", "a row goes to the one that it refers to")
 
@@ -482,7 +387,7 @@ def _foreign_key(node: joins.ForeignKeyJoin, b: _Builder) -> _Frame:
     return b.step(Answers.of(node), [back], node, own, cols)
 
 
-def _join(node: _OneKey, b: _Builder) -> _Frame:
+def _join(node: _OneKey, b: Builder) -> Frame:
     """To a join a key of which a part is null is none, to whoever writes it it is one: rows of an outer side may have
     such a key, and are not spread by it."""
     left, right = _joined_sides(node, b)
@@ -490,7 +395,7 @@ def _join(node: _OneKey, b: _Builder) -> _Frame:
     return b.step(_operator(node, b), [left, right], node, by, [*left.columns, *right.columns, *node.keys])
 
 
-def _joined_sides(node: _OneKey, b: _Builder) -> tuple[_Frame, _Frame]:
+def _joined_sides(node: _OneKey, b: Builder) -> tuple[Frame, Frame]:
     """Both inputs in one stage, spread by the join's key; by columns tables as signed changes. Windows are parts of the
     key, and all windows of a key are in one bucket."""
     left_by, right_by = (keys or (ALONE,) for keys in node.spread_by)
@@ -498,7 +403,7 @@ def _joined_sides(node: _OneKey, b: _Builder) -> tuple[_Frame, _Frame]:
     null_keys: list[NullKey] = ["pad" if x else "drop" for x in padded]
     reason = "the next join has another key" if node.by_key else "the join has another key"
 
-    def of_left() -> _Frame:
+    def of_left() -> Frame:
         x = _side(node.left, b, left_by, null_keys[0], not node.by_key)
         if node.windowed and x.keys == node.left_keys:
             return x
@@ -509,7 +414,7 @@ def _joined_sides(node: _OneKey, b: _Builder) -> tuple[_Frame, _Frame]:
     return left, _in_windows(right, node.right, node.right_keys, b) if node.windowed else right
 
 
-def _in_windows(x: _Frame, node: Node, keys: Keys, b: _Builder) -> _Frame:
+def _in_windows(x: Frame, node: Node, keys: Keys, b: Builder) -> Frame:
     start, end = keys[-2:]
     return b.step(InWindows((start, end), node.mode), [x], node, None, x.columns)
 
@@ -518,11 +423,11 @@ def _names(keys: Keys) -> tuple[str, ...]:
     return tuple(e.name for e in keys if isinstance(e, Col))
 
 
-def _side(node: Node, b: _Builder, keys: Keys, null_key: NullKey, signed: bool) -> _Frame:
+def _side(node: Node, b: Builder, keys: Keys, null_key: NullKey, signed: bool) -> Frame:
     return _signed(node, b, keys, null_key) if signed else _input(node, b, keys, null_key)
 
 
-def _signed(node: Node, b: _Builder, keys: Keys, null_key: NullKey) -> _Frame:
+def _signed(node: Node, b: Builder, keys: Keys, null_key: NullKey) -> Frame:
     """A stream's rows, or a table's as rows that come and go. `keys`: what they are wanted by."""
     if _is_placeable(node, keys):
         return _placed(node, b, keys, null_key, b.stage(keys))
@@ -541,17 +446,17 @@ def _is_placeable(node: Node, keys: Keys, signed: bool = True) -> bool:
     return _is_local(node) and (not signed or node.mode == "append" or node.row_key == keys)
 
 
-def _placed(node: Node, b: _Builder, keys: Keys, null_key: NullKey, stage: int, signed: bool = True) -> _Frame:
+def _placed(node: Node, b: Builder, keys: Keys, null_key: NullKey, stage: int, signed: bool = True) -> Frame:
     x = _local(node, b, keys, null_key, stage)
     return b.step(Retract(), [x], node, x.keys, x.columns) if signed and node.mode != "append" else x
 
 
 def _sides(
-    left: Node, left_keys: Keys, right: Node, right_keys: Keys, null_keys: tuple[NullKey, NullKey], b: _Builder
-) -> tuple[_Frame, _Frame]:
+    left: Node, left_keys: Keys, right: Node, right_keys: Keys, null_keys: tuple[NullKey, NullKey], b: Builder
+) -> tuple[Frame, Frame]:
     """Both inputs of a join in one stage, spread by its key."""
 
-    def of_left() -> _Frame:
+    def of_left() -> Frame:
         x = _input(left, b, left_keys, null_keys[0])
         return b.spread(x, left_keys, null_keys[0], "the next join has another key")
 
@@ -559,8 +464,8 @@ def _sides(
 
 
 def _beside(
-    of_left: Callable[[], _Frame], right: Node, keys: Keys, null_key: NullKey, b: _Builder, signed: bool = False
-) -> tuple[_Frame, _Frame]:
+    of_left: Callable[[], Frame], right: Node, keys: Keys, null_key: NullKey, b: Builder, signed: bool = False
+) -> tuple[Frame, Frame]:
     """The right input in the stage of the left one; what has to be exchanged for it is lowered first."""
     other = None if _is_placeable(right, keys, signed) else _side(right, b, keys, null_key, signed)
     left = of_left()
@@ -569,7 +474,7 @@ def _beside(
     return left, b.moved(other, keys, left.stage, null_key, "the join has another key")
 
 
-def _input(node: Node, b: _Builder, keys: Keys, null_key: NullKey) -> _Frame:
+def _input(node: Node, b: Builder, keys: Keys, null_key: NullKey) -> Frame:
     """A join's or group's input; a source becomes a leaf of a new stage, spread by `keys` at once."""
     return _local(node, b, keys, null_key, b.stage(keys)) if _is_local(node) else _lower(node, b, keys)
 
@@ -587,7 +492,7 @@ def _is_local(node: Node) -> bool:
             return False
 
 
-def _local(node: Node, b: _Builder, keys: Keys, null_key: NullKey, stage: int) -> _Frame:
+def _local(node: Node, b: Builder, keys: Keys, null_key: NullKey, stage: int) -> Frame:
     """The source of a local node, read into `stage`, and the steps behind it."""
     match node:
         case logical.Source():
@@ -605,7 +510,7 @@ def _local(node: Node, b: _Builder, keys: Keys, null_key: NullKey, stage: int) -
     raise AssertionError("not a local node")
 
 
-def _operator(node: _OneKey, b: _Builder) -> Operator:
+def _operator(node: _OneKey, b: Builder) -> Operator:
     match node:
         case joins.StreamStreamJoin():
             return WindowedJoin.of(node, clock(node.left, b.leaves), clock(node.right, b.leaves))
@@ -616,13 +521,13 @@ def _operator(node: _OneKey, b: _Builder) -> Operator:
     assert_never(node)
 
 
-def _filter(node: logical.Filter, b: _Builder) -> Operator:
+def _filter(node: logical.Filter, b: Builder) -> Operator:
     if node.mode != "upsert":
         return Filter.of(node)
     return TableFilter.of(node, _closing(node.input, b), _passing(node, node.row_key, b))
 
 
-def _closing(node: Node, b: _Builder) -> Closing | None:
+def _closing(node: Node, b: Builder) -> Closing | None:
     """When the groups of a node are not changed any more."""
     if not isinstance(node, groups.Aggregate) or node.closed_after is None:
         return None

@@ -1,0 +1,118 @@
+"""Stages as they grow, while a plan is lowered.
+
+In: sources, what is known of the query as a whole; frames, and the keys that they are wanted by. Out: leaves, stages of
+steps, exchanges.
+Rule: a frame is where the rows of a node are: in which stage, spread by which key. It is moved only where it is spread
+by another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from braid.expr.nodes import Col, Expr
+from braid.lower.physical import Exchange, Leaf, NullKey, Step
+from braid.lower.spread import made_of, never_null
+from braid.operators.base import Operator
+from braid.operators.rekey import Rekey
+from braid.operators.watermarks import Watermark
+from braid.plan import epochs, groups, logical
+from braid.plan.logical import Node
+
+Keys = tuple[Expr, ...]
+
+
+@dataclass(slots=True)
+class Frame:
+    """A lowered node: the number of its frame, the stage it is in, the key it is spread by (None: one that its columns
+    cannot tell), its columns; `equal`: what has the same values as that key in all rows."""
+
+    number: int
+    stage: int
+    keys: Keys | None
+    columns: tuple[Col, ...]
+    equal: Keys = ()
+
+
+@dataclass(slots=True)
+class Growing:
+    keys: Keys
+    steps: list[Step] = field(default_factory=list)
+    output: int = -1
+    exchange: Exchange | None = None
+    single: bool = False
+
+
+@dataclass(slots=True)
+class Builder:
+    sources: tuple[logical.Source, ...]
+    needed: frozenset[str]
+    clocked: frozenset[str]  # aliases of the sources whose clock some join reads
+    judged: frozenset[str]  # aliases of the sources whose late rows are dropped
+    ahead: frozenset[str]  # aliases of the sources that a temporal join looks into
+    apart: bool
+    by_epoch: bool  # nothing above a group asks in which order rows come to it, or when, within an epoch
+    unseen: Sequence[tuple[groups.Aggregate, int]]  # groups that nobody sees without rows; the number of COUNT(*)
+    leaves: list[Leaf] = field(default_factory=list)
+    placed: bool = False  # some rows stay in their bucket that are moved in a plan that is lowered `apart`
+    stages: list[Growing] = field(default_factory=list)
+    numbers: int = 0
+
+    def number(self) -> int:
+        self.numbers += 1
+        return self.numbers - 1
+
+    def stage(self, keys: Keys) -> int:
+        self.stages.append(Growing(keys))
+        return len(self.stages) - 1
+
+    def leaf(self, source: logical.Source, keys: Keys, stage: int, null_key: NullKey, joins: bool) -> Frame:
+        number = self.sources.index(source)
+        cols = tuple(c.col for c in source.columns if c.name in self.needed)
+        drop_null_value = joins and (source.kind == "stream" or source.captured)
+        clocked = source.alias in self.clocked
+        awaits, ahead = (source.partitions or 1) if source.alias in self.judged else 0, source.alias in self.ahead
+        self.leaves.append(Leaf(number, source, cols, keys, stage, drop_null_value, null_key, clocked, awaits, ahead))
+        return Frame(number, stage, keys, cols)
+
+    def rows_of(self, node: groups.Aggregate) -> int | None:
+        return next((i for made, i in self.unseen if made is node), None)
+
+    def clock(self, source: logical.Source, stage: int) -> None:  # nothing else of the leaf is read
+        self.leaves.append(Leaf(self.sources.index(source), source, (), (), stage, False, "route", True, silent=True))
+
+    def watermark(self, bound: epochs.Bound) -> Watermark:
+        leaf = next(i for i, s in enumerate(self.sources) if s.alias == bound.alias)
+        return Watermark(leaf, bound.column, bound.value, bound.slide, bound.offset, bound.ahead)
+
+    def step(
+        self, operator: Operator, frames: Iterable[Frame], node: Node, keys: Keys | None, cols: Iterable[Col]
+    ) -> Frame:
+        frames = list(frames)
+        stage, number, payload = frames[0].stage, self.number(), tuple(cols)
+        self.stages[stage].steps.append(Step(number, operator, tuple(f.number for f in frames), node, payload))
+        self.stages[stage].output = number
+        return Frame(number, stage, keys, payload)
+
+    def spread(self, frame: Frame, keys: Keys, null_key: NullKey, reason: str) -> Frame:
+        """The frame spread by `keys`: itself if it is, else through an exchange into a new stage."""
+        if frame.keys == keys:
+            return frame
+        return self.moved(frame, keys, self.stage(keys), null_key, reason)
+
+    def gathered(self, frame: Frame, keys: Keys, node: Node, null_key: NullKey, reason: str) -> Frame:
+        """The frame by `keys`: where every row has one, and those of one lie in one bucket, in its place."""
+        known = (tuple(made_of(e, keys) for e in by or ()) for by in (frame.keys, frame.equal))
+        by = next((x for x in known if x and None not in x), ())
+        if self.apart or frame.keys == keys or not by or not all(map(never_null, keys)):
+            return self.spread(frame, keys, null_key, reason)
+        self.placed = True
+        rekey = Rekey(node.mode, keys, tuple(e for e in by if e is not None))
+        return self.step(rekey, [frame], node, keys, frame.columns)
+
+    def moved(self, frame: Frame, keys: Keys, stage: int, null_key: NullKey, reason: str) -> Frame:
+        """The frame after an exchange into `stage`."""
+        self.stages[frame.stage].output = frame.number
+        self.stages[frame.stage].exchange = Exchange(frame.number, stage, keys, null_key, reason)
+        return Frame(frame.number, stage, keys, frame.columns)
