@@ -16,7 +16,7 @@ from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr
 from braid.records.encoding import Encoding
-from braid.records.facet import RecordSchema
+from braid.records.facet import KeyWindow, RecordSchema
 from braid.records.formats.named import FORMATS, named_in
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
@@ -89,9 +89,9 @@ def check_names(format: str, fields: tuple[tuple[str, Expr], ...], name: str, sp
         raise SqlError(f"{format} cannot hold the name {bad!r} in {name}", span, hint)
 
 
-def encoding_of(topic: str, formats: tuple[str, str], *, wrapped: bool) -> Encoding:
+def encoding_of(topic: str, formats: tuple[str, str], *, wrapped: bool, window: KeyWindow | None = None) -> Encoding:
     """How a topic's facets are written: structures in their format, a primitive as JSON; but on a broker that stands in
-    the bytes of its serializer."""
+    the bytes of its serializer. `window`: behind its keys."""
     name = "".join(c if c.isalnum() else "_" for c in topic)
     name = name if NAME.fullmatch(name) else f"_{name}"
     key, value = ("JSON" if f in PRIMITIVES else f for f in formats)
@@ -106,6 +106,7 @@ def encoding_of(topic: str, formats: tuple[str, str], *, wrapped: bool) -> Encod
         key_schema=key_schema,
         value_schema=value_schema,
         binary=tuple(n for n, f in zip(("key", "value"), formats, strict=True) if f in PRIMITIVES),
+        window=window,
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from braid.bind import expressions
+from braid.bind.bound import Windowing
 from braid.bind.env import Env
 from braid.bind.expressions import Rules, bind_expr, unknown_function
 from braid.bind.lenses.facets import type_name
@@ -21,7 +22,7 @@ from braid.errors import Span, SqlError
 from braid.expr import typing, user
 from braid.expr.functions import by_name
 from braid.expr.functions_dialects import WITHOUT
-from braid.expr.nodes import Call, Case, Expr, Lit, columns
+from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns
 from braid.plan.logical import Kind, Node
 from braid.records.formats.named import named_in
 from braid.sql import ast
@@ -32,10 +33,18 @@ STRUCTURED = named_in("lenses")  # formats of structures
 
 
 @dataclass(frozen=True, slots=True)
+class InKeys:
+    """The windows that are parts of the keys of rows, and their bounds."""
+
+    windowing: Windowing
+    bounds: tuple[Col, Col]
+
+
+@dataclass(frozen=True, slots=True)
 class Relation(Leaf):
     """A source as a query sees it; its columns are the fields of a structured value. `key` None: its records have none.
     `whole`: the value that is no structure. `nullable`: the plan columns that may be missing; `partitions` None: nobody
-    declared a count; `is_query`: a WITH name, not a topic."""
+    declared a count; `is_query`: a WITH name, not a topic; `windows`: in its keys."""
 
     kind: Kind
     key: Expr | None
@@ -45,6 +54,7 @@ class Relation(Leaf):
     nullable: frozenset[str]
     partitions: int | None
     is_query: bool
+    windows: InKeys | None
 
     @property
     def fields(self) -> tuple[tuple[str, Expr], ...]:
@@ -183,7 +193,8 @@ class Given:
     """What FROM gives, and what GROUP BY makes of it: rows of `node`. `key`: what the result's key is where nothing is
     projected on it. `missing`: the plan columns that may be null, asked when all is bound. `equated`: pairs of
     expressions that a join makes equal, and the column that holds their value. `lifted`: in a grouped query, what a
-    field is there (its key then stands for the group and cannot be projected)."""
+    field is there (its key then stands for the group and cannot be projected). `windows`: in the key, as long as it is
+    `key`."""
 
     env: Env
     node: Node
@@ -196,6 +207,7 @@ class Given:
     missing: Callable[[], frozenset[str]]
     equated: tuple[tuple[Expr, Expr, Expr], ...] = ()
     lifted: Callable[[Expr, str], Expr] | None = None
+    windows: InKeys | None = None
 
     @property
     def grouped(self) -> bool:

@@ -133,6 +133,11 @@ def _struct(fields: Sequence[tuple[tuple[str, ...], ast.FieldDef]]) -> Struct:
 
 def bind_values(s: ast.InsertValues, target: Declared) -> Inserted:
     """Records of constants; a field that is not named is null."""
+    if target.windowed is not None:
+        hint = "write into the topic that was grouped"
+        raise SqlError(
+            f"the keys of {target.name} have windows, which INSERT INTO … VALUES cannot give", s.target.span, hint
+        )
     paths = [(n.parts if n.parts[0] in FACETS else ("_value", *n.parts), n.span) for n in s.columns]
     if not s.columns:
         paths = [(p, s.target.span) for p, _ in _leaves(target)]

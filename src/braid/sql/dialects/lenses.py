@@ -19,13 +19,14 @@ from braid.sql.queries import HOWS, amount, relation, star
 from braid.sql.statements import asking, create, describing, drop, explain, if_not_exists, insert_into, new_name, show
 from braid.sql.tokens import TokenKind
 from braid.sql.types import sql_type
+from braid.sql.windows import BY
 from braid.types import Array, Column, Scalar, Type
 
 FORMATS = ("INT", "LONG", "STRING", "BYTES", *named_in("lenses"))
-OTHER_FORMATS = ("XML", "CSV", "PROTOBUF", "CUSTOM")  # Lenses reads them; Braid does not
+OTHER_FORMATS = ("XML", "CSV", "PROTOBUF", "CUSTOM", "TW", "SW")  # Lenses reads them; Braid does not
 
 
-JOIN_WORDS = ("JOIN", "LEFT", "RIGHT", "INNER", "OUTER", "LATERAL", "EVENTTIME", "WHERE", "GROUP")
+JOIN_WORDS = ("JOIN", "LEFT", "RIGHT", "INNER", "OUTER", "LATERAL", "EVENTTIME", "WHERE", "WINDOW", "GROUP")
 
 
 def query(c: Cursor, nested: bool = False) -> ast.Select:
@@ -45,25 +46,33 @@ def query(c: Cursor, nested: bool = False) -> ast.Select:
             raise c.error("LATERAL over a join is not possible", c.now, hint)
         laterals.append(_lateral(c))
     where: ast.Expr | None = None
+    window: ast.Window | None = None
     group_by: tuple[ast.Expr, ...] = ()
     written: list[str] = []
     while (clause := next((x for x in c.dialect.clauses if c.at(*x.split())), None)) is not None:
         if clause in written:
             raise c.error(f"{clause} is written twice", c.now)
         if clause == "WHERE" and written:
-            raise c.error("WHERE must come before GROUP BY", c.now, "the order is FROM, WHERE, GROUP BY")
+            hint = f"the order is FROM, {', '.join(c.dialect.clauses)}"
+            raise c.error(f"WHERE must come before {written[0]}", c.now, hint)
+        if clause == "WINDOW BY" and "GROUP BY" in written:
+            c.notices.append("WINDOW BY is written behind GROUP BY; Lenses has it before")
+        at = c.index
         c.expect(*clause.split())
         written.append(clause)
-        if clause == "WHERE":
-            where = expression(c)
-        else:
-            group_by = comma_list(c, expression)
+        match clause:
+            case "WHERE":
+                where = expression(c)
+            case "WINDOW BY":
+                window = _window(c, at)
+            case _:
+                group_by = comma_list(c, expression)
     if nested and c.accept_symbol(";"):
         c.notices.append("the ; before ) is ignored")
     _ended(c, nested, written)
     return ast.Select(
-        items, source, c.span(start), kind, event_time=event_time, laterals=tuple(laterals), where=where,
-        group_by=group_by, notices=tuple(c.notices),
+        items, source, c.span(start), kind, event_time=event_time, laterals=tuple(laterals), window=window,
+        where=where, group_by=group_by, notices=tuple(c.notices),
     )  # fmt: skip
 
 
@@ -79,8 +88,11 @@ def _kind(c: Cursor) -> ast.Kind:
 def _ended(c: Cursor, nested: bool, written: list[str]) -> None:
     if c.at_end() or c.starts_statement() or (nested and c.at_symbol(")")):
         return
-    if c.at("WINDOW", "BY"):
-        raise c.error("WINDOW BY is not supported yet", c.now, "group without a window, or by a field that holds it")
+    if c.at("WINDOW"):
+        raise c.error("expected BY after WINDOW", c.now, "write WINDOW BY TUMBLE 5m, HOP 5m,1m or SESSION 5m")
+    if c.at("GRACE", "BY"):
+        hint = "write WINDOW BY TUMBLE 5m GRACE BY 1m GROUP BY …"
+        raise c.error("GRACE BY must be behind the window of WINDOW BY", c.now, hint)
     if c.at("HAVING"):
         raise c.error("there is no HAVING in Lenses SQL", c.now, "group in a WITH, then filter its result with WHERE")
     if c.at("WITHIN") or c.at("ON"):
@@ -217,6 +229,31 @@ def _no_duration(c: Cursor, start: int, number: str, hint: str) -> SqlError:
     if c.word() and c.word() not in c.dialect.never_alias:
         c.advance()
     return c.error_from(start, f"{number} is not a duration", hint)
+
+
+def _window(c: Cursor, start: int) -> ast.Window:
+    """A kind and its lengths, then GRACE BY."""
+    kinds = tuple(BY)
+    kind = next((k for k in kinds if c.at(k)), None)
+    if kind is None:
+        raise c.unexpected(
+            f"{', '.join(kinds[:-1])} or {kinds[-1]}", *kinds, hint=f"write WINDOW BY {BY['TUMBLE'].usage}"
+        )
+    c.advance()
+    by = BY[kind]
+    lengths: list[tuple[str, ast.Duration]] = []
+    for name in by.lengths:
+        if lengths:
+            c.expect_symbol(",", f"',' and the {name}: {by.usage}")
+        lengths.append((name, duration(c)))
+    if c.at_symbol(","):
+        many = "two lengths" if len(lengths) > 1 else "one length"
+        raise c.error(f"{kind} takes {many}", c.now, f"write WINDOW BY {by.usage}")
+    grace = None
+    if c.at("GRACE", "BY"):
+        c.expect("GRACE", "BY")
+        grace = duration(c)
+    return ast.Window(by.kind, tuple(lengths), None, grace, c.span(start))
 
 
 def _event_time(c: Cursor, source: ast.Relation) -> ast.Name:
@@ -456,7 +493,7 @@ LENSES = Words(
     join=join,
     condition=condition,
     chains=False,
-    clauses=("WHERE", "GROUP BY"),
+    clauses=("WHERE", "WINDOW BY", "GROUP BY"),
     shows=("TABLES", "QUERIES", "PROPERTIES"),
     shows_unsupported=("ALL",),
     foreign={
@@ -468,6 +505,8 @@ LENSES = Words(
         ("SHOW", "TOPICS"): "write SHOW TABLES",
         ("SHOW", "STREAMS"): "write SHOW TABLES: a topic is read as SELECT says",
         ("EXTRACT", "("): "times are LONG: milliseconds since 1970",
+        ("TUMBLE", "("): "write WINDOW BY TUMBLE 5m before GROUP BY",
+        ("HOP", "("): "write WINDOW BY HOP 5m,1m before GROUP BY: the size, then the advance",
         ("OVER", "("): "Lenses SQL has no OVER: GROUP BY gives a row for each group",
         ("UNION", "ALL"): "write two INSERT INTO the same topic",
     },
@@ -488,7 +527,7 @@ LENSES = Words(
     glued_units=True,
     ends_inside=True,
     paths=True,
-    never_alias=RESERVED | {"LATERAL", "EVENTTIME", "WINDOW", "LIMIT", "ORDER", "UNION", "EMIT"},
+    never_alias=RESERVED | {"LATERAL", "EVENTTIME", "WINDOW", "GRACE", "LIMIT", "ORDER", "UNION", "EMIT"},
     spelled={Scalar.INT: "INT", Scalar.BIGINT: "LONG", Scalar.VARCHAR: "STRING", Scalar.TIME: None},
     array="{}[]",
     keyed_tables=True,
