@@ -474,9 +474,23 @@ def look_up(rng: random.Random, kind: str | None = None, chained: bool = False) 
 # ------------------------------------------------------------------ groups
 
 
-def aggregates(rng: random.Random, columns: Sequence[E]) -> dict[str, E]:
+KEPT = {
+    "MAXK": ("", "DESC"),
+    "MINK": ("", "ASC"),
+    "MAXK_UNIQUE": ("DISTINCT ", "DESC"),
+    "MINK_UNIQUE": ("DISTINCT ", "ASC"),
+}
+
+
+def aggregates(rng: random.Random, columns: Sequence[E], keeps: bool = False) -> dict[str, E]:
+    """`keeps`: of rows that stay, also some that keep values."""
     numbers = of_type(columns, "int", "long")
     chosen = {"c": same("COUNT(*)", "long")}
+    if keeps and rng.random() < 0.6:
+        f, n, k = rng.choice(list(KEPT)), rng.choice(numbers), rng.choice([1, 2, 3])
+        distinct, order = KEPT[f]
+        rows = f"list({distinct}{n.duck}) FILTER ({n.duck} IS NOT NULL)"
+        chosen["k"] = E(f"{f}({n.sql}, {k})", f"COALESCE(list_sort({rows}, '{order}')[1:{k}], [])", "ints")
     for i in range(rng.choice([1, 2])):
         f, n = rng.choice(["COUNT", "SUM", "AVG"]), rng.choice(numbers)
         nothing = f in ("SUM", "AVG")  # of nothing they are 0
@@ -500,7 +514,7 @@ def group_stream(rng: random.Random, joined: bool = False) -> Question:
     s, topics, rel, columns = rows_to_group(rng, joined)
     made = rel.statements
     by = rng.choice(of_type(columns, "int", "long", "text"))
-    chosen = aggregates(rng, columns)
+    chosen = aggregates(rng, columns, True)
     sql, duck = grouped(rng, rel, by, chosen, columns, "STREAM")
     script = f"{declared(topics, s)}{made}INSERT INTO o {sql};"
     calls = history(rng, topics, s)
@@ -511,7 +525,7 @@ def in_windows(rng: random.Random, sessions: bool, joined: bool = False) -> Ques
     """GROUP BY in windows that take all rows, over a stream or over a windowed join."""
     s, topics, rel, columns = rows_to_group(rng, joined)
     by = rng.choice(of_type(columns, "int", "long", "text"))
-    chosen = aggregates(rng, columns)
+    chosen = aggregates(rng, columns, True)
     where = predicate(rng, columns, "lenses") if rng.random() < 0.3 else None
     rows = f"SELECT *, {by.duck} AS _g FROM {rel.duck} {rel.name} WHERE {by.duck} IS NOT NULL"
     rows += f" AND {where.duck}" if where else ""

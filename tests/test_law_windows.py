@@ -25,6 +25,8 @@ GRACES = ("", " GRACE BY 0s", " GRACE BY 4ms", " GRACE BY 30ms")
 KEYS = ("_key", "N", "_key, V", "N % 2")
 SHAPES = {
     "stream": "SELECT STREAM COUNT(*) AS c, SUM(N) AS s, AVG(N) AS m, LAST(V) AS l, N AS bare FROM a WHERE _key > 0",
+    "kept": "SELECT STREAM COUNT(*) AS c, FIRST(N) AS f, COLLECT(V, 3) AS v, COLLECT_UNIQUE(N) AS u, MAXK(N, 2) AS x,"
+    " MINK_UNIQUE(_key, 2) AS m, MINK(N, 2) AS n, TOPK(N, 2) AS t, BOTTOMK(N) AS b FROM a",
     "inner": "SELECT STREAM COUNT(*) AS c, LAST(v) AS l, SUM(n) AS s FROM inner_join AS a",
     "outer": "SELECT STREAM COUNT(n) AS c, v, LAST(n) AS l FROM outer_join AS a",
     "lateral": "SELECT STREAM COUNT(*) AS c, SUM(e) AS s FROM a LATERAL [N, _key] AS e",

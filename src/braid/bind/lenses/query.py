@@ -17,7 +17,6 @@ from braid.bind.lenses.facets import Facet, format_of, type_name
 from braid.bind.lenses.joins import bind_join
 from braid.bind.lenses.projections import REKEYED, bind_projections
 from braid.bind.lenses.scope import (
-    AGGREGATES,
     Given,
     InKeys,
     Relation,
@@ -36,7 +35,7 @@ from braid.bind.select.windows import Windowed
 from braid.bind.sources import KIND
 from braid.errors import Span, SqlError
 from braid.expr import typing, user
-from braid.expr.aggregates import common
+from braid.expr.aggregates import of_lenses
 from braid.expr.nodes import Col, Expr, columns
 from braid.guess import meant
 from braid.plan.logical import (
@@ -316,13 +315,9 @@ class Grouping(Groups):
 
     def _aggregate(self, call: ast.Call) -> Expr:
         args = self.arguments(call)
-        name = AGGREGATES.get(call.name, call.name)
-        if name == "LATEST":
-            if args is None or len(args) != 1:
-                raise SqlError("LAST takes one value", hint="write LAST(field)")
-            return self.aggregations.column(name, args[0], args[0].type)
-        shape = common(name, args or [], args is None, call.distinct, self.over.node.mode != "append")
-        return self.aggregations.column(name, shape.arg, shape.type, code=shape.code)
+        over_table = self.over.node.mode != "append"
+        name, shape = of_lenses(call.name, args or [], args is None, call.distinct, over_table)
+        return self.aggregations.column(name, shape.arg, shape.type, shape.options, shape.code)
 
 
 def bind_grouping(group_by: tuple[ast.Expr, ...], given: Given, window: Windowed | None) -> Grouping:

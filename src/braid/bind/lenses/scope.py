@@ -20,6 +20,7 @@ from braid.bind.select.scope import Column, Scope, Table, of_table, of_tables
 from braid.bind.select.tree import Leaf
 from braid.errors import Span, SqlError
 from braid.expr import typing, user
+from braid.expr.aggregates import LENSES
 from braid.expr.functions import by_name
 from braid.expr.functions_dialects import WITHOUT
 from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns
@@ -249,8 +250,6 @@ def tidy(written: str) -> str:
 OPERATORS = {**expressions.OPERATORS, "||": "sql.concat"}
 LISTED = "docs/dialects/lenses.md lists the functions"
 TURNED = ("IN_ARRAY",)  # its arguments stand the other way round
-AGGREGATES = {"COUNT": "COUNT", "SUM": "SUM", "AVG": "AVG", "LAST": "LATEST"}
-LATER = ("BOTTOMK", "COLLECT", "COLLECT_UNIQUE", "FIRST", "MAXK", "MAXK_UNIQUE", "MINK", "MINK_UNIQUE", "TOPK")
 
 
 def rules(
@@ -266,7 +265,7 @@ def rules(
     def whole(e: ast.Expr) -> Expr | None:
         return (None if known is None else known(e)) or _own(e, made)
 
-    named = by_name("lenses"), tuple(AGGREGATES), OPERATORS
+    named = by_name("lenses"), tuple(LENSES), OPERATORS
     made = Rules(clause, column or sources.expr, aggregate, whole, *named, widens=True, unknown=True)
     return made
 
@@ -297,7 +296,7 @@ def _from_one(at: Expr) -> Expr:
 
 
 def _call(e: ast.Call, r: Rules) -> Expr:
-    if e.name in AGGREGATES or user.overloads(e.name, "aggregate"):
+    if e.name in LENSES or user.overloads(e.name, "aggregate"):
         if r.aggregate is None:
             hint = "add GROUP BY" if r.clause == "SELECT" else "group in a WITH first, then use its field"
             where = "without GROUP BY" if r.clause == "SELECT" else f"in {r.clause}"
@@ -306,13 +305,11 @@ def _call(e: ast.Call, r: Rules) -> Expr:
     if e.distinct or any(isinstance(a, ast.Star) for a in e.args):
         raise SqlError(f"{e.name} takes values", hint="only COUNT takes *")
     function = r.functions.get(e.name)
-    if function is None and e.name in LATER:
-        raise SqlError(f"{e.name} is not supported yet", hint=f"aggregates are {', '.join(AGGREGATES)}")
     if function is None and e.name in WITHOUT:
         why, hint = WITHOUT[e.name]
         raise SqlError(f"{e.name} cannot be used: {why}", hint=hint)
     if function is None:
-        raise unknown_function(e.name, [*r.functions, *AGGREGATES, *user.names()], LISTED)
+        raise unknown_function(e.name, [*r.functions, *LENSES, *user.names()], LISTED)
     args = [bind_expr(a, r) for a in e.args]
     if e.name not in TURNED:
         return typing.call(function.name, args, e.name)
