@@ -370,9 +370,16 @@ def _fields(c: Cursor) -> tuple[ast.FieldDef, ...]:
 
 
 def _field(c: Cursor) -> ast.FieldDef:
+    """`a.b TYPE`; behind `[]` comes a field of an array's elements: `lines[].sku STRING`."""
     start = c.index
-    path = _path(c).parts
-    return ast.FieldDef(path, _type(c), c.span(start))
+    path: list[str | None] = [*_path(c).parts]
+    while c.accept_symbol("["):
+        c.expect_symbol("]", "']': lines[].sku STRING is a field of each element")
+        path.append(None)
+        if c.accept_symbol("."):
+            path += _path(c).parts
+    c.check_height(len(path))
+    return ast.FieldDef(tuple(path), _type(c), c.span(start))
 
 
 def _type(c: Cursor) -> Type:
