@@ -78,7 +78,7 @@ class StoreAs:
 
 @dataclass(frozen=True, slots=True)
 class FieldDef:
-    """`_key.pid INT`, `address.country STRING`, `_value INT`. None in a path: the elements of an array, `lines[].sku`."""
+    """`_key.pid INT`, `address.country STRING`, `_value INT`. None in a path: elements, as in `lines[].sku`."""
 
     path: tuple[str | None, ...]
     type: Type
