@@ -17,6 +17,7 @@ from braid.bind.lenses.facets import Facet, format_of, type_name
 from braid.bind.lenses.joins import bind_join
 from braid.bind.lenses.projections import REKEYED, bind_projections
 from braid.bind.lenses.scope import (
+    META,
     Given,
     InKeys,
     Relation,
@@ -40,6 +41,7 @@ from braid.expr.nodes import Col, Expr, columns
 from braid.guess import meant
 from braid.plan.logical import (
     BOUNDS,
+    PSEUDO,
     Filter,
     Kind,
     Lateral,
@@ -73,7 +75,8 @@ class Faceted(Result):
 def bind_query(q: ast.Select, env: Env, stored: Stored = (None, None)) -> Faceted:
     notices = list(q.notices)
     assert q.source is not None
-    tree = bind_from(q.source, Policy(lambda r, _: _relation(r, _kind(q), env, notices)))
+    meta = "_meta" in env.text[q.span.start : q.span.end]
+    tree = bind_from(q.source, Policy(lambda r, _: _relation(r, _kind(q), env, notices, meta)))
     given = _join(q, tree, env, notices) if isinstance(tree, Joined) else _source(q, tree, env, notices)
     if q.where is not None:
         predicate = bind_predicate(q.where, rules("WHERE", given.sources.barring(None)))
@@ -153,6 +156,8 @@ def _array(lateral: ast.Lateral, sources: Sources) -> tuple[Expr, Type]:
 
 def _timed(r: Relation, name: ast.Name) -> Node:
     """The topic read with the times that a field of its value holds."""
+    if name.parts == ("_meta", "timestamp") and not r.is_query:
+        return r.node  # that is the time of a record
     if r.is_query or not isinstance(r.node, Source):
         hint = "write EVENTTIME BY where the topic is read"
         raise SqlError(f"EVENTTIME BY is for topics; {r.alias} is a query", name.span, hint)
@@ -176,8 +181,8 @@ def _kind(q: ast.Select) -> Kind:
     return KIND[q.kind]
 
 
-def _relation(ref: ast.Relation, kind: Kind, env: Env, notices: list[str]) -> Relation:
-    """What a name in FROM stands for: a WITH query, or a topic."""
+def _relation(ref: ast.Relation, kind: Kind, env: Env, notices: list[str], meta: bool) -> Relation:
+    """What a name in FROM stands for: a WITH query, or a topic. `meta`: the query may ask for `_meta`."""
     assert isinstance(ref, ast.Table)
     name = str(ref.name)
     alias = ref.alias or name
@@ -189,10 +194,10 @@ def _relation(ref: ast.Relation, kind: Kind, env: Env, notices: list[str]) -> Re
         known = [*env.catalog.named, *env.catalog.sources]
         listed = f"known are {', '.join(known)}" if known else "CREATE TABLE declares a topic"
         raise SqlError(f"unknown topic {name}", ref.span, meant(name, known, listed))
-    return _of_topic(declared, alias, kind, ref.span, env)
+    return _of_topic(declared, alias, kind, ref.span, env, meta)
 
 
-def _of_topic(d: Declared, alias: str, kind: Kind, span: Span, env: Env) -> Relation:
+def _of_topic(d: Declared, alias: str, kind: Kind, span: Span, env: Env, meta: bool) -> Relation:
     name, begin = f"{env.prefix}{level(alias)}", env.settings.lenses.begin
     read = tuple(SourceColumn(f"{name}.{c.name}", c.name, TypedColumn(c.name, c.type), c.place) for c in d.columns)
     windows, size = None, None
@@ -200,6 +205,11 @@ def _of_topic(d: Declared, alias: str, kind: Kind, span: Span, env: Env) -> Rela
         bounds = [SourceColumn(f"{name}/.{n}", n, TypedColumn(n, t), place) for n, (place, t) in BOUNDS.items()]
         windows, size = InKeys(d.windowed, (bounds[0].col, bounds[1].col)), d.windowed.size
         read += tuple(bounds)
+    of_record: dict[str, Expr] = {}
+    for part, n in META.items() if meta else ():
+        place, t = PSEUDO[n]
+        read += (SourceColumn(f"{name}/.{n}", n, TypedColumn(n, t), place),)
+        of_record[part] = read[-1].col
     source = Source(name, d.name, d.topic, kind, read, d.encoding, d.timestamp, None, d.partitions, end="lift",
                     begin=begin, window_size=size)  # fmt: skip
     key = next((s.col for s in read if s.place == "key"), None)
@@ -208,7 +218,7 @@ def _of_topic(d: Declared, alias: str, kind: Kind, span: Span, env: Env) -> Rela
     missing = frozenset(s.name for c, s in zip(d.columns, read, strict=False) if c.nullable)
     whole = values.pop("_value", None)
     return Relation(source, fields_of(alias, values.items(), whole), span, kind, key, formats[0], whole, formats[1],
-                    missing, d.partitions, is_query=False, windows=windows)  # fmt: skip
+                    missing, d.partitions, is_query=False, windows=windows, meta=of_record)  # fmt: skip
 
 
 def _of_named(named: Named, alias: str, span: Span, env: Env, notices: list[str]) -> Relation:

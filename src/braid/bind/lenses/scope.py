@@ -8,8 +8,8 @@ as in every dialect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from braid.bind import expressions
 from braid.bind.bound import Windowing
@@ -30,6 +30,7 @@ from braid.sql import ast
 from braid.types import Array, Decimal, Scalar, Struct
 
 FACETS = ("_key", "_value")
+META = {"timestamp": "ROWTIME", "partition": "ROWPARTITION", "offset": "ROWOFFSET"}  # of `_meta`, the record itself
 STRUCTURED = named_in("lenses")  # formats of structures
 
 
@@ -45,7 +46,8 @@ class InKeys:
 class Relation(Leaf):
     """A source as a query sees it; its columns are the fields of a structured value. `key` None: its records have none.
     `whole`: the value that is no structure. `nullable`: the plan columns that may be missing; `partitions` None: nobody
-    declared a count; `is_query`: a WITH name, not a topic; `windows`: in its keys."""
+    declared a count; `is_query`: a WITH name, not a topic; `windows`: in its keys; `meta`: what `_meta` has, of a topic
+    that it is asked of."""
 
     kind: Kind
     key: Expr | None
@@ -56,6 +58,7 @@ class Relation(Leaf):
     partitions: int | None
     is_query: bool
     windows: InKeys | None
+    meta: Mapping[str, Expr] = field(default_factory=dict)
 
     @property
     def fields(self) -> tuple[tuple[str, Expr], ...]:
@@ -131,6 +134,11 @@ class Sources:
                 ways = " or ".join(f"{r.alias}.{name}" for r in self.relations)
                 raise SqlError(f"{first} is ambiguous in a join", hint=f"write {ways}")
             return self._of(self.relations[0], name.parts, name)
+        if str(first) == "_meta" and not scope.knows(first):
+            if self.is_join:
+                ways = " or ".join(f"{r.alias}.{name}" for r in self.relations)
+                raise SqlError("_meta is ambiguous in a join", hint=f"write {ways}")
+            return _meta(self.relations[0], name.parts)
         if rest and not scope.knows(first):
             raise SqlError(f"unknown source or field {first}", hint=scope.reads(str(first)))
         return _within(scope.expr(first), rest)
@@ -147,10 +155,22 @@ class Sources:
             return _within(r.key, parts[1:], f"the key of {r.alias}")
         if parts == ("_value",):
             return r.value
+        if parts[0] == "_meta" and r.field("_meta") is None:
+            return _meta(r, parts)
         first, *rest = parts[1:] if parts[0] == "_value" else parts
         if r.whole is not None and isinstance(r.whole.type, Struct):
             return _within(r.whole, (first, *rest))
         return _within(self.scope.expr(ast.Name((r.alias, first), name.span)), rest)
+
+
+def _meta(r: Relation, parts: tuple[str, ...]) -> Expr:
+    """`_meta.offset` and the like."""
+    if not r.meta:
+        hint = f"write it in the query of {r.alias}: _meta.{next(iter(META))} AS a name"
+        raise SqlError(f"_meta is of the records of a topic; {r.alias} is a query", hint=hint)
+    if len(parts) != 2 or parts[1] not in r.meta:
+        raise SqlError(f"_meta has no {'.'.join(parts[1:]) or 'value of its own'}", hint=f"it has {', '.join(r.meta)}")
+    return r.meta[parts[1]]
 
 
 def _within(e: Expr, path: Sequence[str], what: str | None = None) -> Expr:
