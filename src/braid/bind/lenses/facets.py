@@ -56,12 +56,16 @@ class Facet:
 
 def format_of(t: Type, family: str) -> str:
     """The format of a facet that is one value of this type; `family`: that of structures and of what has none."""
-    return next((f for f, p in PRIMITIVES.items() if p == t), family)
+    own = "JSON" if FORMATS[family].single == "record" else family
+    return next((f for f, p in PRIMITIVES.items() if p == t), own)
 
 
 def check_holds(format: str, facet: Facet, name: str, span: Span) -> None:
     """A written format must be able to hold the facet."""
     expr = facet.expr
+    if facet.whole is not None and format not in PRIMITIVES and FORMATS[format].single == "record":
+        hint = "name its fields, or write another format, such as JSON"
+        raise SqlError(f"format {format} holds fields; {name} is one value", span, hint)
     if expr is None or format not in PRIMITIVES:
         return
     t = expr.type

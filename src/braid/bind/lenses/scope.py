@@ -25,13 +25,14 @@ from braid.expr.functions import by_name
 from braid.expr.functions_dialects import WITHOUT
 from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns
 from braid.plan.logical import Kind, Node
-from braid.records.formats.named import named_in
+from braid.records.formats.named import named_in, records_in
 from braid.sql import ast
 from braid.types import Array, Decimal, Scalar, Struct
 
 FACETS = ("_key", "_value")
 META = {"timestamp": "ROWTIME", "partition": "ROWPARTITION", "offset": "ROWOFFSET"}  # of `_meta`, the record itself
 STRUCTURED = named_in("lenses")  # formats of structures
+RECORDS = records_in("lenses")  # those of records only
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ class Relation(Leaf):
     @property
     def key_family(self) -> str:
         """The same for structures in the key."""
-        return self.key_format if self.key_format in STRUCTURED else self.family
+        own = self.key_format if self.key_format in STRUCTURED else self.family
+        return "JSON" if own in RECORDS else own
 
     def field(self, name: str) -> Expr | None:
         return next((e for n, e in self.fields if n == name), None)
@@ -120,8 +122,17 @@ class Sources:
     def relation(self, alias: str) -> Relation | None:
         return next((r for r in self.relations if r.alias == alias), None)
 
+    def one_alias(self, parts: tuple[str, ...]) -> tuple[str, ...]:
+        """A path in which the name of a source, which may have dots, is one part."""
+        for n in range(len(parts), 1, -1):
+            alias = ".".join(parts[:n])
+            if self.relation(alias) is not None:
+                return (alias, *parts[n:])
+        return parts
+
     def expr(self, name: ast.Name) -> Expr:
         """The expression that a path means."""
+        name = ast.Name(self.one_alias(name.parts), name.span)
         first, rest, scope = ast.Name(name.parts[:1], name.span), name.parts[1:], self.scope
         source = self.relation(str(first))
         if source is not None and rest:

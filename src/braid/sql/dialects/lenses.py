@@ -9,12 +9,12 @@ before `)`) is told as a notice; what does not belong in a query is refused with
 from __future__ import annotations
 
 from braid.errors import Span, SqlError
-from braid.records.formats.named import named_in
+from braid.records.formats.named import named_in, records_in
 from braid.sql import ast
 from braid.sql.cursor import Cursor
 from braid.sql.declare import Declaring, declaration, paths, quoted, typed
 from braid.sql.dialects.base import RESERVED, TYPE_ADVICE, Condition, Words
-from braid.sql.expressions import comma_list, dotted, expression, in_parentheses, plain_name, row
+from braid.sql.expressions import comma_list, dotted, expression, in_parentheses, row
 from braid.sql.queries import HOWS, amount, relation, star
 from braid.sql.statements import asking, create, describing, drop, explain, if_not_exists, insert_into, new_name, show
 from braid.sql.tokens import TokenKind
@@ -23,7 +23,8 @@ from braid.sql.windows import BY
 from braid.types import Array, Column, Scalar, Type
 
 FORMATS = ("INT", "LONG", "STRING", "BYTES", *named_in("lenses"))
-OTHER_FORMATS = ("XML", "CSV", "PROTOBUF", "CUSTOM", "TW", "SW")  # Lenses reads them; Braid does not
+RECORDS = records_in("lenses")  # whose keys and single values would stand in a record of their own
+OTHER_FORMATS = ("XML", "CSV", "CUSTOM", "TW", "SW")  # Lenses reads them; Braid does not
 
 
 JOIN_WORDS = ("JOIN", "LEFT", "RIGHT", "INNER", "OUTER", "LATERAL", "EVENTTIME", "WHERE", "WINDOW", "GROUP")
@@ -163,15 +164,18 @@ def source(c: Cursor) -> ast.Table:
     if c.at_symbol("("):
         hint = "WITH name AS (SELECT ...); first, then write its name"
         raise c.error("a query in FROM is not supported", c.now, hint)
-    name = plain_name(c, "the name of a topic or of a WITH query")
-    if c.at_symbol("."):
-        hint = "a name with dots must be quoted with `"
-        raise c.error("unexpected '.' in the name of a source", c.now, hint)
+    name = _topic(c, "the name of a topic or of a WITH query")
     alias = c.name("an alias after AS") if c.accept("AS") else None
     bare = alias is None and c.now.kind in (TokenKind.WORD, TokenKind.NAME) and c.word() not in c.dialect.never_alias
     if bare and not c.starts_statement():
         raise c.unexpected("JOIN, WHERE or ';'", *JOIN_WORDS, hint=f"an alias needs AS: {name} AS {c.now.text}")
     return ast.Table(name, alias, c.span(start))
+
+
+def _topic(c: Cursor, expected: str) -> ast.Name:
+    """The name of a topic, which may have dots: one name."""
+    found = dotted(c, expected)
+    return ast.Name((str(found),), found.span)
 
 
 def join(c: Cursor) -> tuple[ast.How, str] | None:
@@ -292,7 +296,7 @@ def _with(c: Cursor) -> ast.Statement:
 def _insert(c: Cursor) -> ast.Statement:
     start = c.index
     insert_into(c)
-    name = plain_name(c, "the name of a topic")
+    name = _topic(c, "the name of a topic")
     if c.at_symbol("(") or c.at("VALUES"):
         columns = in_parentheses(c, _path) if c.at_symbol("(") else ()
         c.expect("VALUES")
@@ -316,14 +320,17 @@ def _stored(c: Cursor, facet: str) -> ast.StoreAs | None:
         return None
     c.advance()
     c.expect("AS")
-    return _format(c)
+    return _format(c, facet)
 
 
-def _format(c: Cursor) -> ast.StoreAs:
+def _format(c: Cursor, facet: str) -> ast.StoreAs:
     start = c.index
     known = ", ".join(FORMATS)
     if c.word() in OTHER_FORMATS:
         raise c.error(f"format {c.word()} is not supported yet", c.now, f"formats are {known}")
+    if facet == "KEY" and c.word() in RECORDS:
+        hint = f"write {' or '.join(f for f in FORMATS if f not in RECORDS)}"
+        raise c.error(f"keys in format {c.word()} are not supported", c.now, hint)
     if c.word() not in FORMATS:
         raise c.unexpected("a format", *FORMATS, hint=f"formats are {known}")
     return ast.StoreAs(c.advance().value, c.span(start))
@@ -342,16 +349,17 @@ def _create_topic(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
         raise c.error("there is no OR REPLACE in Lenses SQL", c.now, "DROP TABLE it first")
     kind: ast.Kind = "STREAM" if c.advance().value == "STREAM" else "TABLE"
     exists = if_not_exists(c)
-    name, name_span = new_name(c, "the name of a topic")
+    made = _topic(c, "the name of a topic")
+    name, name_span = str(made), made.span
     fields = _fields(c) if c.at_symbol("(") else ()
     if not c.at("FORMAT"):
         hint = "write FORMAT (STRING, JSON): the formats of key and value"
         raise c.unexpected("FORMAT" if fields else "'(' and fields, or FORMAT", "FORMAT", hint=hint)
     c.expect("FORMAT")
     opened = c.expect_symbol("(")
-    key = _format(c)
+    key = _format(c, "KEY")
     c.expect_symbol(",", "',' and the format of the value")
-    value = _format(c)
+    value = _format(c, "VALUE")
     c.close(opened, ")")
     properties = in_parentheses(c, _property) if c.accept("PROPERTIES") else ()
     return ast.CreateTopic(kind, name, fields, key, value, properties, exists, c.span(start), name_span)
