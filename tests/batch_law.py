@@ -138,12 +138,14 @@ def given(question: Question, rng: random.Random, runtime: Literal["local", "spa
     if question.stands:
         last = {repr((r.key, r.window)): r for r in found}
         found = [r for r in last.values() if r.value is not None]
-    return [row_of(question, r.key, r.value, r.timestamp) for r in found]
+    return [row_of(question, r.key, r.value, r.timestamp, r.window) for r in found]
 
 
-def row_of(question: Question, key: Any, value: dict[str, Any] | None, at: int) -> Row:
-    """A record as a row of the result."""
-    names = dict(value or {})
+def row_of(
+    question: Question, key: Any, value: dict[str, Any] | None, at: int, window: tuple[int, int] | None = None
+) -> Row:
+    """A record as a row of the result, with the bounds of the window in its key as `_start` and `_end`."""
+    names = dict(value or {}) | dict(zip(("_start", "_end"), window or (), strict=False))
     if len(question.key) == 1:
         names[question.key[0]] = key
     elif question.key:

@@ -474,9 +474,23 @@ def look_up(rng: random.Random, kind: str | None = None, chained: bool = False) 
 # ------------------------------------------------------------------ groups
 
 
-def aggregates(rng: random.Random, columns: Sequence[E]) -> dict[str, E]:
+KEPT = {
+    "MAXK": ("", "DESC"),
+    "MINK": ("", "ASC"),
+    "MAXK_UNIQUE": ("DISTINCT ", "DESC"),
+    "MINK_UNIQUE": ("DISTINCT ", "ASC"),
+}
+
+
+def aggregates(rng: random.Random, columns: Sequence[E], keeps: bool = False) -> dict[str, E]:
+    """`keeps`: of rows that stay, also some that keep values."""
     numbers = of_type(columns, "int", "long")
     chosen = {"c": same("COUNT(*)", "long")}
+    if keeps and rng.random() < 0.6:
+        f, n, k = rng.choice(list(KEPT)), rng.choice(numbers), rng.choice([1, 2, 3])
+        distinct, order = KEPT[f]
+        rows = f"list({distinct}{n.duck}) FILTER ({n.duck} IS NOT NULL)"
+        chosen["k"] = E(f"{f}({n.sql}, {k})", f"COALESCE(list_sort({rows}, '{order}')[1:{k}], [])", "ints")
     for i in range(rng.choice([1, 2])):
         f, n = rng.choice(["COUNT", "SUM", "AVG"]), rng.choice(numbers)
         nothing = f in ("SUM", "AVG")  # of nothing they are 0
@@ -484,23 +498,65 @@ def aggregates(rng: random.Random, columns: Sequence[E]) -> dict[str, E]:
     return chosen
 
 
-def group_stream(rng: random.Random, joined: bool = False) -> Question:
-    """GROUP BY over a stream, or over a windowed join."""
+def rows_to_group(rng: random.Random, joined: bool) -> tuple[Setting, list[Topic], Rel, list[E]]:
+    """A stream, or a windowed join, with its columns: some are whole numbers."""
     s = setting(rng)
     topics = [topic(rng, name, s.key) for name in ("ab" if joined else "a")]
-    rel, made = leaf(topics[0], s), ""
+    rel = leaf(topics[0], s)
     if joined:
         rel = named(rng, windowed(rng, s, rel, leaf(topics[1], s), rng.choice(KINDS)), "w", "")
-        made = rel.statements
     columns = [E(f, f"{rel.name}.{f}", type) for f, type in rel.fields.items()]
-    if not of_type(columns, "int", "long"):
-        return group_stream(rng, joined)
+    return (s, topics, rel, columns) if of_type(columns, "int", "long") else rows_to_group(rng, joined)
+
+
+def group_stream(rng: random.Random, joined: bool = False) -> Question:
+    """GROUP BY over a stream, or over a windowed join."""
+    s, topics, rel, columns = rows_to_group(rng, joined)
+    made = rel.statements
     by = rng.choice(of_type(columns, "int", "long", "text"))
-    chosen = aggregates(rng, columns)
+    chosen = aggregates(rng, columns, True)
     sql, duck = grouped(rng, rel, by, chosen, columns, "STREAM")
     script = f"{declared(topics, s)}{made}INSERT INTO o {sql};"
     calls = history(rng, topics, s)
     return question(topics, s, script, duck, chosen, calls, stands=True)
+
+
+def in_windows(rng: random.Random, sessions: bool, joined: bool = False) -> Question:
+    """GROUP BY in windows that take all rows, over a stream or over a windowed join."""
+    s, topics, rel, columns = rows_to_group(rng, joined)
+    by = rng.choice(of_type(columns, "int", "long", "text"))
+    chosen = aggregates(rng, columns, True)
+    where = predicate(rng, columns, "lenses") if rng.random() < 0.3 else None
+    rows = f"SELECT *, {by.duck} AS _g FROM {rel.duck} {rel.name} WHERE {by.duck} IS NOT NULL"
+    rows += f" AND {where.duck}" if where else ""
+    if sessions:
+        gap = rng.choice([1, 4, 30])
+        window, order = f"SESSION {gap}ms", "(PARTITION BY _g ORDER BY _t)"
+        begins = f"CASE WHEN _t - lag(_t) OVER w <= {gap} THEN 0 ELSE 1 END"
+        rows = f"SELECT *, {begins} AS _begins FROM ({rows}) WINDOW w AS {order}"
+        rows = f"SELECT *, sum(_begins) OVER {order} AS _in FROM ({rows})"
+        start, end = "min(_t)", "max(_t)"
+    else:
+        size = rng.choice([1, 7, 30])
+        step = size if rng.random() < 0.5 else rng.randint((size + 3) // 4, size)
+        window = f"TUMBLE {size}ms" if step == size else f"HOP {size}ms,{step}ms"
+        begins = f"generate_series(_t - _t % {step} - {size // step * step}, _t, {step})"
+        rows = f"SELECT * FROM (SELECT *, unnest({begins}) AS _in FROM ({rows}))"
+        rows += f" WHERE _in >= 0 AND _t >= _in AND _t < _in + {size}"
+        start, end = "_in", f"_in + {size}"
+    grace = rng.choice(["", " GRACE BY 1h"])
+    sql = (
+        f"INSERT INTO o SELECT STREAM {', '.join(f'{e.sql} AS {n}' for n, e in chosen.items())} FROM {rel.name}"
+        f"{f' WHERE {where.sql}' if where else ''} WINDOW BY {window}{grace} GROUP BY {by.sql};"
+    )
+    duck = (
+        f"SELECT _g AS _key, {start} AS _start, {end} AS _end"
+        f", {', '.join(f'{e.duck} AS {n}' for n, e in chosen.items())}, max(_t) AS _t"
+        f" FROM ({rows}) {rel.name} GROUP BY _g, _in"
+    )
+    script = f"{declared(topics, s)}{rel.statements}{sql}"
+    calls = history(rng, topics, s)
+    return question(topics, s, script, duck, ("_start", "_end", *chosen), calls, stands=True)
 
 
 def grouped(
@@ -558,6 +614,10 @@ SHAPES |= {
     "lenses streams and tables": partial(look_up, chained=True),
     "lenses group": group_stream,
     "lenses windowed group": partial(group_stream, joined=True),
+    "lenses windows": partial(in_windows, sessions=False),
+    "lenses sessions": partial(in_windows, sessions=True),
+    "lenses windows of a join": partial(in_windows, sessions=False, joined=True),
+    "lenses sessions of a join": partial(in_windows, sessions=True, joined=True),
     "lenses table group": group_table,
     "lenses tables group": partial(group_table, joined=True),
 }

@@ -572,7 +572,8 @@ def _readers_of(query: Query, topic: str) -> list[tuple[int, logical.Source]]:
 
 
 def _record(leaf: int, s: logical.Source, at: tuple[int, int], raw: Raw, place: object) -> Record:
-    values = {f"{s.alias}.K": raw.key} | {f"{s.alias}.{name}": v for name, v in (raw.value or {}).items()}
+    key = s.key[0].name if s.key else f"{s.alias}.K"
+    values = {key: raw.key} | {f"{s.alias}.{name}": v for name, v in (raw.value or {}).items()}
     if raw.window is not None:
         values |= {f"{s.alias}.{name}": bound for name, bound in zip(logical.BOUNDS, raw.window, strict=True)}
     return Record(leaf, *at, raw.time, values, raw.value is None, raw.headers, place)

@@ -36,7 +36,8 @@ def met(rng: random.Random, question: Question) -> Question:
         case "sqlstream":
             return replace(question, sql=_within(rng, question.sql, STREAM_VIEW, question, "SELECT STREAM"))
         case "lenses":
-            return replace(question, sql=INSERT.sub(lambda m: _named(rng, m, question.columns[1:]), question.sql))
+            fields = [c for c in question.columns if c[0] != "_"]  # neither the key nor its window
+            return replace(question, sql=INSERT.sub(lambda m: _named(rng, m, fields), question.sql))
         case _:
             return replace(question, sql=CREATE_AS.sub(lambda m: f"{m[1]}{_renamed(rng, m[2])};", question.sql))
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from braid.expr.aggregates import AGGREGATES
+from braid.expr.aggregates import AGGREGATES, LENSES
 from braid.expr.functions import by_name
 from braid.testing.cases import blocks
 
 CASES = Path(__file__).parent / "cases"
 PAGES = {"ksqldb": "ksqldb", "lenses": "lenses/functions", "sqlstream": "sqlstream/functions"}
-OWN = {"lenses": ("COUNT", "SUM", "AVG", "LAST"), "ksqldb": tuple(AGGREGATES)}
+OWN = {"lenses": tuple(LENSES), "ksqldb": tuple(AGGREGATES)}
 _OTHER = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|--[^\n]*")
 _CALL = re.compile(r"([A-Za-z_][A-Za-z_0-9]*)\s*\(")
 

@@ -230,3 +230,76 @@ def common(name: str, args: list[Expr], star: bool, distinct: bool, over_table: 
     if shape.options:
         raise SqlError(f"{name} takes one argument, not {len(args)}", hint="leave the others out")
     return shape
+
+
+# ---------------------------------------------------------------------- lenses
+
+
+@dataclass(frozen=True, slots=True)
+class LensesAggregate:
+    """`function`: of the plan. `most`: it takes a value and how many to keep, which is this where it is not written;
+    None: it takes a value. `options`: what stands there instead."""
+
+    function: str
+    takes: str
+    result: Callable[[Type], Type | None]
+    over_tables: bool = False
+    most: int | None = None
+    options: tuple[int | bool | None, ...] = ()
+
+    def shape(self, args: Sequence[Expr]) -> Shape | None:
+        n = self.most
+        if n is not None and len(args) == 2:
+            n = _number(args[1])
+        t = self.result(args[0].type) if args else None
+        if t is None or (n is None) != (self.most is None) or len(args) > 1 + (self.most is not None):
+            return None
+        return Shape(args[0], t, self.options if n is None else (n,))
+
+
+def _array(t: Type) -> Type | None:
+    return Array(t) if _known(t) else None
+
+
+def _array_of_numbers(t: Type) -> Type | None:
+    return Array(t) if is_numeric(t) else None
+
+
+_VALUES, _NUMBERS = "a value, and maybe how many", "a number, and maybe how many"
+
+LENSES: dict[str, LensesAggregate | None] = {
+    **dict.fromkeys(("COUNT", "SUM", "AVG")),  # as in every dialect
+    "FIRST": LensesAggregate("EARLIEST_BY_OFFSET", "a value", _same_if(_known), options=(None, True)),
+    "LAST": LensesAggregate("LATEST", "a value", _same_if(_known), over_tables=True),
+    "COLLECT": LensesAggregate("COLLECT_LIST", _VALUES, _array, over_tables=True, most=MOST),
+    "COLLECT_UNIQUE": LensesAggregate("COLLECT_SET", _VALUES, _array, most=MOST),
+    "MAXK": LensesAggregate("TOPK", _NUMBERS, _array_of_numbers, most=1),
+    "MAXK_UNIQUE": LensesAggregate("TOPKDISTINCT", _NUMBERS, _array_of_numbers, most=1),
+    "MINK": LensesAggregate("LOWESTK", _NUMBERS, _array_of_numbers, most=1),
+    "MINK_UNIQUE": LensesAggregate("LOWESTKDISTINCT", _NUMBERS, _array_of_numbers, most=1),
+    "TOPK": LensesAggregate("MOST_OFTEN", _VALUES, _array, over_tables=True, most=1),
+    "BOTTOMK": LensesAggregate("LEAST_OFTEN", _VALUES, _array, over_tables=True, most=1),
+}
+"""The aggregates of Lenses, by name; None: it is that of every dialect."""
+
+
+def of_lenses(name: str, args: list[Expr], star: bool, distinct: bool, over_table: bool) -> tuple[str, Shape]:
+    """The plan's function for one of Lenses, or of a user, and what it aggregates."""
+    own = LENSES.get(name)
+    if own is None:
+        return name, common(name, args, star, distinct, over_table)
+    if distinct:
+        unique = f"{name}_UNIQUE" in LENSES
+        raise SqlError(
+            f"{name}(DISTINCT …) is not supported", hint=f"write {name}_UNIQUE" if unique else "leave it out"
+        )
+    if over_table and not own.over_tables:
+        undoable = ", ".join(n for n, x in LENSES.items() if x is None or x.over_tables)
+        hint = f"over a table, whose rows change, use {undoable}"
+        raise SqlError(f"{name} over a table is not possible: an old value cannot be taken out again", hint=hint)
+    shape = None if star else own.shape(args)
+    if shape is None:
+        given = "*" if star else ", ".join(str(a.type) for a in args) or "nothing"
+        many = f"{name}(field, 3): how many is a constant from 1 to {MOST}"
+        raise SqlError(f"{name} takes {own.takes}, not {given}", hint=f"write {many if own.most else f'{name}(field)'}")
+    return own.function, shape

@@ -188,7 +188,7 @@ def _extreme_of(word: str) -> Resolver:
     def resolve(args: Sequence[Expr]) -> Signature | Refused:
         wide = common_of([a.type for a in args])
         if len(args) < 2 or wide is None or not is_numeric(wide):
-            return Refused("it takes two numbers or more", f"it is no aggregate: of a group there is no {word}")
+            return Refused("it takes two numbers or more", f"it is no aggregate: of a group {word}K(x)[0] is the one")
         return Signature((wide,) * len(args), wide)
 
     return resolve

@@ -11,7 +11,7 @@ from functools import cache
 
 from braid.errors import BraidError
 from braid.expr import user
-from braid.expr.aggregates import AGGREGATES
+from braid.expr.aggregates import AGGREGATES, LENSES
 from braid.expr.functions import NOT_DETERMINISTIC, by_name
 from braid.expr.signatures import usage
 
@@ -26,7 +26,8 @@ def listed() -> list[tuple[str, str, str]]:
 @cache
 def built_in(dialect: str) -> frozenset[str]:
     """The names that a user's function cannot have."""
-    return frozenset((*by_name(dialect), *NOT_DETERMINISTIC, *AGGREGATES))
+    aggregates = LENSES if dialect == "lenses" else AGGREGATES
+    return frozenset((*by_name(dialect), *NOT_DETERMINISTIC, *aggregates))
 
 
 def check_names(functions: user.Functions, dialect: str) -> None:

@@ -21,7 +21,7 @@ from prompt_toolkit.lexers import Lexer
 from prompt_toolkit.styles import Style
 
 from braid.bind.dialects import DIALECTS, dialect_named
-from braid.expr.aggregates import AGGREGATES
+from braid.expr.aggregates import AGGREGATES, LENSES
 from braid.expr.functions import by_name
 from braid.face.shell import COMMANDS, Shell, complete
 
@@ -51,7 +51,7 @@ _PIECES = re.compile(
 
 
 def function_names(dialect: str) -> frozenset[str]:
-    return frozenset((*by_name(dialect), *AGGREGATES))
+    return frozenset((*by_name(dialect), *(LENSES if dialect == "lenses" else AGGREGATES)))
 
 
 def keywords(dialect: str) -> frozenset[str]:

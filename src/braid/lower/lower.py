@@ -18,7 +18,7 @@ from braid.errors import BraidError
 from braid.expr.nodes import Call, Col, Lit, columns, substituted
 from braid.lower.building import Builder, Frame, Keys
 from braid.lower.clock import clock, clocked_by
-from braid.lower.physical import NullKey, Plan, Stage
+from braid.lower.physical import NullKey, Plan, Stage, needs_all
 from braid.lower.spread import by_epoch, common_keys, never_null, one_bucket, stays, window_keys
 from braid.operators.aggregate import GroupBy
 from braid.operators.as_of import AsOf
@@ -120,18 +120,19 @@ def _ahead(node: Node) -> Iterable[str]:
             yield from (s.alias for s in logical.sources(x.right))
 
 
-def _lower(node: Node, b: Builder, wanted: Keys) -> Frame:
-    """`wanted`: the key the consumer would like; only a leaf (which computes its key anyway) heeds it."""
+def _lower(node: Node, b: Builder, wanted: Keys, without: NullKey = "route") -> Frame:
+    """`wanted`: the key the consumer would like; only a leaf (which computes its key anyway) heeds it. `without`: what
+    becomes there of the rows of a stream that have none."""
     match node:
         case logical.Source():
-            null_key: NullKey = "route" if node.kind == "stream" else "own"
+            null_key = without if node.kind == "stream" else "own"
             return b.leaf(node, wanted, b.stage(wanted), null_key, joins=False)
         case logical.Project():
-            return _project(node, _lower(node.input, b, _below(wanted, node)), b)
+            return _project(node, _lower(node.input, b, _below(wanted, node), without), b)
         case logical.Filter():
             table = node.mode == "upsert"
             keys = node.input.row_key if table else wanted
-            x = _input(node.input, b, keys, "own" if table else "route")
+            x = _input(node.input, b, keys, "own" if table else without)
             return b.step(_filter(node, b), [x], node, x.keys, x.columns)
         case groups.TimeWindows():
             x = b.spread(_input(node.input, b, wanted, "drop"), wanted, "drop", "GROUP BY has another key")
@@ -181,7 +182,7 @@ def _lower(node: Node, b: Builder, wanted: Keys) -> Frame:
         case logical.Materialize():
             return _signed(node, b, wanted, "route")
         case logical.Lateral():
-            x = _input(node.input, b, _before(wanted, node), "route")
+            x = _input(node.input, b, _before(wanted, node), without)
             return b.step(Lateral.of(node), [x], node, x.keys, [*x.columns, *node.columns])
     assert_never(node)
 
@@ -338,8 +339,11 @@ def _aggregate(node: groups.Aggregate, b: Builder) -> Frame:
     mode = node.input.mode
     x = _input(node.input, b, *((keys, "drop") if mode == "append" else (node.input.row_key, "own")))
     if mode == "upsert":
-        x = b.step(Retract(), [x], node.input, x.keys, x.columns)
+        x = b.step(_retract(node.input), [x], node.input, x.keys, x.columns)
         mode = "retract"
+        if x.keys == keys != node.input.row_key:  # rows of windows, which are known by these, too
+            by = tuple(Col(key_column(i), k.type) for i, k in enumerate(keys))
+            x = b.step(Rekey(mode, keys, by), [x], node.input, keys, x.columns)
     x = _by_groups(x, keys, node, b)
     closing = _closing(node, b)
     if isinstance(node, groups.Sessions):
@@ -437,7 +441,13 @@ def _signed(node: Node, b: Builder, keys: Keys, null_key: NullKey) -> Frame:
         return _lower(node, b, keys)
     own = node.row_key
     x = b.spread(_input(node, b, own, "own"), own, "own", "changes of a table are found by its key")
-    return b.step(Retract(), [x], node, x.keys, x.columns)
+    return b.step(_retract(node), [x], node, x.keys, x.columns)
+
+
+def _retract(node: Node) -> Retract:
+    """One row may change several rows of a table that is made of groups: through its elements, in its windows."""
+    many = groups.Sessions | groups.TimeWindows | logical.Lateral
+    return Retract(apart=any(isinstance(x, many) for x in node.walk()))
 
 
 def _is_placeable(node: Node, keys: Keys, signed: bool = True) -> bool:
@@ -476,7 +486,9 @@ def _beside(
 
 def _input(node: Node, b: Builder, keys: Keys, null_key: NullKey) -> Frame:
     """A join's or group's input; a source becomes a leaf of a new stage, spread by `keys` at once."""
-    return _local(node, b, keys, null_key, b.stage(keys)) if _is_local(node) else _lower(node, b, keys)
+    if _is_local(node):
+        return _local(node, b, keys, null_key, b.stage(keys))
+    return _lower(node, b, keys, "pad" if needs_all(null_key) else "route")
 
 
 def _is_local(node: Node) -> bool:

@@ -6,7 +6,7 @@ Rule: what stands after a row is a stretch of the group's values where it can be
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from functools import reduce
 from typing import Any
@@ -20,7 +20,7 @@ from braid.operators.accumulation import Accumulation, Groups, Merged, Running
 from braid.operators.ranges import Ints, expand, values_at
 from braid.types import Map, Scalar, Type, polars_type
 
-MOST_COUNTED = 1000  # different texts that HISTOGRAM counts
+MOST_COUNTED = 1000  # different values that HISTOGRAM counts, and those of which one knows how often they are there
 
 
 def _list_of(t: Type) -> tuple[pl.DataType, ...]:
@@ -158,19 +158,35 @@ def _collected(most: int) -> Running:
     return running
 
 
+def _size(value: Any) -> tuple[bool, Any]:
+    sort = next(iter(value.values())) if isinstance(value, dict) else value
+    return (True, 0) if sort != sort else (False, sort)  # noqa: PLR0124  # NaN is the largest
+
+
 def _largest(k: int, *, once: bool) -> Step:
     """The largest first; of those that are equal the earlier. A structure is as large as its first field."""
-
-    def size(value: Any) -> tuple[bool, Any]:
-        sort = next(iter(value.values())) if isinstance(value, dict) else value
-        return (True, 0) if sort != sort else (False, sort)  # noqa: PLR0124  # NaN is the largest
 
     def step(state: list[Any], value: Any, diff: int) -> list[Any]:
         if value is None or (isinstance(value, dict) and next(iter(value.values())) is None):
             return state
-        sizes = [size(v) for v in reversed(state)]
-        at = len(state) - bisect_left(sizes, size(value))
-        if at >= k or (once and at and sizes[len(state) - at] == size(value)):
+        sizes = [_size(v) for v in reversed(state)]
+        at = len(state) - bisect_left(sizes, _size(value))
+        if at >= k or (once and at and sizes[len(state) - at] == _size(value)):
+            return state
+        return [*state[:at], value, *state[at:]][:k]
+
+    return step
+
+
+def _smallest(k: int, *, once: bool) -> Step:
+    """The smallest first; of those that are equal the earlier."""
+
+    def step(state: list[Any], value: Any, diff: int) -> list[Any]:
+        if value is None:
+            return state
+        sizes = [_size(v) for v in state]
+        at = bisect_right(sizes, _size(value))
+        if at >= k or (once and at and sizes[at - 1] == _size(value)):
             return state
         return [*state[:at], value, *state[at:]][:k]
 
@@ -195,6 +211,22 @@ def _attribute(state: list[Any], value: Any, diff: int) -> list[Any]:
         return [*state, {"value": value, "count": diff}] if diff > 0 else state
     count = state[at]["count"] + diff
     return [*state[:at], *([{"value": value, "count": count}] if count > 0 else []), *state[at + 1 :]]
+
+
+def _often(state: list[Any], value: Any, diff: int) -> list[Any]:
+    """The same without null, of so many different values at a time."""
+    return state if value is None else _attribute(state, value, diff)[:MOST_COUNTED]
+
+
+def _by_count(k: int, most: bool) -> Callable[[Sequence[pl.Series], Type], pl.Series]:
+    """The values that are there most often, or least; of those that are there as often the earlier first."""
+
+    def result(held: Sequence[pl.Series], t: Type) -> pl.Series:
+        count = pl.element().struct.field("count")
+        ranked = pl.element().sort_by(count, descending=most, maintain_order=True).struct.field("value")
+        return held[0].fill_null([]).list.eval(ranked).list.head(k)
+
+    return result
 
 
 def _only(held: Sequence[pl.Series], t: Type) -> pl.Series:
@@ -352,10 +384,18 @@ def _by_offset(earliest: bool) -> Callable[[int | None, bool], Accumulation]:
     return made
 
 
-def _top(once: bool) -> Callable[[int], Accumulation]:
+def _top(of: Callable[..., Step], once: bool) -> Callable[[int], Accumulation]:
     def made(k: int) -> Accumulation:
-        step = _largest(k, once=once)
+        step = of(k, once=once)
         return Accumulation(_list_of, _folded(step), _as_it_is, _all_put(lambda held, value: step(held, value, 1)))
+
+    return made
+
+
+def _counted_values(most: bool) -> Callable[[int], Accumulation]:
+    def made(k: int) -> Accumulation:
+        merged = _all_put(lambda held, e: _often(held, e["value"], e["count"]))
+        return Accumulation(_counts_of, _folded(_often), _by_count(k, most), merged)
 
     return made
 
@@ -368,8 +408,12 @@ COLLECTED: dict[str, Callable[..., Accumulation]] = {
     "COUNT_DISTINCT": lambda: Accumulation(
         lambda t: (*_list_of(t), pl.Int64()), _distinct, lambda held, t: held[1], _distinct_joined
     ),
-    "TOPK": _top(once=False),
-    "TOPKDISTINCT": _top(once=True),
+    "TOPK": _top(_largest, once=False),
+    "TOPKDISTINCT": _top(_largest, once=True),
+    "LOWESTK": _top(_smallest, once=False),
+    "LOWESTKDISTINCT": _top(_smallest, once=True),
+    "MOST_OFTEN": _counted_values(most=True),
+    "LEAST_OFTEN": _counted_values(most=False),
     "HISTOGRAM": lambda: Accumulation(
         lambda t: (polars_type(Map(t, Scalar.BIGINT)),),
         _folded(_histogram),

@@ -31,7 +31,7 @@ from braid.expr import compile
 from braid.expr.nodes import Col, Expr
 from braid.operators.arrangement import Newest
 from braid.operators.base import Behind, Result, State
-from braid.operators.changes import DIFF, HASH, POS, SUB, result_subs
+from braid.operators.changes import DIFF, HASH, POS, SUB, explicit_sub, result_subs
 from braid.operators.clocks import Clocks, Closing
 from braid.operators.lives import Lives, Standing, arrivals, timeline
 from braid.operators.pairing import MISSING, all_dropped, failed_rows, gathered, keys_of, payload_of, without_nulls
@@ -44,12 +44,14 @@ from braid.plan.told import Kept, Told
 @dataclass(frozen=True, slots=True)
 class Retract(Behind):
     """Spread by the table's primary key. `passing`: of rows known by what has a watermark; `by_epoch`: nobody asks when
-    a row came that takes the place of an equal one, so neither goes and comes."""
+    a row came that takes the place of an equal one, so neither goes and comes; `apart`: several rows of one place are
+    changes of their own."""
 
     called = "materialize"
     mode = "retract"
     passing: Passing | None = None
     by_epoch: bool = False
+    apart: bool = False
 
     @property
     def told(self) -> Told:
@@ -63,6 +65,8 @@ class Retract(Behind):
             if self.passing is not None:
                 self.passing.forgotten(state, "rows", keys, clocks)
             return Result(rows, all_dropped(drops))
+        if self.apart:
+            rows, _ = explicit_sub(rows)
         held = Newest(state, "rows", keys, by_time(keys, None, self.passing))
         line = timeline([rows], None, keys)
         seen = line.seen(0, 0, held)

@@ -109,6 +109,12 @@ def aggregated(a: Aggregation, arguments: Sequence[Any], changes: Changes, sprea
             return sorted(filter(_has_size, values), key=_size, reverse=True)[: a.options[0]]
         case "TOPKDISTINCT":
             return sorted(_different(values), key=_size, reverse=True)[: a.options[0]]
+        case "LOWESTK":
+            return sorted(values, key=in_order)[: a.options[0]]
+        case "LOWESTKDISTINCT":
+            return sorted(_different(values), key=in_order)[: a.options[0]]
+        case "MOST_OFTEN" | "LEAST_OFTEN":
+            return _by_count(changes, a.function == "MOST_OFTEN")[: a.options[0]]
         case "HISTOGRAM":
             return _histogram(changes)
         case "ATTR":
@@ -208,6 +214,19 @@ def _collected(changes: Changes, most: int) -> list[Any]:
         elif sign < 0 and value in found:
             del found[len(found) - 1 - found[::-1].index(value)]
     return found
+
+
+def _by_count(changes: Changes, most: bool) -> list[Any]:
+    """Of at most 1000 different values at a time, in the order in which they came; one that has gone comes again."""
+    found: list[tuple[Any, int]] = []
+    for sign, value in changes:
+        at = next((i for i, (v, _) in enumerate(found) if v == value), None)
+        if at is not None:
+            found[at] = (value, found[at][1] + sign)
+            found = [x for x in found if x[1]]
+        elif value is not None and sign > 0 and len(found) < 1000:
+            found.append((value, 1))
+    return [v for v, _ in sorted(found, key=lambda x: x[1], reverse=most)]
 
 
 def _histogram(changes: Changes) -> list[dict[str, Any]]:

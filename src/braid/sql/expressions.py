@@ -268,7 +268,7 @@ def _followed(c: Cursor, expr: ast.Expr, start: int) -> ast.Expr:
             c.close(opened, "]")
             c.taller()
             expr = ast.Subscript(expr, index, c.span(start))
-        elif c.dialect.paths and isinstance(expr, ast.Subscript) and c.accept_symbol("."):
+        elif c.dialect.paths and isinstance(expr, ast.Subscript | ast.Arrow) and c.accept_symbol("."):
             field = c.name("a field name after '.'")
             c.taller()
             expr = ast.Arrow(expr, field, c.span(start))

@@ -20,11 +20,14 @@ def _any(lengths: Lengths) -> None:
     """Each that is more than nothing."""
 
 
-def _part_of_size(lengths: Lengths) -> None:
-    size, advance = lengths["size"], lengths["advance"]
-    if not 0 < advance.ms <= size.ms:
-        message = "windows advance by more than nothing, and by no more than their size"
-        raise SqlError(message, advance.span, "write ADVANCE BY a part of SIZE")
+def _part_of_size(hint: str) -> Check:
+    def check(lengths: Lengths) -> None:
+        size, advance = lengths["size"], lengths["advance"]
+        if not 0 < advance.ms <= size.ms:
+            message = "windows advance by more than nothing, and by no more than their size"
+            raise SqlError(message, advance.span, hint)
+
+    return check
 
 
 def _multiple_of_slide(lengths: Lengths) -> None:
@@ -43,6 +46,16 @@ class Clause:
 
 
 @dataclass(frozen=True, slots=True)
+class By:
+    """`WINDOW BY KIND length, …`."""
+
+    kind: str
+    lengths: tuple[str, ...]
+    usage: str
+    check: Check = _any
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """`NAME(table, time, length, …[, offset])`. `keeps_null`: a row without time gives one without window."""
 
@@ -55,8 +68,15 @@ class Call:
 
 CLAUSES: Mapping[str, Clause] = {
     "TUMBLING": Clause({"size": "SIZE"}),
-    "HOPPING": Clause({"size": "SIZE", "advance": "ADVANCE BY"}, _part_of_size),
+    "HOPPING": Clause({"size": "SIZE", "advance": "ADVANCE BY"}, _part_of_size("write ADVANCE BY a part of SIZE")),
     "SESSION": Clause({"gap": ""}),
+}
+BY: Mapping[str, By] = {
+    "TUMBLE": By("TUMBLING", ("size",), "TUMBLE 5m"),
+    "HOP": By(
+        "HOPPING", ("size", "advance"), "HOP 5m,1m", _part_of_size("write HOP 5m,1m: the size, then a part of it")
+    ),
+    "SESSION": By("SESSION", ("gap",), "SESSION 5m"),
 }
 CALLS: Mapping[str, Call] = {
     "TUMBLE": Call("TUMBLING", ("size",), "TUMBLE(t, ts, INTERVAL '1' MINUTE)", keeps_null=True),

@@ -57,6 +57,8 @@ def _after(operator: Operator, home: KeyGroup) -> KeyGroup:
     match operator:
         case TimeWindows() | InWindows() | Sessions():
             return _without_windows if home is by_hash else nowhere
+        case Rekey(keys=keys) if home is _without_windows:  # of these, whose windows are left out
+            return by_hash
         case Rekey(by=by, keys=keys):
             if isinstance(home, _Made):
                 by = home.in_terms_of(by, keys)

@@ -540,7 +540,8 @@ def _record(topic: str, placed: Placed, declared: Declared | None, ints: bool) -
     key, value = _json(placed.key), _json(placed.value)
     if declared is not None:
         keys, values = _columns(declared, "key"), _columns(declared, "value")
-        if isinstance(key, dict):
+        bare = len(keys) == 1 and isinstance(keys[0].type, Struct) and declared.encoding.of_keys(1).bare
+        if isinstance(key, dict) and not bare:
             key = _typed(key, keys, ints)
         elif len(keys) == 1 and declared.encoding.key_format.single != "line":  # a line as it stands
             key = python_value(key, keys[0].type, ints)

@@ -17,6 +17,7 @@ from braid.bind.expressions import Rules, aggregates, bind_expr, bind_predicate,
 from braid.bind.ksqldb.joined_windows import check_keeps_key, check_windows, same_window
 from braid.bind.ksqldb.scope import Entry, Sources, synthetic_key_name
 from braid.bind.select.tree import Joined, Policy, bind_from, leaves
+from braid.bind.select.windows import DAY
 from braid.bind.sources import check_key_type
 from braid.errors import SqlError
 from braid.expr import casts, typing
@@ -27,8 +28,6 @@ from braid.plan.joins import ForeignKeyJoin, Pad, StreamStreamJoin, StreamTableJ
 from braid.plan.logical import Filter, How, Kind, Node, Project
 from braid.plan.names import level
 from braid.sql import ast
-
-DAY = 86_400_000
 
 NAMES: dict[How, str] = {"inner": "INNER JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "FULL JOIN"}
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from braid.bind.expressions import Aggregations, Rules, Whole, bind_expr, with_span
 from braid.bind.ksqldb.scope import Namer, Sources
-from braid.bind.ksqldb.windows import Windowed
+from braid.bind.ksqldb.windows import Emitted
 from braid.bind.names import repeated
 from braid.bind.select.grouping import Groups
 from braid.bind.select.items import Item
@@ -37,7 +37,7 @@ class Grouping(Groups):
     scope: Sources
     over_table: bool
     limits: Mapping[str, int]
-    window: Windowed | None
+    window: Emitted | None
 
     def rules(self, clause: str) -> Rules:
         return Rules(clause, self._column, self._aggregate, self.known)
@@ -89,7 +89,7 @@ def bind_grouping(
     steps: int,
     over_table: bool,
     settings: Settings,
-    window: Windowed | None = None,
+    window: Emitted | None = None,
 ) -> Grouping:
     limits = {"COLLECT_LIST": settings.collect_list, "COLLECT_SET": settings.collect_set}
 

@@ -18,7 +18,7 @@ from braid.bind.ksqldb.exploding import exploded
 from braid.bind.ksqldb.from_ import From, bind_chain
 from braid.bind.ksqldb.items import Grouping, bind_grouping, bind_items, is_copy
 from braid.bind.ksqldb.scope import Entry, Namer
-from braid.bind.ksqldb.windows import OF_GROUPS, bind_window
+from braid.bind.ksqldb.windows import bind_window
 from braid.bind.moments import moments
 from braid.bind.names import RESERVED, free_name
 from braid.bind.select.items import Item, Result
@@ -291,7 +291,7 @@ def _grouped(q: ast.Select, node: Node, grouping: Grouping) -> Node:
         raise SqlError("GROUP BY needs an aggregate in SELECT or HAVING", clause(q, "GROUP BY"), hint)
     window, groups = grouping.window, grouping.grouped(node)
     if window is not None:
-        groups = window.groups(groups)
+        groups = window.of.groups(groups)
     passing = groups if having is None else Filter(groups, having)
     return passing if window is None else window.told(groups, passing)
 
@@ -300,7 +300,7 @@ def _with_key(a: Asked, r: Keyed, source: From, grouping: Grouping | None) -> Ke
     if grouping is not None:
         if grouping.window is not None:
             window = grouping.window
-            r = replace(r, windowed=window.windowing, bounds=OF_GROUPS, retention=window.retention)
+            r = replace(r, windowed=window.of.windowing, bounds=window.of.bounds, retention=window.retention)
         keys = [Wanted(key, "grouping expression", a.env.quote(e), copy=is_copy(e))
                 for (key, _), e in zip(grouping.keys, a.query.group_by, strict=True)]  # fmt: skip
         return _keyed(a, r, keys)

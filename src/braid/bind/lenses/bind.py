@@ -23,12 +23,14 @@ from braid.bind.insert import widens
 from braid.bind.lenses.facets import encoding_of, type_name
 from braid.bind.lenses.query import Faceted, bind_query
 from braid.bind.lenses.topics import bind_create, bind_values, check_topic, described
+from braid.bind.lenses.windows import check_same, key_format
 from braid.errors import SqlError
 from braid.expr import typing
-from braid.expr.nodes import Expr
+from braid.expr.nodes import Col, Expr
 from braid.guess import meant
 from braid.plan.logical import Output, Query, Sink
 from braid.plan.pushdown import pushed
+from braid.records.encoding import Encoding
 from braid.sql import ast
 from braid.sql.dialects.lenses import LENSES
 
@@ -111,9 +113,19 @@ def _sink(topic: str, made: Faceted, partitions: int | None) -> Sink:
     key = made.key.expr
     keys = () if key is None else (Output("_key", key),)
     values = _outputs(made)
-    encoding = encoding_of(topic, (made.key.format, made.value.format), wrapped=made.value.whole is None)
     names = tuple(o.name for o in (*keys, *values))
-    return Sink(topic, topic, made.kind, keys, values, encoding, (), partitions, None, None, names)
+    return Sink(topic, topic, made.kind, keys, values, _encoding(topic, made), (), partitions, None, None, names,
+                window=_bounds(made))  # fmt: skip
+
+
+def _bounds(made: Faceted) -> tuple[Col, Col] | None:
+    return None if made.windows is None else made.windows.bounds
+
+
+def _encoding(topic: str, made: Faceted) -> Encoding:
+    formats = made.key.format, made.value.format
+    window = None if made.windows is None else made.windows.windowing.written
+    return encoding_of(topic, formats, wrapped=made.value.whole is None, window=window)
 
 
 def _declares(topic: str, made: Faceted, partitions: int | None, query: str, sql: str) -> Declared:
@@ -126,9 +138,10 @@ def _declares(topic: str, made: Faceted, partitions: int | None, query: str, sql
     columns += [DeclaredColumn(n, e.type, "value", nullable=n in nullable) for n, e in made.value.fields]
     if made.value.whole is not None:
         columns.append(DeclaredColumn("_value", made.value.whole.type, "value", nullable="" in nullable))
-    encoding = encoding_of(topic, (made.key.format, made.value.format), wrapped=made.value.whole is None)
-    return Declared(topic, made.kind, topic, tuple(columns), encoding, partitions=partitions, created_by=query, sql=sql,
-                    formats=(made.key.format, made.value.format))  # fmt: skip
+    windowed = None if made.windows is None else made.windows.windowing
+    return Declared(topic, made.kind, topic, tuple(columns), _encoding(topic, made), partitions=partitions,
+                    created_by=query, sql=sql, formats=(made.key.format, made.value.format),
+                    windowed=windowed)  # fmt: skip
 
 
 def _fitted(target: Declared, made: Faceted, s: ast.InsertSelect) -> Sink:
@@ -139,6 +152,7 @@ def _fitted(target: Declared, made: Faceted, s: ast.InsertSelect) -> Sink:
         (s.value_format, target.formats[1], "value"),
     ):
         _check_stored(stored, format, what, target.name)
+    check_same(target, made.windows, s.query.span)
     want_key = next((c for c in target.columns if c.place == "key"), None)
     want = {c.name: c for c in target.columns if c.place == "value"}
     key, values = made.key.expr, _outputs(made)
@@ -152,7 +166,7 @@ def _fitted(target: Declared, made: Faceted, s: ast.InsertSelect) -> Sink:
     outputs = tuple(Output(n, _as(have.get(n), c)) for n, c in want.items())
     names = tuple(o.name for o in (*keys, *outputs))
     return Sink(target.name, target.topic, made.kind, keys, outputs, target.encoding, (), target.partitions, None, None,
-                names)  # fmt: skip
+                names, window=_bounds(made))  # fmt: skip
 
 
 def _as(e: Expr | None, c: DeclaredColumn) -> Expr:
@@ -178,7 +192,12 @@ def _given(made: Faceted) -> str:
 
 
 def _topics(env: Env) -> list[tuple[Any, ...]]:
-    return sorted((d.name, d.partitions, *(d.formats or ("", ""))) for d in env.catalog.sources.values())
+    return sorted((d.name, d.partitions, *_formats(d)) for d in env.catalog.sources.values())
+
+
+def _formats(d: Declared) -> tuple[str, str]:
+    key, value = d.formats or ("", "")
+    return key_format(key, d.windowed), value
 
 
 def _queries(env: Env) -> list[tuple[Any, ...]]:

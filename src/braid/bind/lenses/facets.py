@@ -16,7 +16,7 @@ from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr
 from braid.records.encoding import Encoding
-from braid.records.facet import RecordSchema
+from braid.records.facet import KeyWindow, RecordSchema
 from braid.records.formats.named import FORMATS, named_in
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
@@ -56,12 +56,16 @@ class Facet:
 
 def format_of(t: Type, family: str) -> str:
     """The format of a facet that is one value of this type; `family`: that of structures and of what has none."""
-    return next((f for f, p in PRIMITIVES.items() if p == t), family)
+    own = "JSON" if FORMATS[family].single == "record" else family
+    return next((f for f, p in PRIMITIVES.items() if p == t), own)
 
 
 def check_holds(format: str, facet: Facet, name: str, span: Span) -> None:
     """A written format must be able to hold the facet."""
     expr = facet.expr
+    if facet.whole is not None and format not in PRIMITIVES and FORMATS[format].single == "record":
+        hint = "name its fields, or write another format, such as JSON"
+        raise SqlError(f"format {format} holds fields; {name} is one value", span, hint)
     if expr is None or format not in PRIMITIVES:
         return
     t = expr.type
@@ -89,9 +93,9 @@ def check_names(format: str, fields: tuple[tuple[str, Expr], ...], name: str, sp
         raise SqlError(f"{format} cannot hold the name {bad!r} in {name}", span, hint)
 
 
-def encoding_of(topic: str, formats: tuple[str, str], *, wrapped: bool) -> Encoding:
+def encoding_of(topic: str, formats: tuple[str, str], *, wrapped: bool, window: KeyWindow | None = None) -> Encoding:
     """How a topic's facets are written: structures in their format, a primitive as JSON; but on a broker that stands in
-    the bytes of its serializer."""
+    the bytes of its serializer. `window`: behind its keys."""
     name = "".join(c if c.isalnum() else "_" for c in topic)
     name = name if NAME.fullmatch(name) else f"_{name}"
     key, value = ("JSON" if f in PRIMITIVES else f for f in formats)
@@ -106,6 +110,7 @@ def encoding_of(topic: str, formats: tuple[str, str], *, wrapped: bool) -> Encod
         key_schema=key_schema,
         value_schema=value_schema,
         binary=tuple(n for n, f in zip(("key", "value"), formats, strict=True) if f in PRIMITIVES),
+        window=window,
     )
 
 

@@ -121,6 +121,10 @@ def _on_keys(j: ast.Join, left: Relation, right: Relation) -> Equality:
     if left.key is None or right.key is None:
         without = left if left.key is None else right
         raise SqlError(f"the records of {without.alias} have no key", j.how_span, "write ON a.x = b.y")
+    windowed = next((r for r in (left, right) if r.windows is not None), None)
+    if windowed is not None:
+        hint = f"write ON {left.alias}._key = {right.alias}._key, which leaves windows out"
+        raise SqlError(f"the keys of {windowed.alias} have windows", j.how_span, hint)
     if left.key.type != right.key.type:
         types = f"{type_name(left.key.type)} and {type_name(right.key.type)}"
         hint = f"write ON {left.alias}.x = {right.alias}.y"

@@ -143,7 +143,7 @@ def _expanded(w: ast.Star, given: Given) -> Iterator[Placed]:
 
 def _meant(w: ast.Star, sources: Sources) -> tuple[tuple[Relation, ...], tuple[str, ...]]:
     """The sources and facets that a wildcard names."""
-    parts = w.parts
+    parts = sources.one_alias(w.parts)
     source = sources.relation(parts[0]) if parts else None
     relations = sources.relations
     if source is not None:

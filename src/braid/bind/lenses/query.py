@@ -16,18 +16,42 @@ from braid.bind.expressions import Aggregations, bind_expr, bind_predicate, with
 from braid.bind.lenses.facets import Facet, format_of, type_name
 from braid.bind.lenses.joins import bind_join
 from braid.bind.lenses.projections import REKEYED, bind_projections
-from braid.bind.lenses.scope import AGGREGATES, Given, Relation, Sources, default_name, fields_of, is_nullable, rules
+from braid.bind.lenses.scope import (
+    META,
+    Given,
+    InKeys,
+    Relation,
+    Sources,
+    default_name,
+    fields_of,
+    is_nullable,
+    rules,
+)
+from braid.bind.lenses.windows import bind_window
 from braid.bind.select.grouping import Groups
 from braid.bind.select.items import Item, Result
 from braid.bind.select.scope import Column
 from braid.bind.select.tree import Joined, Policy, bind_from, leaves
+from braid.bind.select.windows import Windowed
 from braid.bind.sources import KIND
 from braid.errors import Span, SqlError
 from braid.expr import typing, user
-from braid.expr.aggregates import common
+from braid.expr.aggregates import of_lenses
 from braid.expr.nodes import Col, Expr, columns
 from braid.guess import meant
-from braid.plan.logical import Filter, Kind, Lateral, Materialize, Node, Project, Source, SourceColumn, Timestamp
+from braid.plan.logical import (
+    BOUNDS,
+    PSEUDO,
+    Filter,
+    Kind,
+    Lateral,
+    Materialize,
+    Node,
+    Project,
+    Source,
+    SourceColumn,
+    Timestamp,
+)
 from braid.plan.names import level
 from braid.sql import ast
 from braid.types import Array, Scalar, Type
@@ -38,35 +62,45 @@ Stored = tuple[ast.StoreAs | None, ast.StoreAs | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faceted(Result):
-    """A result, whose items are the columns of its value. `missing`: the plan columns that may be null."""
+    """A result, whose items are the columns of its value. `missing`: the plan columns that may be null; `windows`: of
+    its keys."""
 
     key: Facet
     value: Facet
     missing: frozenset[str]
     partitions: int | None
+    windows: InKeys | None
 
 
 def bind_query(q: ast.Select, env: Env, stored: Stored = (None, None)) -> Faceted:
     notices = list(q.notices)
     assert q.source is not None
-    tree = bind_from(q.source, Policy(lambda r, _: _relation(r, _kind(q), env, notices)))
+    meta = "_meta" in env.text[q.span.start : q.span.end]
+    tree = bind_from(q.source, Policy(lambda r, _: _relation(r, _kind(q), env, notices, meta)))
     given = _join(q, tree, env, notices) if isinstance(tree, Joined) else _source(q, tree, env, notices)
     if q.where is not None:
         predicate = bind_predicate(q.where, rules("WHERE", given.sources.barring(None)))
         given = replace(given, node=Filter(given.node, predicate))
-    groups = bind_grouping(q.group_by, given) if q.group_by else None
+    groups = _groups(q, given)
     given = given if groups is None else groups.given
     key, body = bind_projections(q.items, given, stored)
-    node = given.node
+    node, windows = given.node, given.windows
     if groups is not None:
-        node = groups.grouped(node)
+        node = groups.in_windows(node)
         notices += groups.notices
     elif key.expr != given.key:
         notices.append(REKEYED)
-        node = _rekeyed(node, key.expr)
+        node, windows = _rekeyed(node, key.expr), None
     items = tuple(Item(n, e, q.span) for n, e in body.columns)
     return Faceted(node, items, given.kind, notices=tuple(notices), key=key, value=body, missing=given.missing(),
-                   partitions=given.partitions)  # fmt: skip
+                   partitions=given.partitions, windows=windows)  # fmt: skip
+
+
+def _groups(q: ast.Select, given: Given) -> Grouping | None:
+    if q.window is not None and not q.group_by:
+        raise SqlError("WINDOW BY needs GROUP BY", q.window.span, "add GROUP BY behind it, such as GROUP BY _key")
+    window = None if q.window is None else bind_window(q.window, given.kind, given.env.prefix)
+    return bind_grouping(q.group_by, given, window) if q.group_by else None
 
 
 def _rekeyed(node: Node, key: Expr | None) -> Node:
@@ -98,7 +132,7 @@ def _source(q: ast.Select, r: Relation, env: Env, notices: list[str]) -> Given:
         node = Lateral(node, array, element, index)
         sources = replace(sources, elements=(*sources.elements, Column(lateral.alias, element)))
     return Given(env, node, r.kind, sources, rules("SELECT", sources), r.key, r.key_format, r.partitions,
-                 lambda: r.nullable)  # fmt: skip
+                 lambda: r.nullable, windows=r.windows)  # fmt: skip
 
 
 def _array(lateral: ast.Lateral, sources: Sources) -> tuple[Expr, Type]:
@@ -122,6 +156,8 @@ def _array(lateral: ast.Lateral, sources: Sources) -> tuple[Expr, Type]:
 
 def _timed(r: Relation, name: ast.Name) -> Node:
     """The topic read with the times that a field of its value holds."""
+    if name.parts == ("_meta", "timestamp") and not r.is_query:
+        return r.node  # that is the time of a record
     if r.is_query or not isinstance(r.node, Source):
         hint = "write EVENTTIME BY where the topic is read"
         raise SqlError(f"EVENTTIME BY is for topics; {r.alias} is a query", name.span, hint)
@@ -145,8 +181,8 @@ def _kind(q: ast.Select) -> Kind:
     return KIND[q.kind]
 
 
-def _relation(ref: ast.Relation, kind: Kind, env: Env, notices: list[str]) -> Relation:
-    """What a name in FROM stands for: a WITH query, or a topic."""
+def _relation(ref: ast.Relation, kind: Kind, env: Env, notices: list[str], meta: bool) -> Relation:
+    """What a name in FROM stands for: a WITH query, or a topic. `meta`: the query may ask for `_meta`."""
     assert isinstance(ref, ast.Table)
     name = str(ref.name)
     alias = ref.alias or name
@@ -158,21 +194,31 @@ def _relation(ref: ast.Relation, kind: Kind, env: Env, notices: list[str]) -> Re
         known = [*env.catalog.named, *env.catalog.sources]
         listed = f"known are {', '.join(known)}" if known else "CREATE TABLE declares a topic"
         raise SqlError(f"unknown topic {name}", ref.span, meant(name, known, listed))
-    return _of_topic(declared, alias, kind, ref.span, env)
+    return _of_topic(declared, alias, kind, ref.span, env, meta)
 
 
-def _of_topic(d: Declared, alias: str, kind: Kind, span: Span, env: Env) -> Relation:
+def _of_topic(d: Declared, alias: str, kind: Kind, span: Span, env: Env, meta: bool) -> Relation:
     name, begin = f"{env.prefix}{level(alias)}", env.settings.lenses.begin
     read = tuple(SourceColumn(f"{name}.{c.name}", c.name, TypedColumn(c.name, c.type), c.place) for c in d.columns)
+    windows, size = None, None
+    if d.windowed is not None:
+        bounds = [SourceColumn(f"{name}/.{n}", n, TypedColumn(n, t), place) for n, (place, t) in BOUNDS.items()]
+        windows, size = InKeys(d.windowed, (bounds[0].col, bounds[1].col)), d.windowed.size
+        read += tuple(bounds)
+    of_record: dict[str, Expr] = {}
+    for part, n in META.items() if meta else ():
+        place, t = PSEUDO[n]
+        read += (SourceColumn(f"{name}/.{n}", n, TypedColumn(n, t), place),)
+        of_record[part] = read[-1].col
     source = Source(name, d.name, d.topic, kind, read, d.encoding, d.timestamp, None, d.partitions, end="lift",
-                    begin=begin)  # fmt: skip
+                    begin=begin, window_size=size)  # fmt: skip
     key = next((s.col for s in read if s.place == "key"), None)
     values = {s.field: s.col for s in read if s.place == "value"}
     formats = d.formats or ("JSON" if key is None else format_of(key.type, "JSON"), "JSON")  # a registered DataFrame
-    missing = frozenset(s.name for c, s in zip(d.columns, read, strict=True) if c.nullable)
+    missing = frozenset(s.name for c, s in zip(d.columns, read, strict=False) if c.nullable)
     whole = values.pop("_value", None)
     return Relation(source, fields_of(alias, values.items(), whole), span, kind, key, formats[0], whole, formats[1],
-                    missing, d.partitions, is_query=False)  # fmt: skip
+                    missing, d.partitions, is_query=False, windows=windows, meta=of_record)  # fmt: skip
 
 
 def _of_named(named: Named, alias: str, span: Span, env: Env, notices: list[str]) -> Relation:
@@ -208,7 +254,7 @@ def _renamed(made: Faceted, alias: str, span: Span, prefix: str) -> Relation:
         missing |= _missing(made, name)
         node = Project(node, tuple(outputs))
     return Relation(node, fields_of(alias, fields, whole), span, made.kind, key, made.key.format, whole,
-                    made.value.format, missing, made.partitions, is_query=True)  # fmt: skip
+                    made.value.format, missing, made.partitions, is_query=True, windows=made.windows)  # fmt: skip
 
 
 def _missing(made: Faceted, name: str) -> frozenset[str]:
@@ -227,6 +273,7 @@ class Grouping(Groups):
     """`names`: of the keys, in a structure of several; `latest`: fields that mean their latest value."""
 
     over: Given
+    window: Windowed | None = None
     names: list[str] = field(default_factory=list)
     latest: list[str] = field(default_factory=list)
 
@@ -237,8 +284,15 @@ class Grouping(Groups):
         own = rules("SELECT", sources, self._aggregate, self.known, self.column)
         key = self.keys[0][0] if len(self.keys) == 1 else typing.struct(self._named())
         key_format = format_of(key.type, self.over.first.key_family)
+        w = self.window
+        windows = None if w is None else InKeys(w.windowing, w.bounds)
         return replace(self.over, kind="table", sources=sources, rules=own, key=key, key_format=key_format,
-                       missing=self._missing, lifted=self.lifted)  # fmt: skip
+                       missing=self._missing, lifted=self.lifted, windows=windows)  # fmt: skip
+
+    def in_windows(self, rows: Node) -> Node:
+        """The groups, each in its windows where there are any."""
+        groups = self.grouped(rows)
+        return groups if self.window is None else self.window.groups(groups)
 
     def _named(self) -> list[tuple[str, Expr]]:
         return [(name, c) for name, (c, _) in zip(self.names, self.keys, strict=True)]
@@ -253,7 +307,8 @@ class Grouping(Groups):
 
     @property
     def notices(self) -> list[str]:
-        told = ["a row for each group is kept: state grows with the groups"]
+        kept = "a row for each group is kept: state grows with the groups"
+        told = [kept] if self.window is None else list(self.window.notices)
         if self.latest:
             named = ", ".join(dict.fromkeys(self.latest))
             told.append(f"neither grouped nor aggregated, so the latest value is taken: {named}")
@@ -270,22 +325,18 @@ class Grouping(Groups):
 
     def _aggregate(self, call: ast.Call) -> Expr:
         args = self.arguments(call)
-        name = AGGREGATES.get(call.name, call.name)
-        if name == "LATEST":
-            if args is None or len(args) != 1:
-                raise SqlError("LAST takes one value", hint="write LAST(field)")
-            return self.aggregations.column(name, args[0], args[0].type)
-        shape = common(name, args or [], args is None, call.distinct, self.over.node.mode != "append")
-        return self.aggregations.column(name, shape.arg, shape.type, code=shape.code)
+        over_table = self.over.node.mode != "append"
+        name, shape = of_lenses(call.name, args or [], args is None, call.distinct, over_table)
+        return self.aggregations.column(name, shape.arg, shape.type, shape.options, shape.code)
 
 
-def bind_grouping(group_by: tuple[ast.Expr, ...], given: Given) -> Grouping:
+def bind_grouping(group_by: tuple[ast.Expr, ...], given: Given, window: Windowed | None) -> Grouping:
     env, sources = given.env, given.sources
 
     def below(e: ast.Expr, clause: str) -> Expr:
         return bind_expr(e, rules(clause, sources.barring(None if clause == "GROUP BY" else BARRED)))
 
-    g = Grouping(below, Aggregations(f"{env.prefix}.AGG"), over=given)
+    g = Grouping(below, Aggregations(f"{env.prefix}.AGG"), over=given, window=window)
     for n, e in enumerate(group_by, 1):
         g.group_by(e, f"{env.prefix}.GROUP{n}")
         name = default_name(e, env.text)

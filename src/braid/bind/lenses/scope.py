@@ -8,10 +8,11 @@ as in every dialect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from braid.bind import expressions
+from braid.bind.bound import Windowing
 from braid.bind.env import Env
 from braid.bind.expressions import Rules, bind_expr, unknown_function
 from braid.bind.lenses.facets import type_name
@@ -19,23 +20,35 @@ from braid.bind.select.scope import Column, Scope, Table, of_table, of_tables
 from braid.bind.select.tree import Leaf
 from braid.errors import Span, SqlError
 from braid.expr import typing, user
+from braid.expr.aggregates import LENSES
 from braid.expr.functions import by_name
 from braid.expr.functions_dialects import WITHOUT
-from braid.expr.nodes import Call, Case, Expr, Lit, columns
+from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns
 from braid.plan.logical import Kind, Node
-from braid.records.formats.named import named_in
+from braid.records.formats.named import named_in, records_in
 from braid.sql import ast
 from braid.types import Array, Decimal, Scalar, Struct
 
 FACETS = ("_key", "_value")
+META = {"timestamp": "ROWTIME", "partition": "ROWPARTITION", "offset": "ROWOFFSET"}  # of `_meta`, the record itself
 STRUCTURED = named_in("lenses")  # formats of structures
+RECORDS = records_in("lenses")  # those of records only
+
+
+@dataclass(frozen=True, slots=True)
+class InKeys:
+    """The windows that are parts of the keys of rows, and their bounds."""
+
+    windowing: Windowing
+    bounds: tuple[Col, Col]
 
 
 @dataclass(frozen=True, slots=True)
 class Relation(Leaf):
     """A source as a query sees it; its columns are the fields of a structured value. `key` None: its records have none.
     `whole`: the value that is no structure. `nullable`: the plan columns that may be missing; `partitions` None: nobody
-    declared a count; `is_query`: a WITH name, not a topic."""
+    declared a count; `is_query`: a WITH name, not a topic; `windows`: in its keys; `meta`: what `_meta` has, of a topic
+    that it is asked of."""
 
     kind: Kind
     key: Expr | None
@@ -45,6 +58,8 @@ class Relation(Leaf):
     nullable: frozenset[str]
     partitions: int | None
     is_query: bool
+    windows: InKeys | None
+    meta: Mapping[str, Expr] = field(default_factory=dict)
 
     @property
     def fields(self) -> tuple[tuple[str, Expr], ...]:
@@ -71,7 +86,8 @@ class Relation(Leaf):
     @property
     def key_family(self) -> str:
         """The same for structures in the key."""
-        return self.key_format if self.key_format in STRUCTURED else self.family
+        own = self.key_format if self.key_format in STRUCTURED else self.family
+        return "JSON" if own in RECORDS else own
 
     def field(self, name: str) -> Expr | None:
         return next((e for n, e in self.fields if n == name), None)
@@ -106,8 +122,17 @@ class Sources:
     def relation(self, alias: str) -> Relation | None:
         return next((r for r in self.relations if r.alias == alias), None)
 
+    def one_alias(self, parts: tuple[str, ...]) -> tuple[str, ...]:
+        """A path in which the name of a source, which may have dots, is one part."""
+        for n in range(len(parts), 1, -1):
+            alias = ".".join(parts[:n])
+            if self.relation(alias) is not None:
+                return (alias, *parts[n:])
+        return parts
+
     def expr(self, name: ast.Name) -> Expr:
         """The expression that a path means."""
+        name = ast.Name(self.one_alias(name.parts), name.span)
         first, rest, scope = ast.Name(name.parts[:1], name.span), name.parts[1:], self.scope
         source = self.relation(str(first))
         if source is not None and rest:
@@ -120,6 +145,11 @@ class Sources:
                 ways = " or ".join(f"{r.alias}.{name}" for r in self.relations)
                 raise SqlError(f"{first} is ambiguous in a join", hint=f"write {ways}")
             return self._of(self.relations[0], name.parts, name)
+        if str(first) == "_meta" and not scope.knows(first):
+            if self.is_join:
+                ways = " or ".join(f"{r.alias}.{name}" for r in self.relations)
+                raise SqlError("_meta is ambiguous in a join", hint=f"write {ways}")
+            return _meta(self.relations[0], name.parts)
         if rest and not scope.knows(first):
             raise SqlError(f"unknown source or field {first}", hint=scope.reads(str(first)))
         return _within(scope.expr(first), rest)
@@ -136,10 +166,22 @@ class Sources:
             return _within(r.key, parts[1:], f"the key of {r.alias}")
         if parts == ("_value",):
             return r.value
+        if parts[0] == "_meta" and r.field("_meta") is None:
+            return _meta(r, parts)
         first, *rest = parts[1:] if parts[0] == "_value" else parts
         if r.whole is not None and isinstance(r.whole.type, Struct):
             return _within(r.whole, (first, *rest))
         return _within(self.scope.expr(ast.Name((r.alias, first), name.span)), rest)
+
+
+def _meta(r: Relation, parts: tuple[str, ...]) -> Expr:
+    """`_meta.offset` and the like."""
+    if not r.meta:
+        hint = f"write it in the query of {r.alias}: _meta.{next(iter(META))} AS a name"
+        raise SqlError(f"_meta is of the records of a topic; {r.alias} is a query", hint=hint)
+    if len(parts) != 2 or parts[1] not in r.meta:
+        raise SqlError(f"_meta has no {'.'.join(parts[1:]) or 'value of its own'}", hint=f"it has {', '.join(r.meta)}")
+    return r.meta[parts[1]]
 
 
 def _within(e: Expr, path: Sequence[str], what: str | None = None) -> Expr:
@@ -183,7 +225,8 @@ class Given:
     """What FROM gives, and what GROUP BY makes of it: rows of `node`. `key`: what the result's key is where nothing is
     projected on it. `missing`: the plan columns that may be null, asked when all is bound. `equated`: pairs of
     expressions that a join makes equal, and the column that holds their value. `lifted`: in a grouped query, what a
-    field is there (its key then stands for the group and cannot be projected)."""
+    field is there (its key then stands for the group and cannot be projected). `windows`: in the key, as long as it is
+    `key`."""
 
     env: Env
     node: Node
@@ -196,6 +239,7 @@ class Given:
     missing: Callable[[], frozenset[str]]
     equated: tuple[tuple[Expr, Expr, Expr], ...] = ()
     lifted: Callable[[Expr, str], Expr] | None = None
+    windows: InKeys | None = None
 
     @property
     def grouped(self) -> bool:
@@ -237,8 +281,6 @@ def tidy(written: str) -> str:
 OPERATORS = {**expressions.OPERATORS, "||": "sql.concat"}
 LISTED = "docs/dialects/lenses.md lists the functions"
 TURNED = ("IN_ARRAY",)  # its arguments stand the other way round
-AGGREGATES = {"COUNT": "COUNT", "SUM": "SUM", "AVG": "AVG", "LAST": "LATEST"}
-LATER = ("BOTTOMK", "COLLECT", "COLLECT_UNIQUE", "FIRST", "MAXK", "MAXK_UNIQUE", "MINK", "MINK_UNIQUE", "TOPK")
 
 
 def rules(
@@ -254,7 +296,7 @@ def rules(
     def whole(e: ast.Expr) -> Expr | None:
         return (None if known is None else known(e)) or _own(e, made)
 
-    named = by_name("lenses"), tuple(AGGREGATES), OPERATORS
+    named = by_name("lenses"), tuple(LENSES), OPERATORS
     made = Rules(clause, column or sources.expr, aggregate, whole, *named, widens=True, unknown=True)
     return made
 
@@ -285,7 +327,7 @@ def _from_one(at: Expr) -> Expr:
 
 
 def _call(e: ast.Call, r: Rules) -> Expr:
-    if e.name in AGGREGATES or user.overloads(e.name, "aggregate"):
+    if e.name in LENSES or user.overloads(e.name, "aggregate"):
         if r.aggregate is None:
             hint = "add GROUP BY" if r.clause == "SELECT" else "group in a WITH first, then use its field"
             where = "without GROUP BY" if r.clause == "SELECT" else f"in {r.clause}"
@@ -294,13 +336,11 @@ def _call(e: ast.Call, r: Rules) -> Expr:
     if e.distinct or any(isinstance(a, ast.Star) for a in e.args):
         raise SqlError(f"{e.name} takes values", hint="only COUNT takes *")
     function = r.functions.get(e.name)
-    if function is None and e.name in LATER:
-        raise SqlError(f"{e.name} is not supported yet", hint=f"aggregates are {', '.join(AGGREGATES)}")
     if function is None and e.name in WITHOUT:
         why, hint = WITHOUT[e.name]
         raise SqlError(f"{e.name} cannot be used: {why}", hint=hint)
     if function is None:
-        raise unknown_function(e.name, [*r.functions, *AGGREGATES, *user.names()], LISTED)
+        raise unknown_function(e.name, [*r.functions, *LENSES, *user.names()], LISTED)
     args = [bind_expr(a, r) for a in e.args]
     if e.name not in TURNED:
         return typing.call(function.name, args, e.name)

@@ -21,7 +21,7 @@ from braid.expr import typing
 from braid.expr.nodes import Expr
 from braid.records.formats.named import named_in
 from braid.sql import ast
-from braid.types import Column, Struct, Type
+from braid.types import Array, Column, Struct, Type
 
 NO_EFFECT = ("REPLICATION", "COMPACTED")
 
@@ -115,17 +115,27 @@ def _as_expr(t: Type) -> Expr:
     return typing.literal(None, t)
 
 
-def _struct(fields: Sequence[tuple[tuple[str, ...], ast.FieldDef]]) -> Struct:
+Paths = Sequence[tuple[tuple[str | None, ...], ast.FieldDef]]
+
+
+def _struct(fields: Paths) -> Struct:
     """A structure of fields by path."""
-    names = list(dict.fromkeys(path[0] for path, _ in fields))
-    made: list[Column] = []
-    for name in names:
-        mine = [(path[1:], f) for path, f in fields if path[0] == name]
-        leaves = [f for path, f in mine if not path]
-        if leaves and len(mine) > 1:
-            raise SqlError(f"field {name} is declared twice", mine[1][1].span, "rename one of them")
-        made.append(Column(name, leaves[0].type if leaves else _struct(mine)))
-    return Struct(tuple(made))
+    names = list(dict.fromkeys(path[0] for path, _ in fields if path[0] is not None))
+    return Struct(tuple(Column(n, _type(n, [(p[1:], f) for p, f in fields if p[0] == n])) for n in names))
+
+
+def _type(name: str, below: Paths) -> Type:
+    """The type of a field, or of its elements. `below`: what is declared of it."""
+    leaves = [f for path, f in below if not path]
+    if leaves and len(below) > 1:
+        raise SqlError(f"field {name} is declared twice", below[1][1].span, "rename one of them")
+    if leaves:
+        return leaves[0].type
+    elements = [(path[1:], f) for path, f in below if path[0] is None]
+    if elements and len(elements) < len(below):
+        hint = f"write {name}[].field for each field of its elements"
+        raise SqlError(f"{name} is declared as an array and as a structure", below[1][1].span, hint)
+    return Array(_type(f"{name}[]", elements)) if elements else _struct(below)
 
 
 # --------------------------------------------------------------------- values
@@ -133,6 +143,11 @@ def _struct(fields: Sequence[tuple[tuple[str, ...], ast.FieldDef]]) -> Struct:
 
 def bind_values(s: ast.InsertValues, target: Declared) -> Inserted:
     """Records of constants; a field that is not named is null."""
+    if target.windowed is not None:
+        hint = "write into the topic that was grouped"
+        raise SqlError(
+            f"the keys of {target.name} have windows, which INSERT INTO … VALUES cannot give", s.target.span, hint
+        )
     paths = [(n.parts if n.parts[0] in FACETS else ("_value", *n.parts), n.span) for n in s.columns]
     if not s.columns:
         paths = [(p, s.target.span) for p, _ in _leaves(target)]

@@ -27,7 +27,7 @@ FORMATS: dict[str, Format] = {
         ROW_ID,
         Schemed("AVRO", EVERYWHERE, AVRO),
         Schemed("JSON_SR", KSQLDB, JSON),
-        Schemed("PROTOBUF", ("ksqldb", "risingwave"), PROTOBUF),
+        Schemed("PROTOBUF", EVERYWHERE, PROTOBUF),
         Schemed("AVRO_NOSR", (), AVRO, framed=False),
         Schemed("PROTOBUF_NOSR", KSQLDB, PROTOBUF, framed=False),
     )
@@ -37,6 +37,11 @@ FORMATS: dict[str, Format] = {
 def named_in(dialect: str) -> tuple[str, ...]:
     """The formats that a dialect has."""
     return tuple(f.name for f in FORMATS.values() if dialect in f.dialects)
+
+
+def records_in(dialect: str) -> tuple[str, ...]:
+    """Those of them that hold records only."""
+    return tuple(name for name in named_in(dialect) if FORMATS[name].single == "record")
 
 
 def grouped() -> str:

@@ -78,9 +78,9 @@ class StoreAs:
 
 @dataclass(frozen=True, slots=True)
 class FieldDef:
-    """`_key.pid INT`, `address.country STRING`, `_value INT`."""
+    """`_key.pid INT`, `address.country STRING`, `_value INT`. None in a path: elements, as in `lines[].sku`."""
 
-    path: tuple[str, ...]
+    path: tuple[str | None, ...]
     type: Type
     span: Span
 

@@ -9,23 +9,25 @@ before `)`) is told as a notice; what does not belong in a query is refused with
 from __future__ import annotations
 
 from braid.errors import Span, SqlError
-from braid.records.formats.named import named_in
+from braid.records.formats.named import named_in, records_in
 from braid.sql import ast
 from braid.sql.cursor import Cursor
 from braid.sql.declare import Declaring, declaration, paths, quoted, typed
 from braid.sql.dialects.base import RESERVED, TYPE_ADVICE, Condition, Words
-from braid.sql.expressions import comma_list, dotted, expression, in_parentheses, plain_name, row
+from braid.sql.expressions import comma_list, dotted, expression, in_parentheses, row
 from braid.sql.queries import HOWS, amount, relation, star
 from braid.sql.statements import asking, create, describing, drop, explain, if_not_exists, insert_into, new_name, show
 from braid.sql.tokens import TokenKind
 from braid.sql.types import sql_type
+from braid.sql.windows import BY
 from braid.types import Array, Column, Scalar, Type
 
 FORMATS = ("INT", "LONG", "STRING", "BYTES", *named_in("lenses"))
-OTHER_FORMATS = ("XML", "CSV", "PROTOBUF", "CUSTOM")  # Lenses reads them; Braid does not
+RECORDS = records_in("lenses")  # whose keys and single values would stand in a record of their own
+OTHER_FORMATS = ("XML", "CSV", "CUSTOM", "TW", "SW")  # Lenses reads them; Braid does not
 
 
-JOIN_WORDS = ("JOIN", "LEFT", "RIGHT", "INNER", "OUTER", "LATERAL", "EVENTTIME", "WHERE", "GROUP")
+JOIN_WORDS = ("JOIN", "LEFT", "RIGHT", "INNER", "OUTER", "LATERAL", "EVENTTIME", "WHERE", "WINDOW", "GROUP")
 
 
 def query(c: Cursor, nested: bool = False) -> ast.Select:
@@ -45,25 +47,33 @@ def query(c: Cursor, nested: bool = False) -> ast.Select:
             raise c.error("LATERAL over a join is not possible", c.now, hint)
         laterals.append(_lateral(c))
     where: ast.Expr | None = None
+    window: ast.Window | None = None
     group_by: tuple[ast.Expr, ...] = ()
     written: list[str] = []
     while (clause := next((x for x in c.dialect.clauses if c.at(*x.split())), None)) is not None:
         if clause in written:
             raise c.error(f"{clause} is written twice", c.now)
         if clause == "WHERE" and written:
-            raise c.error("WHERE must come before GROUP BY", c.now, "the order is FROM, WHERE, GROUP BY")
+            hint = f"the order is FROM, {', '.join(c.dialect.clauses)}"
+            raise c.error(f"WHERE must come before {written[0]}", c.now, hint)
+        if clause == "WINDOW BY" and "GROUP BY" in written:
+            c.notices.append("WINDOW BY is written behind GROUP BY; Lenses has it before")
+        at = c.index
         c.expect(*clause.split())
         written.append(clause)
-        if clause == "WHERE":
-            where = expression(c)
-        else:
-            group_by = comma_list(c, expression)
+        match clause:
+            case "WHERE":
+                where = expression(c)
+            case "WINDOW BY":
+                window = _window(c, at)
+            case _:
+                group_by = comma_list(c, expression)
     if nested and c.accept_symbol(";"):
         c.notices.append("the ; before ) is ignored")
     _ended(c, nested, written)
     return ast.Select(
-        items, source, c.span(start), kind, event_time=event_time, laterals=tuple(laterals), where=where,
-        group_by=group_by, notices=tuple(c.notices),
+        items, source, c.span(start), kind, event_time=event_time, laterals=tuple(laterals), window=window,
+        where=where, group_by=group_by, notices=tuple(c.notices),
     )  # fmt: skip
 
 
@@ -79,8 +89,11 @@ def _kind(c: Cursor) -> ast.Kind:
 def _ended(c: Cursor, nested: bool, written: list[str]) -> None:
     if c.at_end() or c.starts_statement() or (nested and c.at_symbol(")")):
         return
-    if c.at("WINDOW", "BY"):
-        raise c.error("WINDOW BY is not supported yet", c.now, "group without a window, or by a field that holds it")
+    if c.at("WINDOW"):
+        raise c.error("expected BY after WINDOW", c.now, "write WINDOW BY TUMBLE 5m, HOP 5m,1m or SESSION 5m")
+    if c.at("GRACE", "BY"):
+        hint = "write WINDOW BY TUMBLE 5m GRACE BY 1m GROUP BY …"
+        raise c.error("GRACE BY must be behind the window of WINDOW BY", c.now, hint)
     if c.at("HAVING"):
         raise c.error("there is no HAVING in Lenses SQL", c.now, "group in a WITH, then filter its result with WHERE")
     if c.at("WITHIN") or c.at("ON"):
@@ -151,15 +164,18 @@ def source(c: Cursor) -> ast.Table:
     if c.at_symbol("("):
         hint = "WITH name AS (SELECT ...); first, then write its name"
         raise c.error("a query in FROM is not supported", c.now, hint)
-    name = plain_name(c, "the name of a topic or of a WITH query")
-    if c.at_symbol("."):
-        hint = "a name with dots must be quoted with `"
-        raise c.error("unexpected '.' in the name of a source", c.now, hint)
+    name = _topic(c, "the name of a topic or of a WITH query")
     alias = c.name("an alias after AS") if c.accept("AS") else None
     bare = alias is None and c.now.kind in (TokenKind.WORD, TokenKind.NAME) and c.word() not in c.dialect.never_alias
     if bare and not c.starts_statement():
         raise c.unexpected("JOIN, WHERE or ';'", *JOIN_WORDS, hint=f"an alias needs AS: {name} AS {c.now.text}")
     return ast.Table(name, alias, c.span(start))
+
+
+def _topic(c: Cursor, expected: str) -> ast.Name:
+    """The name of a topic, which may have dots: one name."""
+    found = dotted(c, expected)
+    return ast.Name((str(found),), found.span)
 
 
 def join(c: Cursor) -> tuple[ast.How, str] | None:
@@ -219,6 +235,31 @@ def _no_duration(c: Cursor, start: int, number: str, hint: str) -> SqlError:
     return c.error_from(start, f"{number} is not a duration", hint)
 
 
+def _window(c: Cursor, start: int) -> ast.Window:
+    """A kind and its lengths, then GRACE BY."""
+    kinds = tuple(BY)
+    kind = next((k for k in kinds if c.at(k)), None)
+    if kind is None:
+        raise c.unexpected(
+            f"{', '.join(kinds[:-1])} or {kinds[-1]}", *kinds, hint=f"write WINDOW BY {BY['TUMBLE'].usage}"
+        )
+    c.advance()
+    by = BY[kind]
+    lengths: list[tuple[str, ast.Duration]] = []
+    for name in by.lengths:
+        if lengths:
+            c.expect_symbol(",", f"',' and the {name}: {by.usage}")
+        lengths.append((name, duration(c)))
+    if c.at_symbol(","):
+        many = "two lengths" if len(lengths) > 1 else "one length"
+        raise c.error(f"{kind} takes {many}", c.now, f"write WINDOW BY {by.usage}")
+    grace = None
+    if c.at("GRACE", "BY"):
+        c.expect("GRACE", "BY")
+        grace = duration(c)
+    return ast.Window(by.kind, tuple(lengths), None, grace, c.span(start))
+
+
 def _event_time(c: Cursor, source: ast.Relation) -> ast.Name:
     """`EVENTTIME BY field`."""
     if isinstance(source, ast.Join):
@@ -255,7 +296,7 @@ def _with(c: Cursor) -> ast.Statement:
 def _insert(c: Cursor) -> ast.Statement:
     start = c.index
     insert_into(c)
-    name = plain_name(c, "the name of a topic")
+    name = _topic(c, "the name of a topic")
     if c.at_symbol("(") or c.at("VALUES"):
         columns = in_parentheses(c, _path) if c.at_symbol("(") else ()
         c.expect("VALUES")
@@ -279,14 +320,17 @@ def _stored(c: Cursor, facet: str) -> ast.StoreAs | None:
         return None
     c.advance()
     c.expect("AS")
-    return _format(c)
+    return _format(c, facet)
 
 
-def _format(c: Cursor) -> ast.StoreAs:
+def _format(c: Cursor, facet: str) -> ast.StoreAs:
     start = c.index
     known = ", ".join(FORMATS)
     if c.word() in OTHER_FORMATS:
         raise c.error(f"format {c.word()} is not supported yet", c.now, f"formats are {known}")
+    if facet == "KEY" and c.word() in RECORDS:
+        hint = f"write {' or '.join(f for f in FORMATS if f not in RECORDS)}"
+        raise c.error(f"keys in format {c.word()} are not supported", c.now, hint)
     if c.word() not in FORMATS:
         raise c.unexpected("a format", *FORMATS, hint=f"formats are {known}")
     return ast.StoreAs(c.advance().value, c.span(start))
@@ -305,16 +349,17 @@ def _create_topic(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
         raise c.error("there is no OR REPLACE in Lenses SQL", c.now, "DROP TABLE it first")
     kind: ast.Kind = "STREAM" if c.advance().value == "STREAM" else "TABLE"
     exists = if_not_exists(c)
-    name, name_span = new_name(c, "the name of a topic")
+    made = _topic(c, "the name of a topic")
+    name, name_span = str(made), made.span
     fields = _fields(c) if c.at_symbol("(") else ()
     if not c.at("FORMAT"):
         hint = "write FORMAT (STRING, JSON): the formats of key and value"
         raise c.unexpected("FORMAT" if fields else "'(' and fields, or FORMAT", "FORMAT", hint=hint)
     c.expect("FORMAT")
     opened = c.expect_symbol("(")
-    key = _format(c)
+    key = _format(c, "KEY")
     c.expect_symbol(",", "',' and the format of the value")
-    value = _format(c)
+    value = _format(c, "VALUE")
     c.close(opened, ")")
     properties = in_parentheses(c, _property) if c.accept("PROPERTIES") else ()
     return ast.CreateTopic(kind, name, fields, key, value, properties, exists, c.span(start), name_span)
@@ -333,9 +378,16 @@ def _fields(c: Cursor) -> tuple[ast.FieldDef, ...]:
 
 
 def _field(c: Cursor) -> ast.FieldDef:
+    """`a.b TYPE`; behind `[]` comes a field of an array's elements: `lines[].sku STRING`."""
     start = c.index
-    path = _path(c).parts
-    return ast.FieldDef(path, _type(c), c.span(start))
+    path: list[str | None] = [*_path(c).parts]
+    while c.accept_symbol("["):
+        c.expect_symbol("]", "']': lines[].sku STRING is a field of each element")
+        path.append(None)
+        if c.accept_symbol("."):
+            path += _path(c).parts
+    c.check_height(len(path))
+    return ast.FieldDef(tuple(path), _type(c), c.span(start))
 
 
 def _type(c: Cursor) -> Type:
@@ -456,7 +508,7 @@ LENSES = Words(
     join=join,
     condition=condition,
     chains=False,
-    clauses=("WHERE", "GROUP BY"),
+    clauses=("WHERE", "WINDOW BY", "GROUP BY"),
     shows=("TABLES", "QUERIES", "PROPERTIES"),
     shows_unsupported=("ALL",),
     foreign={
@@ -468,6 +520,8 @@ LENSES = Words(
         ("SHOW", "TOPICS"): "write SHOW TABLES",
         ("SHOW", "STREAMS"): "write SHOW TABLES: a topic is read as SELECT says",
         ("EXTRACT", "("): "times are LONG: milliseconds since 1970",
+        ("TUMBLE", "("): "write WINDOW BY TUMBLE 5m before GROUP BY",
+        ("HOP", "("): "write WINDOW BY HOP 5m,1m before GROUP BY: the size, then the advance",
         ("OVER", "("): "Lenses SQL has no OVER: GROUP BY gives a row for each group",
         ("UNION", "ALL"): "write two INSERT INTO the same topic",
     },
@@ -488,7 +542,7 @@ LENSES = Words(
     glued_units=True,
     ends_inside=True,
     paths=True,
-    never_alias=RESERVED | {"LATERAL", "EVENTTIME", "WINDOW", "LIMIT", "ORDER", "UNION", "EMIT"},
+    never_alias=RESERVED | {"LATERAL", "EVENTTIME", "WINDOW", "GRACE", "LIMIT", "ORDER", "UNION", "EMIT"},
     spelled={Scalar.INT: "INT", Scalar.BIGINT: "LONG", Scalar.VARCHAR: "STRING", Scalar.TIME: None},
     array="{}[]",
     keyed_tables=True,
