@@ -190,7 +190,8 @@ class Reference:
             if not _has_place(sink, key, written):
                 self._run.drop(Reason.SCHEMA, self._root.number, row)
                 continue
-            whole = None if key in ((), (None,)) else key
+            is_null = key in ((), (None,)) or (not sink.whole_key and all(k is None for k in key))
+            whole = None if is_null else key
             out.append(OutRecord(whole, written, time, row.headers, place, _window(sink, row)))
         return out
 
