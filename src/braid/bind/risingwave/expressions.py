@@ -137,12 +137,16 @@ def _only_batch(e: ast.LongCall | ast.Quantified | ast.GroupingSets | ast.Subque
     match e:
         case ast.LongCall(call=call, over=ast.Over()):
             hint = "rank rows below: FROM (SELECT *, row_number() OVER (…) AS n FROM t) x WHERE n <= 3"
-            return SqlError(f"{call.name.lower()} with OVER stands in SELECT only, not in {names.clause}", hint=hint)
+            return SqlError(
+                f"{call.name.lower()} with OVER is allowed in SELECT only, not in {names.clause}", hint=hint
+            )
         case ast.LongCall(call=call):
             hint = "leave it out; a batch query may have it"
             what = f"{call.name.lower()} with FILTER or ORDER BY in a view"
         case ast.Subquery():
-            hint = "EXISTS and IN (SELECT …) stand in WHERE, beside AND; else join it: FROM a JOIN (SELECT …) b ON …"
+            hint = (
+                "EXISTS and IN (SELECT …) are allowed in WHERE, beside AND; else join it: FROM a JOIN (SELECT …) b ON …"
+            )
             what = f"a sub-query in {names.clause} of a view"
         case _:
             hint, what = "a batch query may have it", "this in a view"

@@ -69,7 +69,7 @@ class Overs:
             raise SqlError(f"{shown} with OVER takes no {what}", e.span, "leave it out")
         if any(map(has_over, (*call.args, *e.over.partition_by, *(i.expr for i in e.over.order_by)))):
             hint = "compute the inner one in a sub-query: FROM (SELECT *, … OVER (…) AS x FROM t)"
-            raise SqlError("calls over rows do not stand in each other", e.span, hint)
+            raise SqlError("calls over rows are not nested", e.span, hint)
         over = self._resolved(e.over, ())
         partition = tuple(self._plain(x, "PARTITION BY") for x in over.partition_by)
         order = [(self._orderable(i.expr, "ORDER BY"), i) for i in over.order_by]
