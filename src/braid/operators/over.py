@@ -97,7 +97,7 @@ class Over:
     def _changes(
         self, old: pl.DataFrame, new: pl.DataFrame, keys: list[str], payload: list[str]
     ) -> Iterator[pl.DataFrame]:
-        """In pieces, of some partitions or some epochs of one; the last one where there is nothing is that."""
+        """In pieces of some epochs, in their order; the first one is empty."""
         outputs = [c.aggregation.output for c in self.calls]
         shown = [*payload, *(c.name for c in outputs)]
         nothing = new.clear().with_columns(pl.lit(None, polars_type(c.type)).alias(c.name) for c in outputs)
@@ -105,13 +105,26 @@ class Over:
         todo = [(old, new)] if new.height else []
         while todo:
             before, come = todo.pop()
-            rows, pairs, until = _lives(before, come, keys, payload)
-            size = int((until - rows[_PAIR].to_numpy()).sum())
-            if size > MOST and len(parts := _parted(before, come, keys)) > 1:
+            if (parts := _by_epochs(before, come, keys, payload)) is not None:
                 todo += parts
                 continue
-            made = self._answers(rows, pairs, until)
-            yield changes_of(netted(made.select(EPOCH, DIFF, HASH, *keys, *shown), [EPOCH, *shown]), keys, shown)
+            made = pl.concat(self._rounds(before, come, keys, payload)).select(EPOCH, DIFF, HASH, *keys, *shown)
+            yield changes_of(made, keys, shown)
+
+    def _rounds(
+        self, old: pl.DataFrame, new: pl.DataFrame, keys: list[str], payload: list[str]
+    ) -> Iterator[pl.DataFrame]:
+        """The entries of some epochs, some partitions at a time."""
+        todo = [(old, new)]
+        while todo:
+            before, come = todo.pop()
+            rows, pairs, until = _lives(before, come, keys, payload)
+            hashes = np.unique(come[HASH].fill_null(0).to_numpy())
+            if int((until - rows[_PAIR].to_numpy()).sum()) <= MOST or len(hashes) < 2:
+                yield self._answers(rows, pairs, until)
+                continue
+            half = pl.col(HASH).fill_null(0) < int(hashes[len(hashes) // 2])
+            todo += [(before.filter(x), come.filter(x)) for x in (~half, half)]
 
     def _answers(self, rows: pl.DataFrame, pairs: pl.DataFrame, until: Ints) -> pl.DataFrame:
         """What the calls give in each pair, as entries: they come with the pair, and go with the next one of their
@@ -168,16 +181,22 @@ def _lives(
     return lives.drop(_ROW, _UNTIL, DIFF, GROUP), pairs, lives[_UNTIL].to_numpy()
 
 
-def _parted(old: pl.DataFrame, new: pl.DataFrame, keys: Sequence[str]) -> list[tuple[pl.DataFrame, pl.DataFrame]]:
-    """The same in two parts, the first of them last: of some partitions each, or the epochs of one."""
-    hashes = np.unique(new[HASH].fill_null(0).to_numpy())
-    if len(hashes) > 1:
-        half = pl.col(HASH).fill_null(0) < int(hashes[len(hashes) // 2])
-        return [(old.filter(~half), new.filter(~half)), (old.filter(half), new.filter(half))]
+def _by_epochs(
+    old: pl.DataFrame, new: pl.DataFrame, keys: Sequence[str], payload: Sequence[str]
+) -> list[tuple[pl.DataFrame, pl.DataFrame]] | None:
+    """The same in two parts, the earlier epochs last; None where all of it can be made at once, or is of one epoch.
+    (What leaves an operator is in the order of its epochs.)"""
     epochs = np.unique(new[EPOCH].to_numpy())
-    if len(epochs) < 2:
-        return []
+    rows, _, until = _lives(old, new, keys, payload)
+    if len(epochs) < 2 or int((until - rows[_PAIR].to_numpy()).sum()) <= MOST:
+        return None
     first = pl.col(EPOCH) < int(epochs[len(epochs) // 2])
-    stands = pl.concat([old, new.filter(first)]).with_columns(pl.lit(NEVER, pl.Int64).alias(EPOCH))
+    earlier, later = new.filter(first), new.filter(~first)
+    stands = pl.concat([old, earlier]).with_columns(pl.lit(NEVER, pl.Int64).alias(EPOCH))
     between = netted(stands, [c for c in stands.columns if c != DIFF])
-    return [(between, new.filter(~first)), (old, new.filter(first))]
+    return [(_of(between, later, keys), later), (_of(old, earlier, keys), earlier)]
+
+
+def _of(rows: pl.DataFrame, touched: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """The rows of the partitions that are touched."""
+    return rows.join(touched.select(HASH, *keys).unique(), on=[HASH, *keys], how="semi", nulls_equal=True)
