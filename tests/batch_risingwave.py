@@ -435,6 +435,24 @@ def over_groups(rng: random.Random) -> Question:
     return question(rng, [t], *parts, ["g", "a", "o"], changes(rng, [t]))
 
 
+def lateral(rng: random.Random) -> Question:
+    """LATERAL with LIMIT: of the rows with a value the first ones."""
+    tables = [table(rng, name, True) for name in "tu"]
+    left, right = leaf(rng, tables[0], "a"), tables[1]
+    a, b = rng.choice(of_type(left.columns, "int")), rng.choice(["b.g", "b.n"])
+    order = ordering(rng, right.read("b"), [same("b.k", "int")])
+    more = rng.choice(["", " AND b.n > 1"])
+    tail = rng.choice([" LIMIT 1", " LIMIT 2", " LIMIT 1 OFFSET 1"])
+    word, behind = rng.choice([(", ", ""), (" LEFT JOIN ", " ON true"), (" JOIN ", " ON true")])
+    chosen = items(rng, left.columns) | {"x": same("l.k", "int"), "y": same("l.s", "text")}
+    parts = []
+    for i in (0, 1):
+        inner = f"SELECT b.k, b.s FROM u AS b WHERE {b} = {a[i]}{more} ORDER BY {order[i]}{tail}"
+        shown = ", ".join(f"{e[i]} AS {n}" for n, e in chosen.items())
+        parts.append(f"SELECT {shown} FROM {(left.sql, left.duck)[i]}{word}LATERAL ({inner}) AS l{behind}")
+    return question(rng, tables, *parts, [*chosen], changes(rng, tables))
+
+
 def limit(rng: random.Random, on: bool = False) -> Question:
     """LIMIT and OFFSET; DISTINCT ON."""
     t = table(rng, "t", True)
@@ -601,6 +619,7 @@ SHAPES: dict[str, Shape] = {
     "risingwave over joins": partial(over, joined=True),
     "risingwave over groups": over_groups,
     "risingwave limit": limit,
+    "risingwave lateral": lateral,
     "risingwave distinct on": partial(limit, on=True),
     **{f"risingwave asof {kind}": partial(nearest, kind=kind) for kind in KINDS[:2]},
     **{f"risingwave temporal {kind}": partial(temporal, kind=kind) for kind in KINDS[:2]},

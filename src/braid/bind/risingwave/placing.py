@@ -30,12 +30,14 @@ from braid.types import Array, Scalar
 
 @dataclass(frozen=True, slots=True)
 class Relation(Leaf):
-    """`declared`: the table it reads, where it is one; `index`: through which index."""
+    """`declared`: the table it reads, where it is one; `index`: through which index; `ties`: what a LATERAL query asks
+    of what is before it."""
 
     declared: Declared | None = None
     index: Index | None = None
     as_of: ast.AsOf | None = None
     window: str | None = None  # of a window function: what it is, to be compared with that of another
+    ties: tuple[Expr, ...] = ()
 
 
 Join = Joined[Relation]

@@ -128,6 +128,10 @@ class _First:
     order: tuple[tuple[Expr, ast.OrderItem], ...] = ()
     offset: int | None = None
     limit: int | None = None
+    within: tuple[Expr, ...] = ()  # LIMIT counts among the rows that are equal in these
+
+    def by(self, within: tuple[Expr, ...]) -> _First:
+        return replace(self, within=within)
 
     def over(self, final: Callable[[Expr], Expr]) -> _First:
         order = tuple((final(e), i) for e, i in self.order)
@@ -138,7 +142,7 @@ class _First:
             node = first_rows(node, f"{name}.distinct", self.on, self.order[len(self.on) :], (0, 1))
         if self.offset is None and self.limit is None:
             return node
-        return first_rows(node, f"{name}.limit", (), self.order, (self.offset or 0, self.limit))
+        return first_rows(node, f"{name}.limit", self.within, self.order, (self.offset or 0, self.limit))
 
 
 def _first(
@@ -307,15 +311,19 @@ def _of_outer(node: Node, column: Col, fits: Callable[[Clean, tuple[Expr, ...], 
 def policy(context: Context) -> Policy[Relation]:
     return Policy(
         lambda relation, before: _leaf(relation, before, context),
-        _check_asof,
+        _check,
         lambda on, scope: conjuncts(condition(on, "ON", scope.expr)),
         lambda a, b: typing.compare("=", a, b),
         either,
         context.merged_order,
+        lambda leaf: leaf.ties,
     )
 
 
-def _check_asof(j: ast.Join, left: Tree, right: Tree) -> None:
+def _check(j: ast.Join, left: Tree, right: Tree) -> None:
+    if isinstance(j.right, ast.Derived) and j.right.lateral and j.how in ("right", "full"):
+        hint = "write LEFT JOIN LATERAL, or leave LATERAL out and put what it reads into ON"
+        raise SqlError(f"LATERAL does not go with {j.how.upper()} JOIN", j.right.span, hint)
     if not j.asof:
         return
     if isinstance(right, Relation) and right.as_of is not None:
@@ -335,12 +343,31 @@ def _leaf(relation: ast.Relation, before: Scope | None, context: Context) -> Rel
                 return row_sets.relation(relation, before, context)
             return _window(relation, context)
         case ast.Derived():
-            if relation.lateral:
-                raise SqlError("LATERAL in a view is not supported yet", relation.span, "join on an equality")
             assert isinstance(relation.query, ast.Query)
             alias = relation.alias or context.alias("subquery")
+            if relation.lateral and before is not None:
+                return _lateral(relation.query, before, alias, relation, context)
             return _query(relation.query, alias, relation.columns, relation.span, context)
     raise AssertionError(relation)
+
+
+def _lateral(query: ast.Query, before: Scope, alias: str, r: ast.Derived, context: Context) -> Relation:
+    """A query that reads columns of what is before it: equalities with them are the join's; ORDER BY and LIMIT are of
+    the rows that have the same values there."""
+    found = subqueries.bound_apart(query, before, context, _BINDING)
+    if found is None:  # it reads nothing of it, or is refused where it does
+        return _query(query, alias, r.columns, r.span, context)
+    level = context.level(alias)
+    first = _first(found.items, query, (), found.column)
+    node = first.by(tuple(found.inner)).of(found.node, own(level))
+    made = projected(node, found.items, level, {})
+    assert isinstance(made.node, Project)
+    hidden = [(Col(f"{own(level)}.tie_{i}", e.type), e) for i, e in enumerate(found.inner)]
+    rows = replace(made.node, outputs=(*made.node.outputs, *hidden))
+    ties = tuple(typing.compare("=", a, c) for a, (c, _) in zip(found.outer, hidden, strict=True))
+    seen = tuple(Column(i.name, i.col, i.type) for i in made.items)
+    scope = of_table(Table(alias, renamed(seen, r.columns, r.span)), QUOTE)
+    return Relation(rows, scope, r.span, ties=ties)
 
 
 def _table(t: ast.Table, context: Context) -> Relation:

@@ -16,15 +16,15 @@ from typing import Literal
 from braid.bind.expressions import conjuncts as written_conjuncts
 from braid.bind.expressions import names
 from braid.bind.risingwave import grouping
-from braid.bind.risingwave.expressions import bound, condition
+from braid.bind.risingwave.expressions import bound, condition, usual_name
 from braid.bind.risingwave.over import has_over
 from braid.bind.risingwave.placing import Tree, notice_kept
-from braid.bind.risingwave.scope import Context
+from braid.bind.risingwave.scope import Context, default_name
 from braid.bind.select.items import Item, Result, listed
 from braid.bind.select.pushing import pair
 from braid.bind.select.scope import Scope
 from braid.errors import SqlError
-from braid.expr.nodes import Expr
+from braid.expr.nodes import Expr, columns
 from braid.expr.postgres import typing
 from braid.expr.typing import all_of, conjuncts
 from braid.plan.epochs import Equalities, RegularJoin
@@ -114,6 +114,58 @@ def _inner(
     terms = [t for e in parts if reads_outer(e) for t in conjuncts(condition(e, "WHERE", column))]
     node = binding.rows(tree, [e for e in parts if not reads_outer(e)], context)
     return node, [i.expr for i in listed(s.items, own, value)], terms
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A query whose rows are bound apart from what is before it. `inner[i]` must equal `outer[i]`, which is of what is
+    before; `column`: what an expression is over its rows."""
+
+    node: Node
+    items: list[Item]
+    inner: list[Expr]
+    outer: list[Expr]
+    column: Callable[[ast.Expr], Expr]
+
+
+def bound_apart(query: ast.Query, scope: Scope, context: Context, binding: Binding) -> Apart | None:
+    """A query of LATERAL; None of one that reads nothing of what is before it as far as that can be told."""
+    s = query.body
+    if not isinstance(s, ast.Select) or query.ctes or s.source is None:
+        return None
+    tree = binding.tree(s.source, context)
+    own = tree.scope
+    parts = [] if s.where is None else written_conjuncts(s.where)
+    reads = [any(scope.knows(n) and not own.knows(n) for n in names(e)) for e in parts]
+    if not any(reads):
+        return None
+    if not _is_plain(s, replace(query, limit=None, offset=None)):
+        hint = "write SELECT … FROM … WHERE t.x = outer.x ORDER BY … LIMIT …, and group around it"
+        raise SqlError("a LATERAL query with groups or OVER in a view is not supported yet", query.span, hint)
+
+    def column(name: ast.Name) -> Expr:
+        return own.expr(name) if own.knows(name) or not scope.knows(name) else scope.expr(name)
+
+    node = binding.rows(tree, [e for e, outer in zip(parts, reads, strict=True) if not outer], context)
+    mine = frozenset(c.name for c in node.schema)
+    inner, outer = list[Expr](), list[Expr]()
+    for e in (e for e, is_outer in zip(parts, reads, strict=True) if is_outer):
+        for term in conjuncts(condition(e, "WHERE", column)):
+            found = pair(term, frozenset(columns(term)) - mine, mine)
+            if found is None or found[2]:
+                hint = "compare a column of it with one of what is before it: WHERE t.x = outer.x"
+                raise SqlError("a LATERAL query in a view that asks more than equalities is not supported yet", e.span, hint)
+            outer.append(found[0])
+            inner.append(found[1])
+
+    def over_rows(e: ast.Expr) -> Expr:
+        return bound(e, "ORDER BY", own.expr)
+
+    def value(i: ast.SelectItem) -> Item:
+        e = bound(i.expr, "SELECT", own.expr)
+        return Item(i.alias or default_name(i.expr), e, i.span, i.expr, usual_name(e.type))
+
+    return Apart(node, listed(s.items, own, value), inner, outer, over_rows)
 
 
 def _is_plain(s: ast.Select, query: ast.Query) -> bool:

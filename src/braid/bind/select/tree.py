@@ -75,7 +75,7 @@ class Policy(Generic[L_co]):
     """What a dialect decides. `leaf`: a relation that is no join; what is to its left may be meant in it. `check`:
     refuses a join of two sides, before its condition is bound. `terms`: the parts of ON; none where a dialect binds it
     when the tree is known. `equal`: of a merged column; `either`: the first of two that is not null; `order`: that of
-    several merged columns in `*`."""
+    several merged columns in `*`; `ties`: what a leaf asks of what is before it (LATERAL)."""
 
     leaf: Callable[[ast.Relation, Scope | None], L_co]
     check: Callable[[ast.Join, L_co | Joined[L_co], L_co | Joined[L_co]], None] = lambda *_: None
@@ -83,6 +83,7 @@ class Policy(Generic[L_co]):
     equal: Callable[[Expr, Expr], Expr] = lambda a, b: typing.call("eq", [a, b])
     either: Callable[[Expr, Expr], Expr] = lambda a, b: typing.call("COALESCE", [a, b])
     order: Callable[[list[str]], Iterable[str]] = list
+    ties: Callable[[L_co], Iterable[Expr]] = lambda *_: ()
 
 
 def bind_from(relation: ast.Relation, policy: Policy[L_co], before: Scope | None = None) -> L_co | Joined[L_co]:
@@ -92,10 +93,11 @@ def bind_from(relation: ast.Relation, policy: Policy[L_co], before: Scope | None
     left = bind_from(relation.left, policy, before)
     seen = left.scope if before is None else before.beside(left.scope)
     right = bind_from(relation.right, policy, seen)
+    ties = () if isinstance(right, Joined) else tuple(policy.ties(right))
     policy.check(relation, left, right)
     if relation.using or relation.natural:
         made = merged(relation, left.scope, right.scope, policy.either, policy.order)
-        return Joined(left, right, tuple(policy.equal(a, b) for a, b in made.equal), made.scope, relation)
+        return Joined(left, right, (*(policy.equal(a, b) for a, b in made.equal), *ties), made.scope, relation)
     scope = both(left.scope, right.scope, relation.right)
     terms = () if relation.on is None else policy.terms(relation.on, scope)
-    return Joined(left, right, tuple(terms), scope, relation)
+    return Joined(left, right, (*terms, *ties), scope, relation)
