@@ -154,7 +154,8 @@ def bound_apart(query: ast.Query, scope: Scope, context: Context, binding: Bindi
             found = pair(term, frozenset(columns(term)) - mine, mine)
             if found is None or found[2]:
                 hint = "compare a column of it with one of what is before it: WHERE t.x = outer.x"
-                raise SqlError("a LATERAL query in a view that asks more than equalities is not supported yet", e.span, hint)
+                what = "a LATERAL query in a view that asks more than equalities"
+                raise SqlError(f"{what} is not supported yet", e.span, hint)
             outer.append(found[0])
             inner.append(found[1])
 
