@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -346,6 +347,16 @@ def row(key: str | None, value: str | None, time: int, window: object, of: Queri
     return told, value
 
 
+def in_order(lines: Iterable[tuple[str | None, str | None, int, object]], of: Queries) -> list[Row]:
+    """The rows of records (key, value, time, window). In one epoch those with hidden keys are in the order of numbers that
+    the oracle gives otherwise: here of what is compared."""
+    found = list[Row]()
+    for (_, hidden), some in groupby(lines, key=lambda x: (x[2], "._row_id" in (x[0] or ""))):
+        rows = [row(*x, of) for x in some]
+        found += sorted(rows, key=repr) if hidden else rows
+    return found
+
+
 def unbroken(of: Queries, folder: Path) -> dict[str, list[Row]]:
     """What the oracle gives of all input, by query."""
     functions = str(folder / "functions.py") if of.functions else None
@@ -359,7 +370,7 @@ def unbroken(of: Queries, folder: Path) -> dict[str, list[Row]]:
         found = dict[str, list[Row]]()
         for q in driver._program.queries.values():
             placed = sorted(driver._backend.records(q.sink.topic, 0), key=lambda p: (p.partition, p.seq, p.hops, p.n))
-            found[q.name] = [row(p.key, p.value, p.timestamp, p.window, of) for p in placed]
+            found[q.name] = in_order(((p.key, p.value, p.timestamp, p.window) for p in placed), of)
         return found
 
 
@@ -368,5 +379,7 @@ def written(topic: str, of: Queries, folder: Path) -> list[Row]:
     topics, found = TopicStore(opened(folder / "store")), list[Row]()
     for p, end in enumerate(topics.end_offsets(topic)):
         lines = parse_envelope(topics.read(topic, p, 0, end)["_line"]).select("_key", "_value", "_t", "_window")
-        found += [row(k, v, t, None if w is None else (w["start"], w["end"]), of) for k, v, t, w in lines.rows()]
+        windows = (None if w is None else (w["start"], w["end"]) for w in lines["_window"].to_list())
+        keys, values, times = (lines[c].to_list() for c in ("_key", "_value", "_t"))
+        found += in_order(zip(keys, values, times, windows, strict=True), of)
     return found
