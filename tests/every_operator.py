@@ -348,8 +348,8 @@ def row(key: str | None, value: str | None, time: int, window: object, of: Queri
 
 
 def in_order(lines: Iterable[tuple[str | None, str | None, int, object]], of: Queries) -> list[Row]:
-    """The rows of records (key, value, time, window). In one epoch those with hidden keys are in the order of numbers that
-    the oracle gives otherwise: here of what is compared."""
+    """The rows of records (key, value, time, window). In one epoch those with hidden keys are in the order of numbers
+    that the oracle gives otherwise: here of what is compared."""
     found = list[Row]()
     for (_, hidden), some in groupby(lines, key=lambda x: (x[2], "._row_id" in (x[0] or ""))):
         rows = [row(*x, of) for x in some]
