@@ -260,6 +260,29 @@ def test_a_script_with_a_session_of_its_own(tmp_path: Path) -> None:
     assert f"and are {sys.executable}" in done.stderr
 
 
+KILLED = """
+import os, signal
+import pyspark
+import braid
+from braid.spark import conf
+session = braid.connect()
+import polars
+session.register("nums", polars.DataFrame({"k": [1, 2], "v": [1, 2]}), key="k")
+(handle,) = session.execute("CREATE STREAM o AS SELECT k, v FROM nums;")
+handle.await_idle()
+os.kill(pyspark.SparkContext._gateway.proc.pid, signal.SIGKILL)
+assert conf.jvm_gone(30)
+print(handle._running.progress().rows_in)
+os._exit(0)
+"""
+
+
+def test_progress_is_told_after_the_jvm_has_gone() -> None:
+    """What watches a query may ask before its run has noticed."""
+    done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=200, check=False)
+    assert done.stdout.strip() == "2", done.stderr[-3000:]
+
+
 def test_functions_of_a_session(session: braid.Session) -> None:
     """They travel to the tasks as Spark pickles them; another one of the name is another query."""
     factor = 2

@@ -466,6 +466,16 @@ class _Run:
     # ------------------------------------------------------------ telling
 
     def _watch(self) -> None:
+        """Tells until all is over, or Spark's JVM is gone: why, the main thread says, which meets that too."""
+        from braid.spark import conf
+
+        try:
+            self._tell_till_over()
+        except Exception:
+            if not conf.jvm_gone():
+                raise
+
+    def _tell_till_over(self) -> None:
         """Metrics; on a terminal the progress line, twice a second, elsewhere a line now and then."""
         on_terminal = self.err.is_terminal and not self.request.quiet
         told = looked = time.monotonic()

@@ -9,6 +9,7 @@ checkpoint, a few times between two batches.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import os
@@ -20,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
 from braid.errors import BraidError
@@ -388,9 +390,15 @@ class RunningQuery:
 
     def _timed(self) -> None:
         """Spark's times of the last batch, if it has told them."""
-        last, seen = self._handle.lastProgress if self._handle is not None else None, self._seen.last
+        last, seen = self._last_trigger(), self._seen.last
         if last is not None and seen is not None and last["batchId"] == seen.batch and "addBatch" in last["durationMs"]:
             seen.spark_ms = dict(last["durationMs"])
+
+    def _last_trigger(self) -> Mapping[str, Any] | None:
+        """What Spark says of it: nothing before the first, and nothing where its JVM is gone, which status() tells."""
+        with contextlib.suppress(Py4JError, OSError):
+            return self._handle.lastProgress if self._handle is not None else None
+        return None
 
     def _lag(self) -> int:
         """Records that wait; as of the last look where the broker does not answer, which is told once."""
@@ -411,7 +419,7 @@ class RunningQuery:
             self._note(f"{self.name} goes on, after {time.monotonic() - away:.0f} s")
 
     def _waiting_now(self) -> int:
-        last = self._handle.lastProgress if self._handle is not None else None
+        last = self._last_trigger()
         ends = {f"{leaf}/{p}": end for leaf, x in inputs_of(self._text).items() for p, end in enumerate(x.ends())}
         done: dict[str, int] = {}
         if last is not None:
