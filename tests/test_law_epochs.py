@@ -274,6 +274,8 @@ def _calls(rng: random.Random, rows: Node, key: tuple[Col, ...], name: str) -> N
     partition = tuple(rng.sample(plain, rng.choice([0, 1, 1, 2])))
     ranges = rng.random() < 0.3
     values = [n] if ranges else rng.sample([*plain, col(rows, "A.ROWTIME")], rng.choice([0, 1, 1, 2]))
+    if rng.random() < 0.3:
+        key = (*values, *key)
     order = tuple(Ordered(c, rng.random() < 0.5, rng.random() < 0.5) for c in values)
     calls: list[Windowed] = []
     for i in range(rng.choice([1, 1, 2, 3, 4])):

@@ -18,24 +18,22 @@ import numpy as np
 import polars as pl
 
 from braid.operators.accumulation import Groups
-from braid.operators.arrangement import LEVEL_0, Arrangement, Run
-from braid.operators.base import State
-from braid.operators.changes import DIFF, HASH, NEVER
-from braid.operators.multiset import TICK, netted
+from braid.operators.changes import DIFF, HASH
+from braid.operators.in_order import GROUP, InOrder, spans
+from braid.operators.multiset import TICK
 from braid.operators.ranges import (
-    Hashes,
     Ints,
-    alike,
     begins,
     columns_of,
     expand,
     hashes_of,
     narrow,
     rows_at,
+    same_keys,
     values_at,
 )
 
-VALUE, GROUP, CODE, PLACE = "_v", "_g", "_code", "_place"
+VALUE, CODE, PLACE = "_v", "_code", "_place"
 FIRST, MORE = 4, 8  # so many of the best values of a group are read at first; so many times more where none is left
 _SIGN = np.uint64(1 << 63)
 
@@ -57,35 +55,16 @@ def ticks(values: pl.Series) -> Ints:
     return (raw ^ _SIGN).view(np.int64)
 
 
-class Values(Arrangement):
-    """The values of groups. `expires`: the number by which groups are forgotten, made of their key."""
+class Values(InOrder):
+    """The values of groups."""
 
-    __slots__ = ("_clean", "_expires", "_passed")
-
-    def __init__(self, state: State, name: str, keys: Sequence[str], expires: pl.Expr | None) -> None:
-        super().__init__(state, name, keys, time=TICK)
-        kept = state.manifest.get(name, {})
-        self._expires = expires
-        self._passed: int = kept.get("passed", NEVER)
-        self._clean: int = kept.get("clean", 0)  # rows after all of them became one run
-
-    def close(self) -> None:
-        super().close()
-        if self._expires is not None:
-            self.state.manifest[self.name] |= {"passed": self._passed, "clean": self._clean}
+    __slots__ = ()
 
     def add(self, rows: pl.DataFrame) -> None:
         """Adds entries: hash, key, value, and how often it came or went."""
-        rows = self._ordered(rows.hstack([pl.Series(TICK, ticks(rows[VALUE]))]))
+        rows = self._arranged(rows.hstack([pl.Series(TICK, ticks(rows[VALUE]))]))
         self.append(columns_of(rows, [HASH, *self.keys, TICK, VALUE, DIFF]), ordered=True)
         self.shrink(int((rows[DIFF] < 0).sum()))
-
-    def pass_by(self, limit: int) -> None:
-        """Groups below `limit` are forgotten, once that frees half of what is held."""
-        self._passed = max(self._passed, limit)
-        if self.rows > 2 * self._clean + LEVEL_0:
-            self.unite()
-            self._clean = self.rows
 
     def counts(self, looking: pl.DataFrame) -> Ints:
         """How often each value stands (columns: hash, key, tick, value)."""
@@ -93,13 +72,12 @@ class Values(Arrangement):
         h, at = hashes_of(looking), looking[TICK].to_numpy()
         names = [*self.keys, VALUE]
         for stored in map(self._read, self.runs):
-            start, stop = _of_hashes(stored, h)
+            start, stop = spans(stored, h)
             held = stored[TICK].to_numpy()
             start, stop = narrow(held, start, stop, at, right=False), narrow(held, start, stop, at, right=True)
             which, place = expand(start, stop)
-            entries = rows_at(stored, place)
-            same = alike(rows_at(columns_of(looking, names), which), columns_of(entries, names))
-            np.add.at(found, which[same], entries[DIFF].to_numpy()[same].astype(np.int64))
+            same = same_keys(looking, which, stored, place, names)
+            np.add.at(found, which[same], stored[DIFF].to_numpy()[place[same]].astype(np.int64))
         return found
 
     def best(self, groups: pl.DataFrame, touched: pl.DataFrame, largest: bool) -> pl.DataFrame:
@@ -107,7 +85,7 @@ class Values(Arrangement):
         and that value; nothing of a group that has none."""
         todo, made, many = np.arange(groups.height), [_NONE.with_columns(touched[VALUE].clear())], FIRST
         while len(todo) and self.runs:
-            seen, bounds = self._seen(groups, todo, many, largest)
+            seen, bounds = self._seen(groups, todo, np.full(groups.height, many), largest)
             rank = pl.concat([seen[VALUE], bounds[VALUE]]).rank("dense").cast(pl.Int64())
             rank = rank if largest else -rank
             seen = seen.hstack([rank.head(seen.height).alias(CODE)])
@@ -124,43 +102,11 @@ class Values(Arrangement):
             todo, many = open_, many * MORE
         return pl.concat(made)
 
-    def _seen(self, groups: pl.DataFrame, todo: Ints, many: int, largest: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Of each group in each run so many of the best entries; and the last of these where there are more."""
-        wanted = rows_at(groups, todo)
-        seen, bounds = list[pl.DataFrame](), list[pl.DataFrame]()
-        for stored in map(self._read, self.runs):
-            start, stop = _of_hashes(stored, hashes_of(wanted))
-            more = stop - start > many
-            start, stop = (np.maximum(start, stop - many), stop) if largest else (start, np.minimum(stop, start + many))
-            which, place = expand(start, stop)
-            entries = rows_at(stored, place)
-            same = alike(rows_at(columns_of(wanted, self.keys), which), columns_of(entries, self.keys))
-            mine = columns_of(entries, [VALUE, DIFF]).hstack([pl.Series(GROUP, todo[which])])
-            seen.append(mine.filter(pl.Series(same)))
-            edge = (start if largest else stop - 1)[more]
-            bounds.append(rows_at(columns_of(stored, [VALUE]), edge).hstack([pl.Series(GROUP, todo[more])]))
-        return pl.concat(seen), pl.concat(bounds)
-
-    def _ordered(self, rows: pl.DataFrame) -> pl.DataFrame:
+    def _arranged(self, rows: pl.DataFrame) -> pl.DataFrame:
         return rows.sort(HASH, TICK, VALUE)
-
-    def _merged(self, runs: Sequence[Run], oldest: bool) -> Run | None:
-        rows = pl.concat([self._read(r) for r in runs])
-        before = rows.height
-        if self._expires is not None:
-            rows = rows.filter(self._expires >= self._passed)
-        rows = netted(rows, [HASH, *self.keys, TICK, VALUE])
-        self.expired += before - rows.height
-        return self._run(self._ordered(rows)) if rows.height else None
 
 
 _NONE = pl.DataFrame(schema={GROUP: pl.Int64()})
-
-
-def _of_hashes(stored: pl.DataFrame, h: Hashes) -> tuple[Ints, Ints]:
-    """Where the rows of hashes begin and end."""
-    held = hashes_of(stored)
-    return np.searchsorted(held, h, side="left"), np.searchsorted(held, h, side="right")
 
 
 @dataclass(frozen=True, slots=True)

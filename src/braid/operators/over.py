@@ -21,11 +21,12 @@ import polars as pl
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, NEVER
 from braid.operators.clocks import Clocks
+from braid.operators.in_order import GROUP
 from braid.operators.multiset import EPOCH, MOST, TICK, changes_of, distinct_keys, entries_of, netted
 from braid.operators.over_calls import Partitions, answer
 from braid.operators.pairing import keys_of, payload_of
 from braid.operators.ranges import Ints, begins, columns_of, expand, grouped, rows_at
-from braid.operators.ranked import GROUP, Rank, Ranked, Sorting
+from braid.operators.ranked import Rank, Ranked, Sorting
 from braid.operators.watermarks import Passing, after
 from braid.plan import over
 from braid.types import polars_type
@@ -105,31 +106,31 @@ class Over:
         todo = [(old, new)] if new.height else []
         while todo:
             before, come = todo.pop()
-            if (parts := _by_epochs(before, come, keys, payload)) is not None:
-                todo += parts
+            lives, epochs = _Lives.of(before, come, keys, payload), np.unique(come[EPOCH].to_numpy())
+            if lives.size > MOST and len(epochs) > 1:  # what leaves an operator is in the order of its epochs
+                todo += _parted(before, come, int(epochs[len(epochs) // 2]), keys)
                 continue
-            made = pl.concat(self._rounds(before, come, keys, payload)).select(EPOCH, DIFF, HASH, *keys, *shown)
-            yield changes_of(made, keys, shown)
+            made = pl.concat(self._rounds(before, come, lives, keys, payload))
+            yield changes_of(made.select(EPOCH, DIFF, HASH, *keys, *shown), keys, shown)
 
     def _rounds(
-        self, old: pl.DataFrame, new: pl.DataFrame, keys: list[str], payload: list[str]
+        self, old: pl.DataFrame, new: pl.DataFrame, lives: _Lives, keys: list[str], payload: list[str]
     ) -> Iterator[pl.DataFrame]:
         """The entries of some epochs, some partitions at a time."""
-        todo = [(old, new)]
-        while todo:
-            before, come = todo.pop()
-            rows, pairs, until = _lives(before, come, keys, payload)
-            hashes = np.unique(come[HASH].fill_null(0).to_numpy())
-            if int((until - rows[_PAIR].to_numpy()).sum()) <= MOST or len(hashes) < 2:
-                yield self._answers(rows, pairs, until)
-                continue
-            half = pl.col(HASH).fill_null(0) < int(hashes[len(hashes) // 2])
-            todo += [(before.filter(x), come.filter(x)) for x in (~half, half)]
+        hashes = np.unique(new[HASH].fill_null(0).to_numpy())
+        if lives.size <= MOST or len(hashes) < 2:
+            yield self._answers(lives)
+            return
+        half = pl.col(HASH).fill_null(0) < int(hashes[len(hashes) // 2])
+        for some in (half, ~half):
+            before, come = old.filter(some), new.filter(some)
+            yield from self._rounds(before, come, _Lives.of(before, come, keys, payload), keys, payload)
 
-    def _answers(self, rows: pl.DataFrame, pairs: pl.DataFrame, until: Ints) -> pl.DataFrame:
+    def _answers(self, lives: _Lives) -> pl.DataFrame:
         """What the calls give in each pair, as entries: they come with the pair, and go with the next one of their
         partition."""
-        which, pair = expand(rows[_PAIR].to_numpy(), until)
+        rows, pairs = lives.rows, lives.pairs
+        which, pair = expand(rows[_PAIR].to_numpy(), lives.until)
         again = np.repeat(np.arange(len(which)), rows[_TOTAL].to_numpy()[which])
         made = rows_at(rows.drop(_PAIR, _TOTAL), which[again]).with_columns(pl.Series(_PAIR, pair[again]))
         made = self.sorting.sorted(made, _PAIR)
@@ -152,45 +153,51 @@ class Over:
         )
 
 
-def _lives(
-    old: pl.DataFrame, new: pl.DataFrame, keys: Sequence[str], payload: Sequence[str]
-) -> tuple[pl.DataFrame, pl.DataFrame, Ints]:
-    """(rows with the pair from which on so many of them stand; the pairs of a partition and an epoch, before the first
-    of which stands one for what was before the batch; the pair at which that ends)."""
-    rows = pl.concat([old, new.select(old.columns)])
-    order, number = grouped(rows, keys)
-    rows = rows_at(rows, order).with_columns(pl.Series(GROUP, number))
-    touched = rows.select(GROUP, EPOCH)
-    every = touched.select(GROUP, pl.lit(NEVER, pl.Int64).alias(EPOCH))
-    pairs = pl.concat([touched, every]).unique().sort(GROUP, EPOCH).with_row_index(_PAIR).cast({_PAIR: pl.Int64})
-    rows = rows.join(pairs, on=[GROUP, EPOCH], how="left", maintain_order="left")
-    same = [GROUP, *payload]
-    lives = rows.group_by(same, maintain_order=True).agg(
-        pl.col(HASH).first(),
-        *(pl.col(k).first() for k in keys),
-        pl.col(_PAIR).sort_by(EPOCH),
-        pl.col(DIFF).sort_by(EPOCH),
-    )
-    lives = lives.with_row_index(_ROW).explode(_PAIR, DIFF)
-    ends = pairs.group_by(GROUP).agg(pl.col(_PAIR).max() + 1).rename({_PAIR: _UNTIL})
-    lives = lives.join(ends, on=GROUP, how="left", maintain_order="left").with_columns(
-        pl.col(DIFF).cum_sum().over(_ROW).alias(_TOTAL),
-        pl.col(_PAIR).shift(-1).over(_ROW).fill_null(pl.col(_UNTIL)).alias(_UNTIL),
-    )
-    lives = lives.filter(pl.col(_TOTAL) > 0)
-    return lives.drop(_ROW, _UNTIL, DIFF, GROUP), pairs, lives[_UNTIL].to_numpy()
+@dataclass(frozen=True, slots=True)
+class _Lives:
+    """`rows`: with the pair from which on so many of them stand, and `until`, the pair at which that ends; `pairs`: of
+    a partition and an epoch, before the first of which stands one for what was before the batch."""
+
+    rows: pl.DataFrame
+    pairs: pl.DataFrame
+    until: Ints
+
+    @staticmethod
+    def of(old: pl.DataFrame, new: pl.DataFrame, keys: Sequence[str], payload: Sequence[str]) -> _Lives:
+        rows = pl.concat([old, new.select(old.columns)])
+        order, number = grouped(rows, keys)
+        rows = rows_at(rows, order).with_columns(pl.Series(GROUP, number))
+        touched = rows.select(GROUP, EPOCH)
+        every = touched.select(GROUP, pl.lit(NEVER, pl.Int64).alias(EPOCH))
+        pairs = pl.concat([touched, every]).unique().sort(GROUP, EPOCH).with_row_index(_PAIR).cast({_PAIR: pl.Int64})
+        rows = rows.join(pairs, on=[GROUP, EPOCH], how="left", maintain_order="left")
+        same = [GROUP, *payload]
+        lives = rows.group_by(same, maintain_order=True).agg(
+            pl.col(HASH).first(),
+            *(pl.col(k).first() for k in keys),
+            pl.col(_PAIR).sort_by(EPOCH),
+            pl.col(DIFF).sort_by(EPOCH),
+        )
+        lives = lives.with_row_index(_ROW).explode(_PAIR, DIFF)
+        ends = pairs.group_by(GROUP).agg(pl.col(_PAIR).max() + 1).rename({_PAIR: _UNTIL})
+        lives = lives.join(ends, on=GROUP, how="left", maintain_order="left").with_columns(
+            pl.col(DIFF).cum_sum().over(_ROW).alias(_TOTAL),
+            pl.col(_PAIR).shift(-1).over(_ROW).fill_null(pl.col(_UNTIL)).alias(_UNTIL),
+        )
+        lives = lives.filter(pl.col(_TOTAL) > 0)
+        return _Lives(lives.drop(_ROW, _UNTIL, DIFF, GROUP), pairs, lives[_UNTIL].to_numpy())
+
+    @property
+    def size(self) -> int:
+        """How many rows stand in all pairs together, those with equal ones once."""
+        return int((self.until - self.rows[_PAIR].to_numpy()).sum())
 
 
-def _by_epochs(
-    old: pl.DataFrame, new: pl.DataFrame, keys: Sequence[str], payload: Sequence[str]
-) -> list[tuple[pl.DataFrame, pl.DataFrame]] | None:
-    """The same in two parts, the earlier epochs last; None where all of it can be made at once, or is of one epoch.
-    (What leaves an operator is in the order of its epochs.)"""
-    epochs = np.unique(new[EPOCH].to_numpy())
-    rows, _, until = _lives(old, new, keys, payload)
-    if len(epochs) < 2 or int((until - rows[_PAIR].to_numpy()).sum()) <= MOST:
-        return None
-    first = pl.col(EPOCH) < int(epochs[len(epochs) // 2])
+def _parted(
+    old: pl.DataFrame, new: pl.DataFrame, middle: int, keys: Sequence[str]
+) -> list[tuple[pl.DataFrame, pl.DataFrame]]:
+    """The same in two parts: the epochs from `middle` on, and those before, which are to be made first."""
+    first = pl.col(EPOCH) < middle
     earlier, later = new.filter(first), new.filter(~first)
     stands = pl.concat([old, earlier]).with_columns(pl.lit(NEVER, pl.Int64).alias(EPOCH))
     between = netted(stands, [c for c in stands.columns if c != DIFF])

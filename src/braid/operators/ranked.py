@@ -1,9 +1,8 @@
 """The rows of partitions in order: those of a partition that come first are read without the others.
 
 In: entries with weights, each batch. Out: of some partitions the first rows that stand, or all of them.
-Rule: runs are in order of the hash, the order columns and the key of the rows. Of each run some of a partition's first
-entries are read; what lies before the last of them in every run is known, and more is read where that is too little.
-So what is read follows what is asked for, whatever a partition holds.
+Rule: runs are in order of the hash, the order columns and the key of the rows (`in_order`). A row that came may have
+gone again, so more entries are read where too few of them stand.
 
 `Ranked`: entries by (hash, order), `_diff` being how often a row came less how often it went. `top`: rows with a higher
 rank are forgotten when runs merge, where none ever goes.
@@ -17,16 +16,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from braid.operators.arrangement import LEVEL_0, Arrangement, Run
 from braid.operators.base import State
-from braid.operators.changes import DIFF, HASH, NEVER
-from braid.operators.multiset import EPOCH, TICK, netted
-from braid.operators.ranges import Flags, Ints, alike, begins, columns_of, expand, hashes_of, rows_at
+from braid.operators.changes import DIFF, HASH
+from braid.operators.in_order import GROUP, InOrder
+from braid.operators.multiset import EPOCH, netted
+from braid.operators.ranges import Flags, Ints, begins, rows_at
 from braid.plan.over import Ordered, Reach
 
-GROUP = "_g"
 FIRST, MORE = 8, 8  # so many entries of a partition are read at first, so many times more where they are too few
-_EDGE = "_edge"
+_PLACE = "_place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +34,13 @@ class Sorting:
     columns: tuple[Ordered, ...]
     key: tuple[str, ...]
 
-    def sorted(self, rows: pl.DataFrame, *before: str) -> pl.DataFrame:
-        """By the columns `before`, then in this order."""
+    def sorted(self, rows: pl.DataFrame, *before: str, behind: Sequence[str] = ()) -> pl.DataFrame:
+        """By the columns `before`, then in this order, then by those `behind`."""
         names = [o.value.name for o in self.columns]
-        key = [k for k in self.key if k not in names]
-        down = [False] * len(before) + [o.descending for o in self.columns] + [False] * len(key)
-        last = [False] * len(before) + [not o.nulls_first for o in self.columns] + [True] * len(key)
-        by = [*before, *names, *key]
+        rest = [*(k for k in self.key if k not in names), *behind]
+        down = [False] * len(before) + [o.descending for o in self.columns] + [False] * len(rest)
+        last = [False] * len(before) + [not o.nulls_first for o in self.columns] + [True] * len(rest)
+        by = [*before, *names, *rest]
         return rows.sort(by, descending=down, nulls_last=last, maintain_order=True) if by else rows
 
     def peers(self, rows: pl.DataFrame, group: Ints) -> Flags:
@@ -86,10 +84,10 @@ class Rank:
         return found
 
 
-class Ranked(Arrangement):
-    """`expires`: the number by which partitions are forgotten, made of their key."""
+class Ranked(InOrder):
+    """The rows of partitions."""
 
-    __slots__ = ("_clean", "_expires", "_passed", "_sorting", "_top")
+    __slots__ = ("_sorting", "_top")
 
     def __init__(
         self,
@@ -100,16 +98,8 @@ class Ranked(Arrangement):
         top: tuple[Rank, int] | None = None,
         expires: pl.Expr | None = None,
     ) -> None:
-        super().__init__(state, name, keys, time=TICK)
-        kept = state.manifest.get(name, {})
-        self._sorting, self._top, self._expires = sorting, top, expires
-        self._passed: int = kept.get("passed", NEVER)
-        self._clean: int = kept.get("clean", 0)  # rows after all of them became one run
-
-    def close(self) -> None:
-        super().close()
-        if self._expires is not None:
-            self.state.manifest[self.name] |= {"passed": self._passed, "clean": self._clean}
+        super().__init__(state, name, keys, expires)
+        self._sorting, self._top = sorting, top
 
     def add(self, rows: pl.DataFrame) -> None:
         """Adds the entries of a batch."""
@@ -117,13 +107,6 @@ class Ranked(Arrangement):
         entries = netted(entries, [c for c in entries.columns if c != DIFF])
         self.append(self._sorting.sorted(entries, HASH), ordered=True)
         self.shrink(int((entries[DIFF] < 0).sum()))
-
-    def pass_by(self, limit: int) -> None:
-        """Partitions below `limit` are forgotten, once that frees half of what is held."""
-        self._passed = max(self._passed, limit)
-        if self.rows > 2 * self._clean + LEVEL_0:
-            self.unite()
-            self._clean = self.rows
 
     def all(self, groups: pl.DataFrame) -> pl.DataFrame:
         """All rows of partitions (hash, key), with their weights and the number of their partition."""
@@ -150,7 +133,7 @@ class Ranked(Arrangement):
         and all behind: read from the end, where most come."""
         todo, many, found = np.arange(groups.height), np.full(groups.height, reach.rows + FIRST), list[pl.DataFrame]()
         while len(todo):
-            rows, edges = self._seen(groups, todo, many, from_end=True)
+            rows, edges = self._seen(groups, todo, many, last=True)
             sure = self._before(_net(rows), edges, from_end=True)
             enough = self._beyond(sure, touched, reach, groups.height)
             cut = np.zeros(groups.height, dtype=np.bool_)
@@ -162,72 +145,45 @@ class Ranked(Arrangement):
 
     def _beyond(self, rows: pl.DataFrame, touched: pl.DataFrame, reach: Reach, groups: int) -> Flags:
         """Of which partitions the rows go beyond what the first of the touched ones reaches."""
-        enough = self._ahead(rows, touched, groups, ()) >= max(reach.rows, 1)
+        enough = self._ahead(rows, touched, groups) >= max(reach.rows, 1)
         marks = [touched.with_columns(pl.col(low.name).alias(o.value.name)) for low in reach.lows
                  for o in self._sorting.columns]  # fmt: skip
         for mark in [*marks, *([touched] if reach.peers else [])]:
-            enough &= self._ahead(rows, mark, groups, self._sorting.key) > 0
+            enough &= self._ahead(rows, mark, groups, peers=True) > 0
         return enough
 
-    def _ahead(self, rows: pl.DataFrame, marks: pl.DataFrame, groups: int, without: Sequence[str]) -> Ints:
-        """How many rows of each partition stand before all of its marks; before their peers, too, if their key does not
-        count (`without`)."""
-        marked = marks.with_columns(pl.lit(0).alias(_EDGE), *(pl.lit(None).alias(k) for k in without))
-        order = replace(self._sorting, key=(_EDGE,)) if without else self._sorting
-        both = pl.concat([rows.with_columns(pl.lit(1).alias(_EDGE)), marked], how="diagonal_relaxed")
-        both = order.sorted(both.sort(_EDGE, maintain_order=True), GROUP)
-        before = both.filter((pl.col(_EDGE) == 0).cum_sum().over(GROUP) == 0)
+    def _ahead(self, rows: pl.DataFrame, marks: pl.DataFrame, groups: int, *, peers: bool = False) -> Ints:
+        """How many rows of each partition stand before all of its marks; before their `peers`, too, if asked for."""
+        order = replace(self._sorting, key=()) if peers else self._sorting
+        both = pl.concat([_placed(rows, 1), _placed(marks, 0)], how="diagonal_relaxed")
+        both = order.sorted(both, GROUP, behind=(_PLACE,))
+        before = both.filter((pl.col(_PLACE) == 0).cum_sum().over(GROUP) == 0)
         return np.bincount(before[GROUP].to_numpy(), minlength=groups)
 
     def _before(self, rows: pl.DataFrame, edges: pl.DataFrame, *, from_end: bool = False) -> pl.DataFrame:
         """In order, the rows before the first edge of their partition, a row for each unit of weight; or those behind
         the last one."""
-        both = pl.concat([rows.with_columns(pl.lit(1).alias(_EDGE)), edges.with_columns(pl.lit(0).alias(_EDGE))],
-                         how="diagonal")  # fmt: skip
-        both = self._sorting.sorted(both.sort(_EDGE, descending=from_end, maintain_order=True), GROUP)
-        made = both.filter((pl.col(_EDGE) == 0).cum_sum(reverse=from_end).over(GROUP) == 0).select(rows.columns)
+        edge = 2 if from_end else 0
+        both = pl.concat([_placed(rows, 1), _placed(edges, edge)], how="diagonal")
+        both = self._sorting.sorted(both, GROUP, behind=(_PLACE,))
+        made = both.filter((pl.col(_PLACE) == edge).cum_sum(reverse=from_end).over(GROUP) == 0).select(rows.columns)
         return rows_at(made, np.repeat(np.arange(made.height), made[DIFF].to_numpy())).with_columns(
             pl.lit(1, pl.Int64).alias(DIFF)
         )
 
-    def _seen(
-        self, groups: pl.DataFrame, todo: Ints, many: Ints | None, *, from_end: bool = False
-    ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Of each partition in each run its first (last) entries, and the outermost of those where there are more."""
-        wanted = rows_at(groups, todo)
-        h, seen, edges = hashes_of(wanted), list[pl.DataFrame](), list[pl.DataFrame]()
-        for stored in map(self._read, self.runs):
-            held = hashes_of(stored)
-            start, stop = np.searchsorted(held, h, side="left"), np.searchsorted(held, h, side="right")
-            if many is not None:
-                cut = np.flatnonzero(stop - start > many[todo])
-                if from_end:
-                    start = np.maximum(start, stop - many[todo])
-                else:
-                    stop = np.minimum(stop, start + many[todo])
-                edge = start[cut] if from_end else stop[cut] - 1
-                edges.append(rows_at(stored, edge).with_columns(pl.Series(GROUP, todo[cut])))
-            which, place = expand(start, stop)
-            entries = rows_at(stored, place)
-            same = alike(rows_at(columns_of(wanted, self.keys), which), columns_of(entries, self.keys))
-            seen.append(entries.with_columns(pl.Series(GROUP, todo[which])).filter(pl.Series(same)))
-        return pl.concat(seen), pl.concat(edges) if edges else seen[0].clear()
-
-    def _merged(self, runs: Sequence[Run], oldest: bool) -> Run | None:
-        rows = pl.concat([self._read(r) for r in runs])
-        before = rows.height
-        if self._expires is not None:
-            rows = rows.filter(self._expires >= self._passed)
-        rows = self._sorting.sorted(netted(rows, [c for c in rows.columns if c != DIFF]), HASH)
-        if self._top is not None and rows.height:
-            rows = self._cut(rows, *self._top)
-        self.expired += before - rows.height
-        return self._run(rows) if rows.height else None
+    def _arranged(self, rows: pl.DataFrame) -> pl.DataFrame:
+        rows = self._sorting.sorted(rows, HASH)
+        return rows if self._top is None or not rows.height else self._cut(rows, *self._top)
 
     def _cut(self, rows: pl.DataFrame, rank: Rank, most: int) -> pl.DataFrame:
         """Without the rows that have so many before them. An entry of several equal rows counts as one."""
         group = rows.select(pl.struct(HASH, *self.keys).rle_id().alias("g"))["g"].to_numpy().astype(np.int64)
         return rows.filter(pl.Series(rank.of(group, self._sorting.peers(rows, group)) <= most))
+
+
+def _placed(rows: pl.DataFrame, place: int) -> pl.DataFrame:
+    """With their place among rows that are equal in order: marks and edges count before them, or behind them."""
+    return rows.with_columns(pl.lit(place).alias(_PLACE))
 
 
 def _net(rows: pl.DataFrame) -> pl.DataFrame:
