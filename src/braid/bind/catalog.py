@@ -72,10 +72,10 @@ class RunningQuery:
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """Sources and running queries by name, in the order of their making. `inserts`: INSERT INTOs so far, per sink.
-    `named`: WITH queries. `types`: of CREATE TYPE; `schemas`: of CREATE SCHEMA; `written_functions`: of
-    CREATE FUNCTION. `paused`: queries. `stored`: topics
-    that are there, with their partitions. `registry`: of schemas of records, where there is one. `functions`: of the
-    user. `fallen`: names that were declared and do not stand here, and why."""
+    `named`: WITH queries. `types`: of CREATE TYPE; `schemas`: of CREATE SCHEMA; `written_functions`: of CREATE
+    FUNCTION; `functions`: of the user. `paused`: queries. `stored`: topics that are there, with their partitions.
+    `registry`: of schemas of records, where there is one. `fallen`: names that were declared and cannot be
+    resolved, and why."""
 
     sources: Mapping[str, Declared] = field(default_factory=dict)
     queries: Mapping[str, RunningQuery] = field(default_factory=dict)

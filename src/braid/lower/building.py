@@ -37,6 +37,8 @@ class Frame:
 
 @dataclass(slots=True)
 class Growing:
+    """A stage while nodes are lowered into it (`physical.Stage`)."""
+
     keys: Keys
     steps: list[Step] = field(default_factory=list)
     output: int = -1

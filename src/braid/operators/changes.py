@@ -160,8 +160,8 @@ def released_from(times: pl.Series, places: pl.Series, numbers: pl.Series) -> pl
 
 
 def ordered_sub(times: pl.Series, parents: pl.Series, sorted_: bool) -> pl.Series:
-    """`_sub` of rows that stand in their order, by time: the time, then `parents`, or (`sorted_`) the row's number."""
-    head = _fixed(times.to_numpy().astype(np.int64).view(np.uint64).__xor__(np.uint64(1 << 63)).astype(">u8"))
+    """`_sub` of rows in their order, by time: the time, then `parents`, or (`sorted_`) the row's number."""
+    head = _fixed((times.to_numpy().astype(np.int64).view(np.uint64) ^ np.uint64(1 << 63)).astype(">u8"))
     if not sorted_:
         return _joined(head, parents.to_arrow())
     return _joined(head, _fixed(numbers_within(times.to_numpy()).astype(">u4")))

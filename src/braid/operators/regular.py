@@ -162,11 +162,7 @@ class Regular:
         parts = []
         looks = 2 * sides[0].new.height + sides[1].new.height
         seen = made = 0
-        if self.gives != "pairs" and not failures:
-            return self._unmatched(sides, keys)
         for looked, found in self._pairs(sides, keys, failures):
-            if self.gives != "pairs":
-                continue
             parts.append(found)
             seen, made = seen + looked, made + found.height
             if made > most:
@@ -200,10 +196,14 @@ class Regular:
         return known(bag, looking, keys, self._ticks(looking, side), most)
 
     def _pairs(self, sides: Sequence[_Side], keys: list[str], failures: Failures) -> Iterator[tuple[int, pl.DataFrame]]:
-        """How many rows looked, and the pairs that the residual lets through, in rounds."""
+        """How many rows looked, and the pairs that the residual lets through, in rounds. Where no pairs go out, they
+        are read for what fails."""
+        if self.gives != "pairs" and not failures:
+            return
         for looked, pairs in self._together(sides, keys):
             failures.look(pairs)
-            yield looked, pairs.filter(self._true(pairs)) if self.residual is not None and pairs.height else pairs
+            if self.gives == "pairs":
+                yield looked, pairs.filter(self._true(pairs)) if self.residual is not None and pairs.height else pairs
 
     def _together(self, sides: Sequence[_Side], keys: list[str]) -> Iterator[tuple[int, pl.DataFrame]]:
         """New with new, new with old, old with new, in rounds: (how many rows looked, pairs)."""

@@ -2,8 +2,8 @@
 
 In: WINDOW BY as written; what FROM gives. Out: the groups in their windows; the names of key formats.
 Rule: windows are those of Kafka Streams, as ksqlDB has them. The window of a group is a part of its record's key, which
-the format says: TW[…] of TUMBLE and HOP, SW[…] of SESSION. It goes where the key goes: a result whose key is projected,
-grouped or joined anew has no window. (docs/rules/lenses.md, "Windows of groups")
+the format says: TW[…] of TUMBLE and HOP, SW[…] of SESSION. It goes where the key goes: a result whose key is another,
+by SELECT, GROUP BY or a join, has no window. (docs/rules/lenses.md, "Windows of groups")
 """
 
 from __future__ import annotations
