@@ -24,7 +24,7 @@ from braid.bind.risingwave.expressions import constant
 from braid.bind.risingwave.over import named_windows
 from braid.bind.risingwave.scope import QUOTE, Context, default_name
 from braid.bind.risingwave.set_operations import corresponding
-from braid.bind.select.items import Item, listed
+from braid.bind.select.items import Item, listed, place_of
 from braid.bind.select.scope import Column, Scope, Table, of_table
 from braid.bind.select.tree import bind_from
 from braid.errors import Span, SqlError
@@ -137,18 +137,8 @@ def _of_columns(item: ast.OrderItem, columns: tuple[BatchColumn, ...]) -> str:
 
 def _output(e: ast.Expr, columns: tuple[BatchColumn, ...]) -> str | None:
     """The column of a result that a place or a name means."""
-    match e:
-        case ast.Literal(value=int(place)) if not isinstance(place, bool):
-            if not 1 <= place <= len(columns):
-                hint = f"it is from 1 to {len(columns)}"
-                raise SqlError(f"there is no column number {place}", e.span, hint)
-            return columns[place - 1][1]
-        case ast.Name(parts=(name,)):
-            found = [t for n, t, _ in columns if n == name]
-            if len(found) > 1:
-                raise SqlError(f"{name} is ambiguous", e.span, "name the table before it, or write its place")
-            return found[0] if found else None
-    return None
+    place = place_of(e, [n for n, _, _ in columns])
+    return None if place is None else columns[place][1]
 
 
 def _values(v: ast.Values, batch: Batch) -> Rows:
@@ -262,17 +252,12 @@ def _ordering(e: ast.Expr, columns: tuple[BatchColumn, ...], values: Values) -> 
 
 def _grouped(e: ast.Expr, columns: tuple[BatchColumn, ...], values: Values) -> str:
     """A name is a column of FROM first, then one of the result; a number is a place."""
-    match e:
-        case ast.GroupingSets():
-            sets = ", ".join(f"({', '.join(_grouped(x, columns, values) for x in s)})" for s in e.sets)
-            return f"{e.kind} ({sets})"
-        case ast.Name() if not values.knows(e):
-            place = next((i for i, (n, _, _) in enumerate(columns) if (n,) == e.parts), None)
-            return values.sql(e) if place is None else str(place + 1)
-        case ast.Literal(value=int(place)) if not isinstance(place, bool):
-            _output(e, columns)
-            return str(place)
-    return values.sql(e)
+    if isinstance(e, ast.GroupingSets):
+        sets = ", ".join(f"({', '.join(_grouped(x, columns, values) for x in s)})" for s in e.sets)
+        return f"{e.kind} ({sets})"
+    own = isinstance(e, ast.Name) and values.knows(e)
+    place = None if own else place_of(e, [n for n, _, _ in columns])
+    return values.sql(e) if place is None else str(place + 1)
 
 
 # ------------------------------------------------------------ over the rows of one table

@@ -22,7 +22,7 @@ from braid.bind.risingwave.expressions import Names, bind, bind_condition, bound
 from braid.bind.risingwave.over import Overs
 from braid.bind.risingwave.scope import default_name
 from braid.bind.select.grouping import Groups
-from braid.bind.select.items import Item, listed
+from braid.bind.select.items import Item, listed, place_of
 from braid.bind.select.scope import Scope
 from braid.errors import SqlError
 from braid.expr import compile, typing
@@ -364,13 +364,10 @@ def alone(node: Node) -> dict[str, object] | None:
 
 def meant_by(e: ast.Expr, items: tuple[ast.SelectItem, ...], scope: Scope) -> ast.Expr:
     """A grouping expression: also the number or the alias of an item."""
-    if isinstance(e, ast.Literal) and isinstance(e.value, int):
-        if not 1 <= e.value <= len(items):
-            raise SqlError(f"there is no item {e.value}", e.span, f"SELECT has {len(items)} items")
-        return items[e.value - 1].expr
-    if isinstance(e, ast.Name) and len(e.parts) == 1 and not any(c.name == e.parts[0] for c in scope.columns):
-        return next((i.expr for i in items if i.alias == e.parts[0]), e)
-    return e
+    if isinstance(e, ast.Name) and any(c.name == e.parts[0] for c in scope.columns):
+        return e
+    place = place_of(e, [i.alias for i in items])
+    return e if place is None else items[place].expr
 
 
 def _zero(t: Type) -> object:

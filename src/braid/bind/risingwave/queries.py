@@ -22,7 +22,7 @@ from braid.bind.risingwave.over import Overs, first_rows, has_over, named_window
 from braid.bind.risingwave.placing import Relation, Tree, place
 from braid.bind.risingwave.scope import QUOTE, Context, check_not_sink, default_name
 from braid.bind.risingwave.sinks import rules_of
-from braid.bind.select.items import Item, Result, listed
+from braid.bind.select.items import Item, Result, listed, place_of
 from braid.bind.select.scope import Column, Scope, Table, of_table, renamed
 from braid.bind.select.tree import Policy, bind_from
 from braid.errors import Span, SqlError
@@ -153,14 +153,8 @@ def _first(
         return _First()
 
     def meant(e: ast.Expr) -> Expr:
-        match e:
-            case ast.Literal(value=int(place)) if not isinstance(place, bool):
-                if not 1 <= place <= len(items):
-                    raise SqlError(f"there is no column number {place}", e.span, f"it is from 1 to {len(items)}")
-                return items[place - 1].expr
-            case ast.Name(parts=(column,)) if found := [i.expr for i in items if i.name == column]:
-                return found[0]
-        return below(e)
+        place = place_of(e, [i.name for i in items])
+        return below(e) if place is None else items[place].expr
 
     order = tuple((orderable(meant(i.expr), "ORDER BY", i.span), i) for i in query.order_by)
     partition = tuple(dict.fromkeys(orderable(meant(e), "DISTINCT ON", e.span) for e in on))

@@ -8,7 +8,7 @@ is not dropped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
@@ -94,19 +94,13 @@ class Inlining:
 
     def of(self, x: T) -> T:
         """The same with what is called in its place."""
-        made: Any = x
         if not self.known:
             return x
-        if isinstance(x, tuple):
-            found = tuple(map(self.of, x))
-            made = found if any(a is not b for a, b in zip(found, x, strict=True)) else x
-        elif is_dataclass(x) and not isinstance(x, type | Span):
-            changed = {f.name: v for f in fields(x) if (v := self.of(old := getattr(x, f.name))) is not old}
-            made = replace(x, **changed) if changed else x
-            if isinstance(made, ast.Call) and f"{made.name}/{len(made.args)}" in self.known:
-                made = self._body(made, f"{made.name}/{len(made.args)}")
-            if isinstance(x, ast.SelectItem) and made.expr is not x.expr and x.alias is None:
-                made = replace(made, alias=default_name(x.expr))
+        made: Any = _changed(x, self.of)
+        if isinstance(made, ast.Call) and f"{made.name}/{len(made.args)}" in self.known:
+            made = self._body(made, f"{made.name}/{len(made.args)}")
+        if isinstance(x, ast.SelectItem) and made.expr is not x.expr and x.alias is None:
+            made = replace(made, alias=default_name(x.expr))
         return made  # type: ignore[no-any-return]
 
     def _body(self, call: ast.Call, name: str) -> ast.Expr:
@@ -131,25 +125,27 @@ def _by_name(values: Sequence[T], s: ast.CreateFunction) -> dict[str, T]:
 
 def _at(x: T, span: Span) -> T:
     """The same, where a call is."""
-    made: Any = x
-    if isinstance(x, Span):
-        made = span
-    elif isinstance(x, tuple):
-        made = tuple(_at(y, span) for y in x)
-    elif is_dataclass(x) and not isinstance(x, type):
-        made = replace(x, **{f.name: _at(getattr(x, f.name), span) for f in fields(x)})
+    made: Any = span if isinstance(x, Span) else _changed(x, lambda y: _at(y, span))
     return made  # type: ignore[no-any-return]
 
 
 def _with(x: T, given: Mapping[str, ast.Expr]) -> T:
     """The same with arguments in place of parameters."""
-    made: Any = x
     if isinstance(x, ast.Name) and len(x.parts) == 1 and x.parts[0] in given:
-        made = given[x.parts[0]]
-    elif isinstance(x, tuple):
-        made = tuple(_with(y, given) for y in x)
+        made: Any = given[x.parts[0]]
+        return made  # type: ignore[no-any-return]
+    return _changed(x, lambda y: _with(y, given))
+
+
+def _changed(x: T, of: Callable[[Any], Any]) -> T:
+    """A part of a statement with what `of` makes of each part of it; itself where that changes none."""
+    made: Any = x
+    if isinstance(x, tuple):
+        found = tuple(map(of, x))
+        made = found if any(a is not b for a, b in zip(found, x, strict=True)) else x
     elif is_dataclass(x) and not isinstance(x, type | Span):
-        made = replace(x, **{f.name: _with(getattr(x, f.name), given) for f in fields(x)})
+        changed = {f.name: v for f in fields(x) if (v := of(old := getattr(x, f.name))) is not old}
+        made = replace(x, **changed) if changed else x
     return made  # type: ignore[no-any-return]
 
 

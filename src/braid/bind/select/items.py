@@ -6,7 +6,7 @@ Rule: `*` stands for the columns of the scope, in its order; what has no name is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from braid.bind.select.scope import Scope
@@ -72,6 +72,27 @@ def listed(items: tuple[ast.SelectItem, ...], scope: Scope, value: Callable[[ast
         columns = scope.star(item.expr.qualifier, item.span)
         found += [Item(c.name, c.expr, item.span, None, c.type) for c in columns]
     return found
+
+
+def places_of(e: ast.Expr, names: Sequence[str | None]) -> list[int]:
+    """The columns of a result that an item of ORDER BY or GROUP BY means, by its place or its name; none: it is an
+    expression. `names`: of the columns; None where one is not meant by its name."""
+    match e:
+        case ast.Literal(value=int(place)) if not isinstance(place, bool):
+            if not 1 <= place <= len(names):
+                raise SqlError(f"there is no column number {place}", e.span, f"it is from 1 to {len(names)}")
+            return [place - 1]
+        case ast.Name(parts=(name,)):
+            return [n for n, other in enumerate(names) if other == name]
+    return []
+
+
+def place_of(e: ast.Expr, names: Sequence[str | None]) -> int | None:
+    """The same, where a name may mean one column only."""
+    found = places_of(e, names)
+    if len(found) > 1:
+        raise SqlError(f"{e} is ambiguous", e.span, "name the table before it, or write its place")
+    return found[0] if found else None
 
 
 def unique_names(names: list[str]) -> list[str]:

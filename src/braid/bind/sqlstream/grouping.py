@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from braid.bind.expressions import Aggregations, bind_expr, bind_predicate, children, with_span
 from braid.bind.select.grouping import Groups
-from braid.bind.select.items import Item, listed
+from braid.bind.select.items import Item, listed, places_of
 from braid.bind.select.scope import Scope
 from braid.bind.sqlstream import aggregates
 from braid.bind.sqlstream.scope import ROWTIME, as_timestamp, column, rules
@@ -271,12 +271,5 @@ def bind_order(
 
 def _sorted_by(e: ast.Expr, items: list[Item], value: Callable[[ast.Expr, str], Expr]) -> Expr:
     """An item by its number or its name, else an expression over the rows."""
-    if isinstance(e, ast.Literal) and isinstance(e.value, int):
-        if not 0 < e.value <= len(items):
-            raise SqlError(f"there is no item {e.value}", e.span, f"SELECT has {len(items)}")
-        return items[e.value - 1].expr
-    if isinstance(e, ast.Name) and len(e.parts) == 1:
-        named = [i.expr for i in items if i.name == e.parts[0] and not i.is_time]
-        if len(set(named)) == 1:
-            return named[0]
-    return value(e, "ORDER BY")
+    found = {items[n].expr for n in places_of(e, [None if i.is_time else i.name for i in items])}
+    return found.pop() if len(found) == 1 else value(e, "ORDER BY")
