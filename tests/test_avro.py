@@ -35,7 +35,7 @@ from braid.stage.ingest import Chunk
 from braid.stage.local import LocalQuery
 from braid.testing import Driver
 from braid.topics.envelope import RAW
-from braid.topics.registries import Address, FolderRegistry, address_of, opened
+from braid.topics.registries import Address, Folder, StoreRegistry, address_of, opened
 from braid.types import FLOATS, WHOLE_NUMBERS, Array, Column, Decimal, Map, Scalar, Struct, Type
 
 S = Scalar
@@ -378,7 +378,7 @@ def raw_records(*records: tuple[Any, Any]) -> pl.DataFrame:
 
 
 def test_records_of_a_broker() -> None:
-    registry = FolderRegistry()
+    registry = StoreRegistry()
     key = registry.register("t-key", Schema("AVRO", '"int"'))
     old = registry.register("t-value", Schema("AVRO", json.dumps(record(("v", "int")))))
     other: Any = record(("v", "long"), ("w", ["null", "string"]))
@@ -414,7 +414,7 @@ def test_records_of_a_broker() -> None:
 
 def test_a_query_from_bytes_to_bytes() -> None:
     """What the border of a broker does: bytes in, bytes out, ids of the registry in front."""
-    registry = FolderRegistry()
+    registry = StoreRegistry()
     program = Program("ksqldb", Catalog(registry=registry))
     text = """CREATE STREAM s (k INT KEY, v STRING, n DECIMAL(5, 1))
         WITH (kafka_topic='s', format='AVRO', partitions=1);
@@ -449,7 +449,7 @@ def test_tombstones_and_bare_nulls_have_no_bytes() -> None:
 
 
 def test_a_chosen_schema_gives_defaults() -> None:
-    registry = FolderRegistry()
+    registry = StoreRegistry()
     old = registry.register("t-value", Schema("AVRO", json.dumps(record(("v", "int")))))
     chosen = {"type": "record", "name": "R", "fields": [
         {"name": "v", "type": "int"}, {"name": "n", "type": "bytes", "default": "\u00ff"},
@@ -469,7 +469,7 @@ def test_a_chosen_schema_gives_defaults() -> None:
 
 def test_folder_registry(tmp_path: Any) -> None:
     folder = str(tmp_path / "registry")
-    one, two = opened(Address(folder)), FolderRegistry(folder)
+    one, two = opened(Address(folder)), StoreRegistry(Folder(folder))
     first = Schema("AVRO", json.dumps(record(("v", "int"))))
     assert one.latest("t-value") is None
     id = one.register("t-value", first)

@@ -50,7 +50,7 @@ from braid.sql.dialects.risingwave_calls import LEVELS
 from braid.sql.parser import dialect_of
 from braid.testing.cases import DIALECTS, INPUT_COLUMNS, SHOWN, blocks, run_case
 from braid.testing.cases import KINDS as case_kinds
-from braid.topics.registries import FolderRegistry
+from braid.topics.registries import StoreRegistry
 from cli_help import shown
 from pages import PAGES, ROOT, Said, commands, has, matches, page_blocks
 
@@ -66,7 +66,7 @@ OTHERS = [name for name in PAGES if name not in (*SEMANTICS, CHOICE)]
 
 def program_of(dialect: str, functions: Functions = NONE) -> Program:
     """A program with a registry of its own, as each store has one."""
-    return Program(dialect, Catalog(registry=FolderRegistry(), functions=functions))
+    return Program(dialect, Catalog(registry=StoreRegistry(), functions=functions))
 
 
 # ---------------------------------------------------------------------- pages

@@ -12,7 +12,7 @@ import pytest
 
 from braid.records import framed, json_sr
 from braid.records.registry import Incompatible, Schema
-from braid.topics.registries import FolderRegistry
+from braid.topics.registries import StoreRegistry
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
 S = Scalar
@@ -76,7 +76,7 @@ def test_what_there_is_no_type_for_is_left_out() -> None:
 
 
 def test_references() -> None:
-    registry = FolderRegistry()
+    registry = StoreRegistry()
     registry.register("place", Schema("JSON", '{"type": "object", "properties": {"city": {"type": "string"}}}'))
     text = '{"type": "object", "properties": {"at": {"$ref": "place.json"}}}'
     schema = Schema("JSON", text, (("place.json", "place", 1),))
@@ -86,7 +86,7 @@ def test_references() -> None:
 
 
 def test_compatibility() -> None:
-    registry = FolderRegistry()
+    registry = StoreRegistry()
 
     def schema(*columns: Column) -> Schema:
         return Schema("JSON", json_sr.schema_of(columns, bare=False))

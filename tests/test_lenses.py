@@ -20,7 +20,7 @@ from braid.expr import compile, typing
 from braid.expr.nodes import Col, Expr, columns
 from braid.plan.joins import Join, StreamStreamJoin, StreamTableJoin, TableTableJoin
 from braid.plan.logical import Filter, Node, Query
-from braid.topics.registries import FolderRegistry
+from braid.topics.registries import StoreRegistry
 from braid.types import Array, Scalar
 
 CUSTOMERS = """
@@ -31,7 +31,7 @@ CREATE TABLE order(_key INT, user_id INT, customer_id LONG, item STRING) FORMAT 
 
 
 def program(sql: str = CUSTOMERS) -> Program:
-    p = Program("lenses", Catalog(registry=FolderRegistry()))
+    p = Program("lenses", Catalog(registry=StoreRegistry()))
     list(p.statements(sql))
     return p
 

@@ -451,11 +451,16 @@ def seen(done: subprocess.CompletedProcess[str]) -> tuple[list[int], list[tuple[
     return ast.literal_eval(large), ast.literal_eval(spent)
 
 
-def test_a_day_of_kernels_that_are_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "points",
+    [("writer taken over",), pytest.param(("upgrade is ready", "writer taken over"), marks=pytest.mark.law)],
+    ids=len,
+)
+def test_a_day_of_kernels_that_are_killed(tmp_path: Path, points: tuple[str, ...]) -> None:
     """Each brings rows and changes both queries; some are killed amid that, and the next does the same cell."""
     assert seen(kernel(tmp_path, 0, 9, "COUNT")) == ([1], [(7, 10.0, 1)])
     orders, large = [(1, 7, 10.0), (2, 8, 2.0)], [1]
-    for step, point in enumerate(("upgrade is ready", "writer taken over"), 1):
+    for step, point in enumerate(points, 1):
         least, most = 9 - 4 * step, ("MAX", "MIN")[step - 1]
         assert kernel(tmp_path, step, least, most, point).returncode == -9, point
         orders += [(10 * step + 1, 7, 10.0 + step), (10 * step + 2, 8, 2.0 + step)]

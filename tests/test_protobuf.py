@@ -20,7 +20,7 @@ from braid.records.facet import RecordSchema
 from braid.records.proto_schema import file_of, schema_of, type_of
 from braid.records.registry import Incompatible, Schema
 from braid.records.schemas.named import PROTOBUF
-from braid.topics.registries import FolderRegistry
+from braid.topics.registries import StoreRegistry
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
 S = Scalar
@@ -238,7 +238,7 @@ def test_nulls() -> None:
 
 
 def test_records_of_a_broker() -> None:
-    registry = FolderRegistry()
+    registry = StoreRegistry()
     id = registry.register("t-value", Schema("PROTOBUF", TEXT))
     head = b"\0" + id.to_bytes(4, "big")
     body, other = order().SerializeToString(), classes(TEXT)["Other"](yes=True).SerializeToString()
@@ -280,7 +280,7 @@ def test_a_message_that_is_not_the_first() -> None:
 
 
 def test_imports_and_compatibility() -> None:
-    registry = FolderRegistry()
+    registry = StoreRegistry()
     part = 'syntax = "proto3"; package x; message Part { int32 n = 1; }'
     registry.register("part", Schema("PROTOBUF", part))
     text = 'syntax = "proto3"; import "part.proto"; message M { x.Part p = 1; }'

@@ -462,7 +462,7 @@ def kills(db: psycopg.Connection, folder: Path, count: int, seed: int) -> None:
 
 @pytest.mark.spark
 def test_killed_runs_write_each_batch_once(db: psycopg.Connection, tmp_path: Path) -> None:
-    kills(db, tmp_path, 3, 1)
+    kills(db, tmp_path, 2, 1)
 
 
 @pytest.mark.spark

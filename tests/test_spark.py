@@ -230,6 +230,7 @@ def output_ends(store: TopicStore) -> list[int]:
     return store.end_offsets("out") if store.exists("out") else []
 
 
+@pytest.mark.cluster
 def test_one_core_then_a_cluster_of_two(tmp_path: Path) -> None:
     """A query goes on where there is more to run it: one core, then two executors in processes of their own."""
     asked, history = case("ss-ss", 3, 120)

@@ -43,7 +43,7 @@ CREATE TABLE c AS SELECT k, COUNT(*) AS n FROM f GROUP BY k;
 COPIED = "CREATE STREAM e AS SELECT k, v FROM l;"
 RUN = ("run", "--until-idle", "--quiet", "--fail-fast", "--store", "s")
 OUTSIDE = ("ext", "files", "out.jsonl")  # the folders beside a store, which it and its checkpoints know by their paths
-STARTS = 1000 if effort.LAW else 6  # on Spark; what verify does not name is always started
+STARTS = 1000 if effort.LAW else 3  # on Spark; what verify does not name is always started
 EACH = None if effort.LAW else 1  # files of a kind
 
 

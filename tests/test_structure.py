@@ -97,6 +97,15 @@ def test_the_text_of_a_drop_reason_stands_in_one_file() -> None:
     assert [name for name, text in rows if not text.startswith(Reason(name).sentence)] == []
 
 
+def test_a_sentence_of_a_reason_is_in_the_list_alone() -> None:
+    """And a function that can fail says so by its builder: there is no second list that knows functions by name."""
+    texts = {str(p.relative_to(SOURCE)): p.read_text(encoding="utf-8") for p in SOURCE.rglob("*.py")}
+    for reason in Reason:
+        assert [f for f, text in texts.items() if reason.sentence in text] == ["plan/drop_reasons.py"], reason
+    by_name = re.compile(r"^WHY\b|reasons\.WHY", re.MULTILINE)
+    assert [f for f, text in texts.items() if by_name.search(text)] == []
+
+
 def test_the_page_about_sinks_names_all_that_a_sink_is_and_does() -> None:
     page = (SOURCE.parents[1] / "docs/adding-a-sink.md").read_text(encoding="utf-8")
     cells = re.findall(r"^\| (`[^|]+) \|", page, re.MULTILINE)
@@ -160,6 +169,27 @@ def test_a_checkpoint_has_one_body_wherever_it_lies() -> None:
     topics = ["topics/interface.py", "topics/interface.py", "topics/registries.py"]  # these have two forms
     frames = ["topics/registered.py", "topics/registered.py"]  # Spark reads their rows from files
     assert asks == ["stage/checkpoint_runs.py", "stage/state_file.py", *topics[:2], *frames, *topics[2:]]
+
+
+def bodies(module: str) -> dict[str, set[str]]:
+    """What the classes of a file do, by their names."""
+    tree = ast.parse((SOURCE / module).read_text(encoding="utf-8"))
+    classes = [n for n in tree.body if isinstance(n, ast.ClassDef)]
+    return {c.name: {f.name for f in c.body if isinstance(f, ast.FunctionDef)} - {"__init__"} for c in classes}
+
+
+def test_what_a_registry_does_is_written_once() -> None:
+    """Where its documents are differs in how one is read and written; of a server all is its own."""
+    found = bodies("topics/registries.py")
+    asked = {"by_id", "latest", "version", "check", "register", "forget"}
+    assert [name for name, does in found.items() if asked & does] == ["StoreRegistry", "HttpRegistry"]
+    assert found["Memory"] == found["Folder"] == {"names", "get", "put", "shown", "now", "change"}
+    assert found["InObjects"] == {"now", "change", "_of"}
+
+
+def test_what_an_item_of_order_by_means_is_asked_in_one_place() -> None:
+    """By its place, by its name, else an expression."""
+    assert asking("there is no column number") == ["bind/select/items.py"]
 
 
 def test_one_function_asks_what_was_meant() -> None:

@@ -16,6 +16,7 @@ from braid.stage import checkpoint, swap
 from braid.store import opened
 from braid.topics import TopicStore, files
 from cli_help import Said, on_shared_spark
+from made_once import after
 
 pytestmark = pytest.mark.spark
 
@@ -66,26 +67,26 @@ def rows(root: Path, topic: str) -> list[list[str]]:
 @pytest.fixture
 def begun(tmp_path: Path) -> Path:
     """A store whose queries have read three steps."""
-    store = TopicStore(opened(tmp_path / "s"))
-    for name in "lmr":
-        store.create(name, 2)
-    for step in range(3):
+    return Path(shutil.copytree(stepped(OLD, 3), tmp_path, dirs_exist_ok=True))
+
+
+def stepped(sql: dict[str, str], steps: int) -> Path:
+    """A store whose queries have read so many steps, one by one."""
+
+    def one(root: Path, step: int) -> None:
+        store = TopicStore(opened(root / "s"))
+        if not step:
+            for name in "lmr":
+                store.create(name, 2)
         put(store, step)
-        assert (said := run(tmp_path, OLD)).code == 0, said.err
-    return tmp_path
+        assert (said := run(root, sql)).code == 0, said.err
+
+    return after(steps, tuple(sql.values()), one)
 
 
-def sound(root: Path, sql: dict[str, str], steps: int) -> dict[str, list[list[str]]]:
+def sound(sql: dict[str, str], steps: int) -> dict[str, list[list[str]]]:
     """What queries give that have always been so, step by step like the other."""
-    fresh = root / f"fresh{steps}{'new' if sql is NEW else 'old'}"
-    (fresh / "s").mkdir(parents=True)
-    store = TopicStore(opened(fresh / "s"))
-    for name in "lmr":
-        store.create(name, 2)
-    for step in range(steps):
-        put(store, step)
-        assert (said := run(fresh, sql)).code == 0, said.err
-    return {topic: rows(fresh, topic) for topic in sql}
+    return {topic: rows(stepped(sql, steps), topic) for topic in sql}
 
 
 def test_rows_of_the_new_query_come_behind_those_of_the_old(begun: Path) -> None:
@@ -97,8 +98,8 @@ def test_rows_of_the_new_query_come_behind_those_of_the_old(begun: Path) -> None
     assert spread is not None and spread.shuffle == 3, "it is spread as it was"
     told = said.out.splitlines()
     assert "LOOKUP has changed: computed again over" in said.out and "WINDOWED has taken the place of" in told[-1]
-    assert {t: rows(begun, t) for t in OLD} == sound(begun, OLD, 3), "nothing is written by an upgrade"
-    before, after = sound(begun, NEW, 3), sound(begun, NEW, 5)
+    assert {t: rows(begun, t) for t in OLD} == sound(OLD, 3), "nothing is written by an upgrade"
+    before, after = sound(NEW, 3), sound(NEW, 5)
     old = {t: rows(begun, t) for t in OLD}
     for step in (3, 4):
         put(TopicStore(opened(begun / "s")), step)
@@ -172,7 +173,7 @@ def test_until_it_is_ready_the_old_one_goes_on(begun: Path, monkeypatch: pytest.
     put(TopicStore(opened(begun / "s")), 3)
     assert run(begun, OLD).code == 0
     assert run(begun, NEW, "upgrade").code == 0
-    assert {t: rows(begun, t) for t in OLD} == sound(begun, OLD, 4)
+    assert {t: rows(begun, t) for t in OLD} == sound(OLD, 4)
 
 
 def test_what_cannot_be_upgraded_is_told(begun: Path) -> None:

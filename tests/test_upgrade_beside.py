@@ -97,7 +97,7 @@ def test_it_follows_a_run_and_takes_over_when_that_ends(
     assert records(tmp_path, "U") == had
     put(tmp_path, 6)
     assert (said := run(tmp_path, KSQLDB + NEW)).code == 0, said.err
-    assert stands(tmp_path) == sound(tmp_path, KSQLDB + NEW, 7)
+    assert stands(tmp_path) == sound(KSQLDB + NEW, 7)
     seen, store = list[str](), TopicStore(opened(tmp_path / "s"))
     for p, end in enumerate(store.end_offsets("U")):
         found = [json.loads(x)["value"] for x in store.read("U", p, 0, end)["_line"]]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -110,6 +112,13 @@ def filled(root: Path) -> list[str]:
     return [line for path in sorted((root / "out").glob("part-*")) for line in path.read_text().splitlines()]
 
 
+@functools.cache
+def filled_by(sql: str, steps: int) -> list[str]:
+    """The rows of a folder that a query alone has filled."""
+    with tempfile.TemporaryDirectory() as root:
+        return filled(begun(Path(root), sql, steps, "--sink", "j=out"))
+
+
 @pytest.mark.parametrize("point", ["upgrade is ready", "last batch taken over", "writer taken over", "upgraded"])
 def test_a_folder_of_results_goes_on(tmp_path: Path, point: str) -> None:
     sink, old, new = ("--sink", "j=out"), OLD.split(";", maxsplit=1)[0] + ";", NEW.split(";", maxsplit=1)[0] + ";"
@@ -121,8 +130,8 @@ def test_a_folder_of_results_goes_on(tmp_path: Path, point: str) -> None:
     assert filled(root) == before and before
     put(root, 2)
     assert (said := run(root, new, *sink)).code == 0, said.err
-    half, whole = begun(tmp_path / "half", new, 2, *sink), begun(tmp_path / "whole", new, 3, *sink)
-    assert sorted(filled(root)) == sorted(before + filled(whole)[len(filled(half)) :])
+    half, whole = filled_by(new, 2), filled_by(new, 3)
+    assert sorted(filled(root)) == sorted(before + whole[len(half) :])
 
 
 def test_what_a_sink_cannot_take_on_is_told(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ pytest.importorskip("pyspark")
 from braid.store import opened
 from braid.topics import TopicStore
 from cli_help import Said, on_shared_spark
+from made_once import after
 from test_upgrade import QUIET, killed_at
 
 pytestmark = pytest.mark.spark
@@ -87,20 +89,23 @@ def records(root: Path, topic: str = "T") -> int:
     return sum(TopicStore(opened(root / "s")).end_offsets(topic))
 
 
-def sound(root: Path, sql: str, steps: int) -> dict[str, str]:
+def stepped(sql: str, steps: int) -> Path:
+    """A store whose queries have read so many steps, one by one."""
+
+    def one(root: Path, step: int) -> None:
+        put(root, step)
+        assert (said := run(root, sql)).code == 0, said.err
+
+    return after(steps, sql, one)
+
+
+def sound(sql: str, steps: int) -> dict[str, str]:
     """What stands where it has always been so."""
-    fresh = root / f"fresh{steps}"
-    fresh.mkdir()
-    for step in range(steps):
-        put(fresh, step)
-        assert (said := run(fresh, sql)).code == 0, said.err
-    return stands(fresh)
+    return stands(stepped(sql, steps))
 
 
 def begun(root: Path, sql: str) -> None:
-    for step in range(3):
-        put(root, step)
-        assert (said := run(root, sql)).code == 0, said.err
+    shutil.copytree(stepped(sql, 3), root, dirs_exist_ok=True)
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -110,14 +115,14 @@ def test_what_stands_is_put_right(tmp_path: Path, name: str) -> None:
     before, had = stands(tmp_path), records(tmp_path)
     said = run(tmp_path, first + new, "upgrade")
     assert said.code == 0, said.err
-    wanted = sound(tmp_path, first + new, 3)
+    wanted = sound(first + new, 3)
     assert stands(tmp_path) == wanted != before
     changed = {k for k in {*before, *wanted} if before.get(k) != wanted.get(k)}
     assert records(tmp_path) - had == len(changed), "what stands as it should is not written again"
     assert f"the rows of T are corrected: {len(changed)} records" in said.out
     put(tmp_path, 3)
     assert (said := run(tmp_path, first + new)).code == 0, said.err
-    assert stands(tmp_path) == sound(tmp_path, first + new, 4)
+    assert stands(tmp_path) == sound(first + new, 4)
     assert on_shared_spark("verify", "--store", "s", cwd=tmp_path).code == 0
     assert "T goes on" in run(tmp_path, first + new, "upgrade").out
 
@@ -131,9 +136,9 @@ def test_an_upgrade_of_a_table_that_was_killed_is_ended(tmp_path: Path, point: s
         run(tmp_path, first + new, "upgrade")
     assert "an upgrade of T was begun" in run(tmp_path, first + old).err
     assert run(tmp_path, first + new, "upgrade").code == 0
-    wanted = sound(tmp_path, first + new, 3)
+    wanted = sound(first + new, 3)
     assert stands(tmp_path) == wanted
     assert records(tmp_path) - had == sum(before.get(k) != wanted.get(k) for k in {*before, *wanted})
     put(tmp_path, 3)
     assert run(tmp_path, first + new).code == 0
-    assert stands(tmp_path) == sound(tmp_path, first + new, 4)
+    assert stands(tmp_path) == sound(first + new, 4)

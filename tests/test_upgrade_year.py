@@ -74,7 +74,8 @@ def stands(folder: Path, topic: str) -> dict[Any, dict[str, Any]]:
     return {key: value for key, value in found.items() if value is not None}
 
 
-@pytest.mark.parametrize(("middle", "end"), [(FEBRUARY, MARCH), pytest.param(JULY, NEXT, marks=pytest.mark.law)])
+@pytest.mark.law
+@pytest.mark.parametrize(("middle", "end"), [(FEBRUARY, MARCH), (JULY, NEXT)])
 def test_queries_change_in_the_middle(tmp_path: Path, middle: int, end: int) -> None:
     run = ("--until-idle", "--quiet", "--batch-rows", "30000")
     put(tmp_path, 1, 0, middle)

@@ -29,7 +29,7 @@ from braid.records.json_sr import DRAFT
 from braid.records.registry import Schema, subject_of
 from braid.testing.cases import SCHEMA, USES, Block, blocks
 from braid.topics.interface import Topics
-from braid.topics.registries import FolderRegistry
+from braid.topics.registries import StoreRegistry
 from kafka.broker import PATIENT, Broker, own_broker
 from kafka.clients import delete_topic, topics_of
 from kafka.fetch import Unavailable
@@ -67,7 +67,7 @@ def pages() -> Iterator[Page]:
 PAGES = list(pages())
 
 
-def registered(page: Page, registry: Registry | FolderRegistry) -> dict[str, int]:
+def registered(page: Page, registry: Registry | StoreRegistry) -> dict[str, int]:
     """The ids that a registry gives the page's schemas, by those of the page."""
     made = {}
     for block in page.schemas:
@@ -77,7 +77,7 @@ def registered(page: Page, registry: Registry | FolderRegistry) -> dict[str, int
         assert of is not None
         kind = of.name
         uses = tuple((n, s, int(v)) for n, s, v in USES.findall(found["uses"]))
-        if isinstance(registry, FolderRegistry):
+        if isinstance(registry, StoreRegistry):
             id = registry.register(subject, Schema(kind, block.text, uses), checked=False)
         else:
             text = block.text
@@ -154,7 +154,7 @@ def test_a_registry_gives_what_the_store_gives(
             there = {} if kafka is None else {"kafka": kafka, "registry": registry.url}
             with braid.connect(page.dialect, str(tmp_path / folder), **there) as session:
                 schemas = session._store.registry if kafka is None else registry
-                assert isinstance(schemas, Registry | FolderRegistry)
+                assert isinstance(schemas, Registry | StoreRegistry)
                 ids, sql = registered(page, schemas), page.sql
                 for written, id in ids.items():
                     sql = re.sub(rf"schema_id *= *{written}\b", f"schema_id={id}", sql)

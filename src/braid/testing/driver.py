@@ -53,7 +53,7 @@ from braid.stage.call_order import Moment, Placed, raw_frame
 from braid.stage.decode import Decoded, decode, key_of
 from braid.stage.materialized import named
 from braid.testing.backend import Backend
-from braid.topics.registries import FolderRegistry
+from braid.topics.registries import StoreRegistry
 from braid.types import Column, Map, Struct, is_time
 
 
@@ -87,7 +87,7 @@ class Driver:
         functions: str | None = None,
     ) -> None:
         """`functions`: a file of functions."""
-        self._registry = FolderRegistry()
+        self._registry = StoreRegistry()
         self._program = Program(dialect, Catalog(registry=self._registry))
         self._times_as_int = self._program.spoken.ticks
         if functions is not None:

@@ -9,12 +9,10 @@ message or in an address.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
@@ -35,131 +33,50 @@ OWN = ("url", "timeout", "max.retries", "retries.wait.ms", "cache.latest.ttl.sec
 T = TypeVar("T")
 
 
-# --------------------------------------------------------------- in a folder
+# ------------------------------------------------------------ of this process, of a store
 
 
-class FolderRegistry:
-    """Schemas in a folder of JSON files: `schemas/<id>.json`, which names its subjects, and `subjects/<name>.json`, the
-    ids of its versions; each under a checksum of it and its name.
+class Memory:
+    """The documents of a registry by their names: `schemas/<id>`, which names its subjects, and `subjects/<name>`, the
+    ids of its versions. `called`: what has them."""
 
-    `folder` None: in memory. Compatibility is BACKWARD, as Confluent's is where nobody says another: who reads by the
-    new schema can read what the last one wrote.
-    """
+    def __init__(self, held: dict[str, Any] | None = None, called: str = "the registry of the driver") -> None:
+        self.held, self.called = held or {}, called
 
-    def __init__(self, folder: str | None = None, memory: dict[str, Any] | None = None) -> None:
-        self.folder = folder
-        self._memory = memory or {}
+    def names(self) -> list[str]:
+        return [*self.held]
 
-    def dumped(self) -> bytes:
-        """What it has in memory."""
-        return json.dumps(self._memory, ensure_ascii=False).encode()
+    def get(self, name: str) -> Any:
+        return self.held.get(name)
 
-    def all(self) -> dict[str, Any]:
-        """Every document by its name."""
-        if self.folder is None:
-            return self._memory
-        names = (f"{x}/{n[:-5]}" for x in ("schemas", "subjects") for n in _listed(os.path.join(self.folder, x)))
-        return {name: self._get(name) for name in names if not name.startswith(".")}
+    def put(self, name: str, doc: Any) -> None:
+        self.held[name] = doc
 
-    def fill(self, documents: Mapping[str, Any]) -> None:
-        """With those of another."""
-        with self._locked():
-            for name, doc in documents.items():
-                self._put(name, doc)
+    def shown(self, name: str) -> str:
+        return name
 
-    def by_id(self, id: int) -> Schema:
-        doc = self._get(f"schemas/{id}")
-        if doc is None:
-            raise UnknownSchema(f"no schema has the id {id}", f"it is not in {self._called}")
-        try:
-            return Schema(doc["kind"], doc["text"], tuple((n, s, v) for n, s, v in doc["references"]))
-        except (KeyError, TypeError, ValueError):
-            raise BraidError(f"schema {id} in {self._called} is damaged", "put its file back as it was") from None
+    def now(self, _: str = "") -> Memory:
+        return self
 
-    def latest(self, subject: str) -> tuple[int, Schema] | None:
-        ids = self._ids(subject)
-        return (ids[-1], self.by_id(ids[-1])) if ids else None
+    def change(self, do: Callable[[Memory], T]) -> T:
+        return do(self)
 
-    def version(self, subject: str, version: int) -> Schema:
-        ids = self._ids(subject)
-        if not 1 <= version <= len(ids):
-            raise BraidError(f"subject {subject} has no version {version}", f"it has {len(ids)}")
-        return self.by_id(ids[version - 1])
 
-    def check(self, subject: str, schema: Schema) -> None:
-        from braid.records.framed import misfit
+class Folder:
+    """The same as JSON files, each under a checksum of it and its name. One process at a time changes them."""
 
-        last = self.latest(subject)
-        if last is None or last[1] == schema:
-            return
-        before = last[1]
-        why = f"it was {before.kind}" if before.kind != schema.kind else misfit(self, schema, before)
-        if why is not None:
-            hint = "write another topic, or make the new schema able to read what the last one wrote"
-            raise Incompatible(f"the schema of {subject} cannot be changed so: {why}", hint)
+    called = "the registry of the store"
 
-    def register(self, subject: str, schema: Schema, id: int | None = None, *, checked: bool = True) -> int:
-        """`id`: the number to give it, where one is wanted."""
-        with self._locked():
-            ids = self._ids(subject)
-            known = next((i for i in ids if self.by_id(i) == schema and id in (None, i)), None)
-            if known is not None:
-                return known
-            if checked:
-                self.check(subject, schema)
-            there = self._numbers()
-            if id is None:
-                id = next((i for i in there if self.by_id(i) == schema), None) or max(there, default=0) + 1
-            elif id in there and self.by_id(id) != schema:
-                raise BraidError(f"the id {id} names another schema", "take another id, or none")
-            known_by = (self._get(f"schemas/{id}") or {}).get("subjects", [])
-            doc = {"kind": schema.kind, "text": schema.text, "references": [list(r) for r in schema.references]}
-            self._put(f"schemas/{id}", doc | {"subjects": sorted({*known_by, subject})})
-            self._put(_file_of(subject), {"ids": [*(i for i in ids if i != id), id]})
-            return id
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
 
-    def forget(self, subject: str) -> None:
-        with self._locked():
-            if self._ids(subject):
-                self._put(_file_of(subject), {"ids": []})
+    def names(self) -> list[str]:
+        kinds = [x for x in ("schemas", "subjects") if os.path.isdir(os.path.join(self._folder, x))]
+        files = (f"{x}/{name}" for x in kinds for name in os.listdir(os.path.join(self._folder, x)))
+        return [name.removesuffix(".json") for name in files if name.endswith(".json")]
 
-    def whole(self) -> None:
-        """All documents are what was written, and none is missing that another names."""
-        for name, doc in self.all().items():
-            if name.startswith("schemas/"):
-                others = [_file_of(subject) for subject in doc.get("subjects", ())]
-            else:
-                others = [f"schemas/{i}" for i in _ids_in(doc)]
-            if (gone := next((x for x in others if self._get(x) is None), None)) is not None:
-                raise self._missing(gone)
-
-    @property
-    def _called(self) -> str:
-        return "the registry of the store" if self.folder is not None else "the registry of the driver"
-
-    def _missing(self, name: str) -> BraidError:
-        path = name if self.folder is None else os.path.join(self.folder, f"{name}.json")
-        return BraidError(f"{path} is missing in {self._called}, and others name it", "put it back as it was")
-
-    def _ids(self, subject: str) -> list[int]:
-        doc = self._get(_file_of(subject))
-        if doc is None and any(
-            subject in (self._get(f"schemas/{n}") or {}).get("subjects", ()) for n in self._numbers()
-        ):
-            raise self._missing(_file_of(subject))
-        return _ids_in(doc)
-
-    def _numbers(self) -> list[int]:
-        if self.folder is None:
-            names = [n.removeprefix("schemas/") for n in self._memory if n.startswith("schemas/")]
-        else:
-            names = [n.removesuffix(".json") for n in _listed(os.path.join(self.folder, "schemas"))]
-        return sorted(int(n) for n in names if n.isdigit())
-
-    def _get(self, name: str) -> Any:
-        if self.folder is None:
-            return self._memory.get(name)
-        path = os.path.join(self.folder, f"{name}.json")
+    def get(self, name: str) -> Any:
+        path = self.shown(name)
         try:
             return parsed(unsealed(read_small(path), name))
         except (FileNotFoundError, NotADirectoryError):
@@ -167,108 +84,186 @@ class FolderRegistry:
         except ValueError as e:
             raise BraidError(f"{path} is no document of a registry: {e}", "put it back as it was") from None
 
-    def _put(self, name: str, doc: Any) -> None:
-        if self.folder is None:
-            self._memory[name] = doc
-            return
-        path = os.path.join(self.folder, f"{name}.json")
+    def put(self, name: str, doc: Any) -> None:
+        path = self.shown(name)
         folder = os.path.dirname(path)
         refuse_link(folder)
         os.makedirs(folder, exist_ok=True)
         write_atomic(path, sealed(json.dumps(doc, ensure_ascii=False, indent=1).encode(), name), folder)
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """One process at a time numbers schemas."""
-        if self.folder is None:
-            yield
-            return
-        refuse_link(self.folder)
-        private_folder(os.path.dirname(self.folder))
-        os.makedirs(self.folder, exist_ok=True)
-        with locked(os.path.join(self.folder, ".lock")):
-            yield
+    def shown(self, name: str) -> str:
+        return os.path.join(self._folder, f"{name}.json")
+
+    def now(self, _: str = "") -> Folder:
+        return self
+
+    def change(self, do: Callable[[Folder], T]) -> T:
+        refuse_link(self._folder)
+        private_folder(os.path.dirname(self._folder))
+        os.makedirs(self._folder, exist_ok=True)
+        with locked(os.path.join(self._folder, ".lock")):
+            return do(self)
 
 
-class RoomRegistry:
-    """Schemas in an object store: one document, which is a registry in memory."""
+class InObjects:
+    """The same in an object store, all in one of its documents."""
 
     def __init__(self, root: ObjectStore) -> None:
         self._root = root
-        self._last = FolderRegistry()  # as of the last look
+        self._last = Memory()
 
-    def by_id(self, id: int) -> Schema:
-        with contextlib.suppress(UnknownSchema):
-            return self._last.by_id(id)  # for ever
-        return self._now().by_id(id)
-
-    def latest(self, subject: str) -> tuple[int, Schema] | None:
-        return self._now().latest(subject)
-
-    def version(self, subject: str, version: int) -> Schema:
-        return self._now().version(subject, version)
-
-    def check(self, subject: str, schema: Schema) -> None:
-        self._now().check(subject, schema)
-
-    def whole(self) -> None:
-        self._now().whole()
-
-    def register(self, subject: str, schema: Schema, id: int | None = None, *, checked: bool = True) -> int:
-        found = id or 0
-
-        def registered(data: bytes | None) -> bytes:
-            nonlocal found
-            self._last = self._of(data)
-            found = self._last.register(subject, schema, id, checked=checked)
-            return self._last.dumped()
-
-        changed(self._root, _NAME, registered)
-        return found
-
-    def forget(self, subject: str) -> None:
-        def forgotten(data: bytes | None) -> bytes:
-            self._last = self._of(data)
-            self._last.forget(subject)
-            return self._last.dumped()
-
-        changed(self._root, _NAME, forgotten)
-
-    def all(self) -> dict[str, Any]:
-        return self._now().all()
-
-    def fill(self, documents: Mapping[str, Any]) -> None:
-        changed(self._root, _NAME, lambda _: FolderRegistry(None, {**documents}).dumped())
-
-    def _now(self) -> FolderRegistry:
-        self._last = self._of(document(self._root, _NAME))
+    def now(self, name: str = "") -> Memory:
+        """As they are; of one that never changes (`name`), as they were at the last look if it was there."""
+        if name not in self._last.held:
+            self._last = self._of(document(self._root, _NAME))
         return self._last
 
-    def _of(self, data: bytes | None) -> FolderRegistry:
+    def change(self, do: Callable[[Memory], T]) -> T:
+        found = list[T]()
+
+        def to(data: bytes | None) -> bytes | None:
+            self._last = self._of(data)
+            before = {**self._last.held}
+            found[:] = [do(self._last)]
+            return None if self._last.held == before else json.dumps(self._last.held, ensure_ascii=False).encode()
+
+        changed(self._root, _NAME, to)
+        return found[0]
+
+    def _of(self, data: bytes | None) -> Memory:
         try:
-            return FolderRegistry(None, {} if data is None else members(parsed(data)))
+            return Memory({} if data is None else members(parsed(data)), Folder.called)
         except ValueError as e:
             what = f"{called(self._root, _NAME)} is no document of a registry: {e}"
             raise BraidError(what, "put it back as it was") from None
 
 
+class StoreRegistry:
+    """Schemas as documents, wherever these are.
+
+    Compatibility is BACKWARD, as Confluent's is where nobody says another: who reads by the new schema can read what
+    the last one wrote.
+    """
+
+    def __init__(self, at: Memory | Folder | InObjects | None = None) -> None:
+        self._at = at or Memory()
+
+    def all(self) -> dict[str, Any]:
+        """Every document by its name."""
+        now = self._at.now()
+        return {name: now.get(name) for name in now.names()}
+
+    def fill(self, documents: Mapping[str, Any]) -> None:
+        """With those of another."""
+
+        def filled(now: Memory | Folder) -> None:
+            for name, doc in documents.items():
+                now.put(name, doc)
+
+        self._at.change(filled)
+
+    def by_id(self, id: int) -> Schema:
+        now = self._at.now(f"schemas/{id}")
+        doc = now.get(f"schemas/{id}")
+        if doc is None:
+            raise UnknownSchema(f"no schema has the id {id}", f"it is not in {now.called}")
+        try:
+            return Schema(doc["kind"], doc["text"], tuple((n, s, v) for n, s, v in doc["references"]))
+        except (KeyError, TypeError, ValueError):
+            raise BraidError(f"schema {id} in {now.called} is damaged", "put its file back as it was") from None
+
+    def latest(self, subject: str) -> tuple[int, Schema] | None:
+        ids = _ids(self._at.now(), subject)
+        return (ids[-1], self.by_id(ids[-1])) if ids else None
+
+    def version(self, subject: str, version: int) -> Schema:
+        ids = _ids(self._at.now(), subject)
+        if not 1 <= version <= len(ids):
+            raise BraidError(f"subject {subject} has no version {version}", f"it has {len(ids)}")
+        return self.by_id(ids[version - 1])
+
+    def check(self, subject: str, schema: Schema) -> None:
+        from braid.records.framed import misfit
+
+        now = StoreRegistry(self._at.now())
+        last = now.latest(subject)
+        if last is None or last[1] == schema:
+            return
+        before = last[1]
+        why = f"it was {before.kind}" if before.kind != schema.kind else misfit(now, schema, before)
+        if why is not None:
+            hint = "write another topic, or make the new schema able to read what the last one wrote"
+            raise Incompatible(f"the schema of {subject} cannot be changed so: {why}", hint)
+
+    def register(self, subject: str, schema: Schema, id: int | None = None, *, checked: bool = True) -> int:
+        """`id`: the number to give it, where one is wanted."""
+        return self._at.change(lambda now: _registered(now, subject, schema, id, checked))
+
+    def forget(self, subject: str) -> None:
+        def forgotten(now: Memory | Folder) -> None:
+            if _ids(now, subject):
+                now.put(_file_of(subject), {"ids": []})
+
+        self._at.change(forgotten)
+
+    def whole(self) -> None:
+        """All documents are what was written, and none is missing that another names."""
+        now = self._at.now()
+        for name in now.names():
+            doc = now.get(name)
+            if name.startswith("schemas/"):
+                others = [_file_of(subject) for subject in doc.get("subjects", ())]
+            else:
+                others = [f"schemas/{i}" for i in _ids_in(doc)]
+            if (gone := next((x for x in others if now.get(x) is None), None)) is not None:
+                raise _missing(now, gone)
+
+
+def _registered(now: Memory | Folder, subject: str, schema: Schema, id: int | None, checked: bool) -> int:
+    known = StoreRegistry(now)
+    ids = _ids(now, subject)
+    same = next((i for i in ids if known.by_id(i) == schema and id in (None, i)), None)
+    if same is not None:
+        return same
+    if checked:
+        known.check(subject, schema)
+    there = _numbers(now)
+    if id is None:
+        id = next((i for i in there if known.by_id(i) == schema), None) or max(there, default=0) + 1
+    elif id in there and known.by_id(id) != schema:
+        raise BraidError(f"the id {id} names another schema", "take another id, or none")
+    known_by = (now.get(f"schemas/{id}") or {}).get("subjects", [])
+    doc = {"kind": schema.kind, "text": schema.text, "references": [list(r) for r in schema.references]}
+    now.put(f"schemas/{id}", doc | {"subjects": sorted({*known_by, subject})})
+    now.put(_file_of(subject), {"ids": [*(i for i in ids if i != id), id]})
+    return id
+
+
+def _missing(now: Memory | Folder, name: str) -> BraidError:
+    return BraidError(f"{now.shown(name)} is missing in {now.called}, and others name it", "put it back as it was")
+
+
+def _ids(now: Memory | Folder, subject: str) -> list[int]:
+    doc = now.get(_file_of(subject))
+    if doc is None and any(subject in (now.get(f"schemas/{n}") or {}).get("subjects", ()) for n in _numbers(now)):
+        raise _missing(now, _file_of(subject))
+    return _ids_in(doc)
+
+
+def _numbers(now: Memory | Folder) -> list[int]:
+    found = (n.removeprefix("schemas/") for n in now.names() if n.startswith("schemas/"))
+    return sorted(int(n) for n in found if n.isdigit())
+
+
 def copied(root: ObjectStore, to: ObjectStore) -> None:
     """The schemas of a store, in another."""
-    there, here = of_store(to), of_store(root)
-    assert isinstance(there, FolderRegistry | RoomRegistry) and isinstance(here, FolderRegistry | RoomRegistry)
-    if found := here.all():
-        there.fill(found)
-
-
-def _listed(folder: str) -> list[str]:
-    return [n for n in os.listdir(folder) if n.endswith(".json")] if os.path.isdir(folder) else []
+    if found := of_store(root).all():
+        of_store(to).fill(found)
 
 
 def check(root: ObjectStore) -> None:
     """Whether the registry of a store is whole."""
-    found = of_store(root)
-    assert isinstance(found, FolderRegistry | RoomRegistry)
-    found.whole()
+    of_store(root).whole()
 
 
 def _ids_in(doc: Any) -> list[int]:
@@ -427,14 +422,14 @@ def address_of(url: str | None, config: str | None) -> Address | None:
     return address
 
 
-def of_store(root: ObjectStore) -> Registry:
+def of_store(root: ObjectStore) -> StoreRegistry:
     """The registry of a store; one a process."""
     return _of_store(root, os.getpid())
 
 
 @functools.lru_cache(maxsize=16)
-def _of_store(root: ObjectStore, _: int) -> FolderRegistry | RoomRegistry:
-    return RoomRegistry(root) if root.path is None else FolderRegistry(os.path.join(root.path, "registry"))
+def _of_store(root: ObjectStore, _: int) -> StoreRegistry:
+    return StoreRegistry(InObjects(root) if root.path is None else Folder(os.path.join(root.path, "registry")))
 
 
 def opened(address: Address) -> Registry:
@@ -446,4 +441,4 @@ def opened(address: Address) -> Registry:
 def _opened(address: Address, _: int) -> Registry:
     if "://" in address.where:
         return HttpRegistry(address.where, tuple(address.settings().items()))
-    return FolderRegistry(address.where)
+    return StoreRegistry(Folder(address.where))
