@@ -30,6 +30,11 @@ VIEWS = {
     "element_counts": "SELECT x, count(*) AS n FROM t CROSS JOIN unnest(t.a) AS y(x) GROUP BY x",
     "series": "SELECT t.k, g, w.b FROM t, generate_series(1, t.b) AS g, w WHERE w.k = g",
     "item": "SELECT unnest(a) AS e, s FROM t WHERE k > 2",
+    "constants": "SELECT k, s FROM t UNION ALL VALUES (1, 'a'), (1, 'a') UNION ALL SELECT 0, NULL",
+    "among_constants": "SELECT v.n, u.s, v.w FROM (VALUES (1, 'x'), (2, NULL), (1, 'y')) AS v(n, w) "
+    "LEFT JOIN u ON u.k = v.n",
+    "of_a_series": "SELECT g, count(w.k) AS n FROM generate_series(-1, 3) AS g LEFT JOIN w ON w.a = g GROUP BY g",
+    "not_constant": "SELECT k, s FROM w EXCEPT VALUES (1, 'b'), (2, NULL), (3, 'a')",
     "all_arms": "SELECT u.k, w.b FROM u, w WHERE (u.k = w.k AND u.a > 0) OR (w.k = u.k AND near(u.b, w.b))",
 }  # fmt: skip
 

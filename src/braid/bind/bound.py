@@ -188,7 +188,7 @@ class QueryBound:
     `replaces`: one of this name goes first, with all that it wrote. `over`: the views whose SQL was put into it.
     `upgrades`: the query that runs by this name, and from where it stands this one goes on. `or_replace`: where it
     cannot, and the door can, this one is recomputed over what that has read. `keeps`: as above. `stopped`: it is made
-    paused."""
+    paused. `constants`: statements that make the tables of constant rows that it reads."""
 
     query: Query
     declared: Declared | None = None
@@ -199,6 +199,7 @@ class QueryBound:
     or_replace: bool = False
     keeps: int | None = None
     stopped: bool = False
+    constants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,8 @@ class Program:
                 effect = replace(self.effect_of(statement, text, fresh), variables=variables)
             except SqlError as e:
                 raise e.within(file) from None
+            for constants in effect.bound.constants if isinstance(effect.bound, QueryBound) else ():
+                yield from self.statements(constants)
             yield effect
             made = self.apply(effect)
             if made is not None and self.mode == "file":

@@ -26,6 +26,7 @@ def _without_unread(node: Node, above: frozenset[str]) -> Node:
         return _read_part(node, above)
     read = above.union(needed_by(node))
     if isinstance(node, Source):
+        read = read if node.watermark is None else read.union(columns(node.watermark))
         return replace(node, columns=tuple(c for c in node.columns if c.place not in PSEUDO_PLACES or c.name in read))
     return node.over(lambda x: _without_unread(x, read))
 

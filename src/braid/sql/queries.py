@@ -343,10 +343,10 @@ def grouping(c: Cursor) -> tuple[ast.Expr, ...]:
 def order_items(c: Cursor) -> tuple[ast.OrderItem, ...]:
     """ORDER BY and its items."""
     c.expect("ORDER", "BY")
-    return comma_list(c, _order_item)
+    return comma_list(c, order_item)
 
 
-def _order_item(c: Cursor) -> ast.OrderItem:
+def order_item(c: Cursor) -> ast.OrderItem:
     start = c.index
     expr = expression(c)
     descending = c.accept("DESC")

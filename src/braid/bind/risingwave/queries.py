@@ -16,7 +16,7 @@ from typing import assert_never
 from braid.bind.bound import Bounded, Declared, Index, View
 from braid.bind.expressions import with_span
 from braid.bind.names import free_name
-from braid.bind.risingwave import grouping, row_sets, set_operations, subqueries, windows
+from braid.bind.risingwave import constants, grouping, row_sets, set_operations, subqueries, windows
 from braid.bind.risingwave.expressions import ROW_SETS, Names, bind, bound, condition, either, usual_name
 from braid.bind.risingwave.over import Overs, first_rows, has_over, named_windows, orderable, row_count
 from braid.bind.risingwave.placing import Relation, Tree, place
@@ -69,8 +69,7 @@ def _body(body: ast.Body, query: ast.Query, context: Context, alias: str) -> Res
             made = made if is_named else projected(made.node, made.items, alias, made.types)
             return _of_result(query, made, alias)
         case ast.Values():
-            hint = "CREATE TABLE, INSERT them, and read that"
-            raise SqlError("VALUES in a view is not supported yet", body.span, hint)
+            return _of_result(query, _constant(body, constants.column_names(len(body.rows[0])), context, alias), alias)
         case ast.Query():
             return _of_result(query, bind_inner(body, context, alias), alias)
         case ast.Select():
@@ -81,7 +80,8 @@ def _body(body: ast.Body, query: ast.Query, context: Context, alias: str) -> Res
 def _select(s: ast.Select, query: ast.Query, context: Context, alias: str) -> Result:
     """`query`: what stands around it; of its rows those that ORDER BY and LIMIT say."""
     if s.source is None:
-        raise SqlError("a view needs FROM", s.span, "select from a table, a source or a view")
+        names = [i.alias or default_name(i.expr) for i in s.items]
+        return _of_result(query, _constant(s, names, context, alias), alias)
     s = row_sets.in_from(s)
     assert s.source is not None
     different, over = s.distinct == (), any(has_over(i.expr) for i in s.items)
@@ -107,6 +107,17 @@ def _select(s: ast.Select, query: ast.Query, context: Context, alias: str) -> Re
     items = listed(s.items, scope, value)
     first = _first(items, query, on, lambda e: bound(e, "ORDER BY", scope.expr))
     return projected(first.of(overs.node(node), own(alias)), items, alias, key_types(scope))
+
+
+def _constant(body: ast.Values | ast.Select, names: Sequence[str], context: Context, alias: str) -> Result:
+    """Rows that hang on nothing: those of a table that holds them."""
+    leaf = _read_constant(constants.table_of(body, len(names), context), body.span, context)
+    items = [Item(n, c.expr, body.span, None, c.type) for n, c in zip(names, leaf.scope.columns, strict=True)]
+    return projected(leaf.node, items, alias, key_types(leaf.scope))
+
+
+def _read_constant(table: Declared, span: Span, context: Context) -> Relation:
+    return _read(table, "values", ast.Table(ast.Name((table.name,), span), None, span), context)
 
 
 def _of_result(query: ast.Query, result: Result, alias: str) -> Result:
@@ -334,6 +345,8 @@ def _leaf(relation: ast.Relation, before: Scope | None, context: Context) -> Rel
             return _table(relation, context)
         case ast.TableFunction():
             if relation.call.name in ROW_SETS:
+                if before is None:
+                    return _constant_calls(relation, context)
                 return row_sets.relation(relation, before, context)
             return _window(relation, context)
         case ast.Derived():
@@ -343,6 +356,14 @@ def _leaf(relation: ast.Relation, before: Scope | None, context: Context) -> Rel
                 return _lateral(relation.query, before, alias, relation, context)
             return _query(relation.query, alias, relation.columns, relation.span, context)
     raise AssertionError(relation)
+
+
+def _constant_calls(f: ast.TableFunction, context: Context) -> Relation:
+    """What a function gives that stands before all tables: its rows hang on none of them."""
+    leaf = _read_constant(constants.table_of(f, 1, context), f.span, context)
+    name = f.alias or f.call.name.lower()
+    columns = renamed([replace(c, name=name) for c in leaf.scope.columns], f.columns, f.span)
+    return replace(leaf, scope=of_table(Table(name, columns), QUOTE))
 
 
 def _lateral(query: ast.Query, before: Scope, alias: str, r: ast.Derived, context: Context) -> Relation:

@@ -24,12 +24,9 @@ from braid.types import Array, Scalar
 _ITEM = "item of SELECT"  # no table of a user is called so
 
 
-def relation(f: ast.TableFunction, before: Scope | None, context: Context) -> Relation:
+def relation(f: ast.TableFunction, before: Scope, context: Context) -> Relation:
     """The elements beside each row of what is to the left."""
     name = f.call.name.lower()
-    if before is None:
-        hint = f"write it behind a table: FROM t, {name}(…)"
-        raise SqlError(f"{name} alone in FROM of a view is not supported yet", f.call.span, hint)
     with with_span(f.call.span):
         array = _array(f.call, before)
     assert isinstance(array.type, Array)

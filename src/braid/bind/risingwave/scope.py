@@ -29,7 +29,8 @@ QUOTE = partial(quoted, RISINGWAVE)
 class Context(Env):
     """`ctes`: what names of WITH mean besides the catalog's. What grows as a statement is bound: `aliases`: under which
     plan names sources are read so far; `levels`: those of sub-queries. `called`: what each of these is called in names
-    that are written down. `over`: the views and indexes that are read. `notices`: what is told at the end."""
+    that are written down. `over`: the views and indexes that are read. `notices`: what is told at the end.
+    `constants`: the statements that make tables of constant rows, by the tables' names."""
 
     ctes: Mapping[str, tuple[ast.With, Context]] = field(default_factory=dict)
     aliases: set[str] = field(default_factory=set)
@@ -37,6 +38,7 @@ class Context(Env):
     called: dict[str, str] = field(default_factory=dict)
     over: set[str] = field(default_factory=set)
     notices: list[str] = field(default_factory=list)
+    constants: dict[str, str] = field(default_factory=dict)
 
     def relation(self, name: ast.Name) -> Declared | View | Index:
         """A table, source, view or index of this name."""

@@ -22,15 +22,13 @@ from braid.bind.bound import (
     Nothing,
     QueryBound,
     Relation,
-    RowsChanged,
     SourceDeclared,
     View,
 )
-from braid.bind.expressions import with_span
 from braid.bind.names import free_name, repeated
-from braid.bind.risingwave import connections, encodings, grouping, sinks
+from braid.bind.risingwave import connections, constants, encodings, grouping, sinks
 from braid.bind.risingwave.batch import batch_query
-from braid.bind.risingwave.expressions import bound, usual_name
+from braid.bind.risingwave.expressions import bound
 from braid.bind.risingwave.queries import bind_query
 from braid.bind.risingwave.scope import Context
 from braid.bind.schemas import check_sink
@@ -47,7 +45,6 @@ from braid.sql import ast
 from braid.sql.dialects.risingwave_values import SqlType
 from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Scalar
 
-ROW_ID = "_row_id"
 _NO_GENERATOR = "connector 'datagen' generates nothing yet: write rows into the topic, or bind a file with --source"
 _UNCHECKED = "the PRIMARY KEY of a source is not checked: every row is kept; CREATE TABLE keeps the last of each key"
 
@@ -88,7 +85,7 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
         hint = "leave PRIMARY KEY out, or make it a table without APPEND ONLY"
         raise SqlError("an append-only table takes no PRIMARY KEY", s.primary_key[0].span, hint)
     typed = [(d.name, SqlType(d.type, d.written)) for d in columns]
-    declared = declare(s.what, s.name, typed, keys, append_only, context.written_at(s.span))
+    declared = constants.declare(s.what, s.name, typed, keys, append_only, context.written_at(s.span))
     watermark = _watermark(s, declared, append_only)
     if watermark is not None:
         assert declared.relation is not None
@@ -127,25 +124,6 @@ def _of_kafka(s: ast.CreateTable, declared: Declared) -> Declared:
             raise SqlError(f"{mode.name} cannot be {where}", mode.span, "write 'earliest' or 'latest'")
         return replace(declared, begin="latest" if where == "latest" else "earliest")
     return declared
-
-
-def declare(
-    what: str, name: str, columns: list[tuple[str, SqlType]], keys: tuple[str, ...], append_only: bool, sql: str
-) -> Declared:
-    """A table or source of these columns."""
-    made = [DeclaredColumn(n, t.type, "key" if n in keys else "value") for n, t in columns]
-    if not keys:
-        made.append(DeclaredColumn(ROW_ID, Scalar.BIGINT, "key", hidden=True))
-    relation = Relation(
-        "table" if what == "table" else "source",
-        (*((n, t.name) for n, t in columns), *(() if keys else ((ROW_ID, "bigint"),))),
-        append_only,
-        not keys,
-        key=keys or (ROW_ID,),
-    )
-    encoding = Encoding(key="JSON" if keys else "ROW_ID", key_in_value=bool(keys), iso=True)
-    return Declared(name, "stream" if append_only else "table", name, tuple(made), encoding, sql=sql,
-                    relation=relation)  # fmt: skip
 
 
 def _with(declared: Declared, watermark: Bounded) -> Declared:
@@ -200,15 +178,7 @@ def _table_of_rows(s: ast.CreateTable, rows: ast.Query, context: Context) -> Bou
     if s.columns:
         hint = "the query gives names and types: rename with AS, convert with ::"
         raise SqlError("CREATE TABLE … AS takes no columns", s.columns[0].span, hint)
-    query = batch_query(rows, context)
-    columns: list[tuple[str, SqlType]] = []
-    for (name, _), t in zip(query.columns, query.types, strict=True):
-        with with_span(rows.span):
-            columns.append((name, SqlType(t, usual_name(t))))
-    if (twice := repeated(n for n, _ in columns)) is not None:
-        raise SqlError(f"two columns are called {twice}", rows.span, "give one of them another name with AS")
-    declared = declare("table", s.name, columns, (), s.append_only is not None, context.written_at(s.span))
-    return RowsChanged("insert", declared, query, tuple(n for n, _ in columns), creates=True)
+    return constants.filled(s.name, rows, context, context.written_at(s.span), s.append_only is not None)
 
 
 def create_index(s: ast.CreateIndex, context: Context) -> Bound:
@@ -293,7 +263,7 @@ def materialized(s: ast.CreateView, result: Result, context: Context, refers: tu
     of_format = () if s.encode is None else encodings.notices(s.encode)
     notices = tuple(dict.fromkeys([*context.notices, *wish.notices, *of_format]))
     query = Query(s.name, "risingwave", sql, root, sink, notices, True)
-    return QueryBound(query, declared, over=tuple(sorted(context.over)))
+    return QueryBound(query, declared, over=tuple(sorted(context.over)), constants=tuple(context.constants.values()))
 
 
 def _follows(root: Node, outputs: Sequence[Output], context: Context) -> tuple[Follows, ...]:

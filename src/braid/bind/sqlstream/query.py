@@ -17,6 +17,7 @@ from braid.bind.insert import fits
 from braid.bind.select.items import Item, Result, listed, unique_names
 from braid.bind.select.scope import Scope, of_table
 from braid.bind.sources import check_topic_name, miswritten, refuse
+from braid.bind.sqlstream import promotion
 from braid.bind.sqlstream.grouping import Rows, bind_groups, bind_order, is_grouped
 from braid.bind.sqlstream.relation import (
     Context,
@@ -169,7 +170,7 @@ def _result(q: ast.Select, env: Env, prefix: str) -> Result:
         return _united(q, env, prefix)
     context = Context(env, prefix, windows, sub, lambda name, at: _view(name, env, at))
     assert q.source is not None
-    tree = bind_relation(q.source, context)
+    tree = promotion.promoted(q, bind_relation(q.source, context))
     kind, scope = kind_of(tree), tree.scope
     for name, window in windows.items():
         if name not in context.used:
@@ -216,6 +217,7 @@ def _united(q: ast.Select, env: Env, prefix: str) -> Result:
     merged = iter(typing.call("COALESCE", list(x)) for x in zip(*cols, strict=True))
     found = tuple(replace(i, expr=as_timestamp(rowtime) if i.is_time else next(merged)) for i in first.items)
     if q.order_by:
+        promotion.check_union(q)
         named = tuple((i.name, i.expr) for i in found if not i.is_time)
         scope = of_table(table_of("UNION", named, rowtime), QUOTE)
         rows = bind_order(q.order_by, rows, list(found), _over_rows(scope), prefix)
@@ -256,8 +258,8 @@ def _over(q: ast.Select, node: Node, scope: Scope, rowtime: Col | None, bare: Re
         found = _unique(items)
     else:
         found = _items(q, scope, rowtime)
-    if q.order_by:
-        rows = bind_order(q.order_by, rows, list(found), value, prefix)
+    if order_by := promotion.sorted_by(q):
+        rows = bind_order(order_by, rows, list(found), value, prefix)
         found = tuple(replace(i, expr=as_timestamp(rows.rowtime)) if i.is_time else i for i in found)
     return replace(bare, node=rows.node, items=found, rowtime=rows.rowtime)
 
@@ -300,6 +302,8 @@ def _item(q: ast.Select) -> Callable[[ast.SelectItem, Expr, Col | None], Item]:
     def made(item: ast.SelectItem, bound: Expr, rowtime: Col | None) -> Item:
         if bound.type is Scalar.NULL:
             raise SqlError("the type of this column is not known", item.span, "write CAST(NULL AS …)")
+        if rowtime is not None and promotion.of_item(item):
+            return Item(ROWTIME, as_timestamp(rowtime), item.span, item.expr, is_time=True)
         unnamed = item.expr.parts[-1] if isinstance(item.expr, ast.Name) else f"EXPR${places[id(item)]}"
         name = item.alias or unnamed
         time = name == ROWTIME and rowtime is not None and bound == as_timestamp(rowtime)

@@ -202,10 +202,13 @@ class Subquery:
 
 @dataclass(frozen=True, slots=True)
 class OrderItem:
+    """`within`: of a stream, how much later than others a row may come."""
+
     expr: Expr
     descending: bool
     nulls_first: bool | None
     span: Span
+    within: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True)

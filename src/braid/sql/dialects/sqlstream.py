@@ -18,7 +18,7 @@ from braid.sql.dialects.base import RESERVED, STARTERS, Condition, Words
 from braid.sql.dialects.sqlstream_calls import PRIMARIES, call
 from braid.sql.dialects.sqlstream_windows import over, window
 from braid.sql.expressions import comma_list, expression, in_parentheses, plain_name, row
-from braid.sql.queries import grouping, kind_of_join, order_items, relation, select_item
+from braid.sql.queries import grouping, kind_of_join, order_item, relation, select_item
 from braid.sql.statements import (
     asking,
     create,
@@ -56,11 +56,25 @@ def query(c: Cursor, nested: bool = False) -> ast.Select:
         if opened is not None:
             c.close(opened, ")")
         others.append(other)
-    order_by = order_items(c) if c.at("ORDER") else ()
+    order_by = comma_list(c, _order_item) if c.accept("ORDER", "BY") else ()
     _ends(c, written, bool(order_by), nested)
     if not others and not order_by:
         return first
     return replace(first, union=tuple(others), order_by=order_by, span=c.span(start))
+
+
+def _order_item(c: Cursor) -> ast.OrderItem:
+    """An item of ORDER BY, and WITHIN an interval."""
+    item = order_item(c)
+    if not c.at("WITHIN"):
+        return item
+    c.advance()
+    at = c.now
+    within = expression(c)
+    if not isinstance(within, ast.Interval) or within.months or within.ms < 0:
+        hint = "write WITHIN INTERVAL '5' SECOND"
+        raise c.error("WITHIN takes an interval of days, hours, minutes or seconds", at, hint)
+    return replace(item, within=within)
 
 
 def _select(c: Cursor) -> tuple[ast.Select, list[str]]:
@@ -91,9 +105,6 @@ def _select(c: Cursor) -> tuple[ast.Select, list[str]]:
 
 def _ends(c: Cursor, written: list[str], ordered: bool, nested: bool) -> None:
     """Nothing more stands behind a query."""
-    if ordered and c.at("WITHIN"):
-        hint = "ORDER BY FLOOR(ROWTIME TO SECOND) sorts the rows of each second"
-        raise c.error("ORDER BY … WITHIN is not supported yet", c.now, hint)
     if c.word() in _NOT_YET:
         raise c.error(f"{c.word()} is not supported yet", c.now, "leave it out; WHERE filters rows")
     clause = next((x for x in _CLAUSES if c.word() == x.split()[0]), None)
