@@ -461,6 +461,52 @@ def grouped(rng: random.Random, rel: Rel, kind: str) -> tuple[str, str, dict[str
     return sql, f"SELECT {shown}, {until} AS _t FROM {rel.duck}{duck_where} GROUP BY {of}{duck_having}", chosen
 
 
+def analytic(rng: random.Random, over: str = "stream") -> Question:
+    """Calls with OVER, of which in DuckDB each row asks the rows before it; LAG and those of ROWS are windows there."""
+    topics = [topic(rng, "a")]
+    made, prepare = ("", "")
+    columns = leaf(topics[0], plain_frame(rng), "x").columns[:-1]
+    rows = f"(SELECT *, {', '.join(f'{c} AS x__{c}' for c in topics[0].columns)} FROM {accepted('a')})"
+    numbers = of_type(columns, "int")
+    chosen = {"v0": columns[0], "v1": rng.choice(columns)}
+    for i in range(rng.choice([1, 2, 3])):
+        part = rng.choice([None, columns[0], rng.choice(columns)])
+        by = f"PARTITION BY {part.sql} " if part is not None else ""
+        c = rng.choice(numbers)
+        name = rng.choice(["COUNT", "SUM", "AVG", "MIN", "MAX", "FIRST_VALUE", "LAST_VALUE", "LAG"])
+        type = {"COUNT": "long", "SUM": "long", "AVG": "double"}.get(name, "int")
+        if rng.random() < 0.5 or name == "LAG":
+            m = rng.choice([0, 0, 0, 1]) if name != "LAG" else 0
+            n = m + rng.choice([0, 1, 3])
+            more = f", {rng.randrange(n + 1)}" if name == "LAG" else ""
+            spec = f"ROWS BETWEEN {n} PRECEDING AND {f'{m} PRECEDING' if m else 'CURRENT ROW'}"
+            window = f"({by.replace('.', '__')}ORDER BY _t, _n{'' if name == 'LAG' else f' {spec}'})"
+            duck = f"{name}({c.duck}{more}) OVER {window}"
+        else:
+            more, b = "", rng.choice([0, 0, 1, 3])
+            a = b + rng.choice([0, 1, 5, 30])
+            upper = f"{seconds(b)} PRECEDING" if b else "CURRENT ROW"
+            spec = f"RANGE BETWEEN {seconds(a)} PRECEDING AND {upper}"
+            same = f"y.{part.duck} IS NOT DISTINCT FROM x.{part.duck} AND " if part is not None else ""
+            asked = {"FIRST_VALUE": "arg_min_null", "LAST_VALUE": "arg_max_null"}.get(name)
+            of = f"{name}(y.{c.duck})" if asked is None else f"{asked}(y.{c.duck}, (y._t, y._n))"
+            duck = (
+                f"(SELECT {of} FROM {rows} y WHERE {same}(y._t, y._n) <= (x._t, x._n)"
+                f" AND y._t BETWEEN x._t - {a * 1000} AND x._t - {b * 1000})"
+            )
+        chosen[f"a{i}"] = E(f"{name}({c.sql}{more}) OVER ({by}{spec})", f"({duck})", type)
+    words = ", ".join(f"{e.sql} AS {n}" for n, e in chosen.items())
+    shown = ", ".join(f"{e.duck} AS {n}" for n, e in chosen.items())
+    where = rng.choice(["", "", f" WHERE {numbers[0].sql} > 0"])
+    if where:
+        rows_ = rows
+        rows = f"(SELECT * FROM {rows_} WHERE {numbers[0].duck} > 0)"
+        shown = shown.replace(rows_, rows)
+    sql = f"SELECT STREAM {words} FROM a AS x{where}"
+    calls = history(rng, topics, starts=(-30_000, 0, 1_700_000_000_000))
+    return question(topics, made, sql, f"SELECT {shown}, x._t AS _t FROM {rows} x", [*chosen], calls, prepare=prepare)
+
+
 def union(rng: random.Random, then: str = "") -> Question:
     """UNION ALL of two or three queries, the same stream in it twice, at times; and its rows sorted."""
     topics = [topic(rng, name) for name in "ab"]
@@ -579,6 +625,7 @@ SHAPES: dict[str, Shape] = {
         for over in ("stream", "join", "table")
     },
     **{f"sqlstream groups under {then}": partial(periods, kind="group", then=then) for then in ("join", "group")},
+    "sqlstream analytic": analytic,
     "sqlstream union": union,
     "sqlstream sorted union": partial(union, then="order"),
 }

@@ -14,6 +14,7 @@ from typing import Literal
 from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.typing import all_of, call, cast, conjuncts
 from braid.plan import logical
+from braid.plan.analytic import Analytic, Analyzed
 from braid.plan.groups import Aggregate, Aggregation, Closed, Order
 from braid.plan.logical import Filter, Node, Output, Project, Query
 from braid.plan.sliding import (
@@ -29,13 +30,13 @@ from braid.plan.sliding import (
     SlidingJoin,
     Tree,
 )
-from braid.types import Scalar
+from braid.types import Scalar, Type
 from histories import query, source
 from keyed_queries import condition, predicate
 
 SHAPES = (
     "sliding", "sliding-rows", "sliding-hops", "sliding-chain", "sliding-view", "sliding-alone", "sliding-itself",
-    "sliding-groups", "sliding-sorted", "sliding-merged",
+    "sliding-groups", "sliding-sorted", "sliding-merged", "sliding-analytic",
 )  # fmt: skip
 EMISSIONS: tuple[Emission, ...] = ("arrival", "arrival", "expiry", "istream")
 
@@ -67,6 +68,14 @@ def random_query(rng: random.Random, shape: str) -> Query:
                 root = SlidingJoin(meeting(rng, *sides), Col(".ROWTIME2", Scalar.BIGINT), emission)
             elif rng.random() < 0.3:
                 root, _ = in_periods(rng, root, closed, rng.random() < 0.5, "Y")
+        case "sliding-analytic":
+            alone = rng.random() < 0.6
+            root = SlidingJoin(operand("A") if alone else meeting(rng, operand("A"), operand("B")), rowtime)
+            if rng.random() < 0.2:
+                root, rowtime = in_periods(rng, root, rowtime, False, "X")
+            root = analytic(rng, root, rowtime, "X")
+            if rng.random() < 0.3:
+                root = analytic(rng, root, rowtime, "Y")
         case "sliding-merged":
             inner = SlidingJoin(meeting(rng, operand("A"), operand("B")), rowtime, emission)
             some = [read("C"), read("D"), Project(inner, tuple((c, c) for c in inner.schema))]
@@ -116,6 +125,35 @@ def in_periods(rng: random.Random, rows: Node, rowtime: Col, sort: bool, name: s
     ]
     grouped = Aggregate(rows, (*keys, (end, until)), tuple(made), closes=True)
     return Closed(grouped, end, closed, early), closed
+
+
+def analytic(rng: random.Random, rows: Node, rowtime: Col, name: str) -> Node:
+    """Calls over the rows of partitions, or of all."""
+    own = [c for c in rows.schema if not c.name.startswith(".") and c.type in (Scalar.INT, Scalar.VARCHAR)]
+    numbers = [c for c in own if c.type == Scalar.INT]
+    computed = Col(f"D{name}", Scalar.DOUBLE)
+    outputs = [*((c, c) for c in rows.schema), (computed, cast(rng.choice(numbers), Scalar.DOUBLE))]
+    frames = [frame(rng, rng.choice(["sliding", "sliding-rows", "sliding-hops"])) for _ in range(2)]
+    calls = []
+    for i in range(rng.choice([1, 3, 5])):
+        function, default = rng.choice(["COUNT", "SUM", "MIN", "MAX", "AVG", "STDDEV_SAMP", "NTH_VALUE", "LAG"]), None
+        arg: Col | None = rng.choice(own)
+        t: Type = arg.type
+        options: tuple[int | bool, ...] = ()
+        match function:
+            case "COUNT":
+                arg, t = rng.choice([None, arg]), Scalar.BIGINT
+            case "SUM" | "AVG" | "STDDEV_SAMP":
+                arg, t = computed, Scalar.DOUBLE
+            case "NTH_VALUE":
+                options = (rng.choice([1, 1, 2]), rng.random() < 0.5, rng.random() < 0.5)
+            case "LAG":
+                options = (rng.choice([0, 1, 1, 2]), rng.random() < 0.5)
+                default = rng.choice([None, *(c for c in own if c.type == t)])
+        made = Aggregation(Col(f"O{name}{i}", t), function, arg, options)
+        calls.append(Analyzed(made, rng.choice(frames), default))
+    partition = tuple(rng.sample(own, rng.choice([0, 1, 1, 2])))
+    return Analytic(Project(rows, tuple(outputs)), partition, rowtime, tuple(calls))
 
 
 def big(n: int) -> Lit:

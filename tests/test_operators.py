@@ -321,7 +321,7 @@ def test_a_query_of_each_operator_is_run_on_a_cluster() -> None:
     plans = [lower(q, apart=True) for some in every_operator.ALL for q in every_operator.queries(some)]
     used = {type(s.operator).__name__ for p in plans for stage in p.stages for s in stage.steps}
     assert used == {
-        "Answers", "AsOf", "Closed", "Coalesce", "EmitOnClose", "Filter", "Final", "GroupBy", "InWindows", "Lateral",
-        "LookUp", "OnTime", "Over", "Project", "Regular", "Retract", "Sessions", "Sliding", "TableFilter", "TableJoin",
-        "Temporal", "TimeWindows", "Union", "Upserts", "WindowedJoin", "Windows",
+        "Analytic", "Answers", "AsOf", "Closed", "Coalesce", "EmitOnClose", "Filter", "Final", "GroupBy", "InWindows",
+        "Lateral", "LookUp", "OnTime", "Over", "Project", "Regular", "Retract", "Sessions", "Sliding", "TableFilter",
+        "TableJoin", "Temporal", "TimeWindows", "Union", "Upserts", "WindowedJoin", "Windows",
     }  # fmt: skip

@@ -202,6 +202,8 @@ def children(e: ast.Expr) -> tuple[ast.Expr, ...]:
             return tuple(x for pair in pairs for x in pair)
         case ast.StructLiteral(items=fields):
             return tuple(x for _, x in fields)
+        case ast.WindowCall(call=call):
+            return call.args
         case ast.LongCall() | ast.Quantified() | ast.GroupingSets():
             return ()
     assert_never(e)
@@ -260,6 +262,9 @@ def _bind(e: ast.Expr, rules: Rules) -> Expr:
             raise SqlError("an interval is allowed only behind + or -", hint="write ts + INTERVAL '1' MINUTE")
         case ast.Subquery():
             raise SqlError("a sub-query is not allowed here", hint="join it: FROM a JOIN (SELECT …) b ON a.x = b.x")
+        case ast.WindowCall(call=call):
+            hint = "compute it in a sub-query: FROM (SELECT STREAM *, … OVER (…) AS x FROM s) AS q"
+            raise SqlError(f"{call.name} with OVER is allowed in SELECT only, not in {rules.clause}", hint=hint)
         case ast.LongCall() | ast.Quantified() | ast.GroupingSets():
             raise SqlError("this is allowed in batch queries only", hint="leave it out")
     assert_never(e)

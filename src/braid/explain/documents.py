@@ -21,7 +21,7 @@ from braid.expr.nodes import Call, Expr, Lit
 from braid.expr.show import show
 from braid.lower.lower import lower
 from braid.lower.physical import Exchange, Leaf, Plan, Stage, Step
-from braid.plan import epochs, groups, joins, logical, over, sliding
+from braid.plan import analytic, epochs, groups, joins, logical, over, sliding
 from braid.plan.canonical import kind_of
 from braid.plan.groups import names
 from braid.plan.logical import Node, Query
@@ -80,7 +80,7 @@ class _Topology:
                 logical.Project() | groups.TimeWindows() | groups.Final() | groups.Closed()
                 | logical.Materialize() | sliding.SlidingJoin() | epochs.Changes() | epochs.OnTime() | epochs.Windows()
                 | epochs.Clocked() | epochs.RegularJoin() | epochs.AsOfJoin() | epochs.TemporalJoin() | epochs.Union()
-                | epochs.EmitOnClose() | epochs.Coalesce() | over.Over()
+                | epochs.EmitOnClose() | epochs.Coalesce() | over.Over() | analytic.Analytic()
             ):  # fmt: skip
                 read = tuple(self.walk(x) for x in node.inputs)
                 return _Told(self.add(kind_of(type(node)).lower(), read), node.row_key, read[0].partitions)

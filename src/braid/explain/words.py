@@ -17,7 +17,7 @@ from braid.lower.spread import one_bucket
 from braid.operators.base import Behind
 from braid.operators.limit import Limit
 from braid.operators.table_changes import Retract
-from braid.plan import epochs, groups, joins, logical, over, sliding, watermarks
+from braid.plan import analytic, epochs, groups, joins, logical, over, sliding, watermarks
 from braid.plan.groups import names
 from braid.plan.node import Mode
 from braid.plan.told import LAST, SIDES, Kept
@@ -111,6 +111,8 @@ def of_node(node: logical.Node) -> Words:
             return Words("changes", state=[Kept("input", LAST, *(_passed(node) or ()))])
         case over.Over():
             return _over(node)
+        case analytic.Analytic():
+            return _analytic(node)
         case epochs.OnTime(value=value, bound=bound):
             late = f"late, and dropped: {show(value)} below {_lowest((bound,))}"
             return Words("on time", notes=[f"{late}, as of before its statement or before it"])
@@ -157,6 +159,15 @@ def _over(node: over.Over) -> Words:
     called = [f"{c.aggregation.shown}{_framed(c)}" for c in node.calls]
     order = [f"ordered by {', '.join(map(str, node.order))}"] if node.order else []
     return Words("over", [show(c) for c in node.partition], kept, notes=[*order, *called, reads])
+
+
+def _analytic(node: analytic.Analytic) -> Words:
+    """Rows of RANGE frames go by the clock; of ROWS each partition keeps some."""
+    rows = f"the last {node.most_rows} rows of a partition"
+    kept = Kept("rows", "rows", "no frame of a row to come has it", bounded=True)
+    if node.most_rows and node.partition:
+        kept = Kept("rows", rows, "others come" if not node.ranges else "others come, and no frame has them")
+    return Words("over", [show(c) for c in node.partition], [kept], "the input's", [c.told for c in node.calls])
 
 
 def _framed(call: over.Windowed) -> str:

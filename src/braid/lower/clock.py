@@ -13,7 +13,7 @@ from typing import assert_never
 from braid.errors import BraidError
 from braid.lower.physical import Leaf
 from braid.operators.clocks import Clock, JoinClock, LeafClock
-from braid.plan import epochs, groups, joins, logical, sliding, watermarks
+from braid.plan import analytic, epochs, groups, joins, logical, sliding, watermarks
 from braid.plan.logical import Node
 
 
@@ -30,6 +30,7 @@ def clock(node: Node, leaves: Iterable[Leaf]) -> Clock:
             | groups.Aggregate(input=x)
             | groups.Final(input=x)
             | groups.Closed(input=x)
+            | analytic.Analytic(input=x)
         ):
             return clock(x, leaves)
         case joins.OnKeys():

@@ -21,6 +21,7 @@ from braid.lower.clock import clock, clocked_by
 from braid.lower.physical import NullKey, Plan, Stage, needs_all
 from braid.lower.spread import by_epoch, common_keys, never_null, one_bucket, stays, window_keys
 from braid.operators.aggregate import GroupBy
+from braid.operators.analytic import Analytic
 from braid.operators.as_of import AsOf
 from braid.operators.base import Operator
 from braid.operators.changes import MAX_LEAVES, key_column
@@ -50,7 +51,7 @@ from braid.operators.union import Union
 from braid.operators.watermarks import Cleaning, Passing
 from braid.operators.windowed import WindowedJoin
 from braid.operators.windows import TimeWindows, Windows
-from braid.plan import epochs, groups, joins, logical, over, sliding, watermarks
+from braid.plan import analytic, epochs, groups, joins, logical, over, sliding, watermarks
 from braid.plan.bands import bands
 from braid.plan.canonical import stored_names
 from braid.plan.logical import Node, Query
@@ -163,7 +164,7 @@ def _lower(node: Node, b: Builder, wanted: Keys, without: NullKey = "route") -> 
             return _windows(node, b, wanted)
         case epochs.RegularJoin() | epochs.AsOfJoin() | epochs.TemporalJoin():
             return _epoch_join(node, b)
-        case over.Over():
+        case over.Over() | analytic.Analytic():
             return _over(node, b)
         case epochs.Union():
             return _union(node, b, wanted or (*node.row_key, ALONE))
@@ -232,16 +233,19 @@ def _windows(node: epochs.Windows, b: Builder, wanted: Keys) -> Frame:
     return b.step(Windows.of(node), [x], node, known if found else x.keys, [*x.columns, node.start, node.end])
 
 
-def _over(node: over.Over, b: Builder) -> Frame:
-    keys: Keys = (*node.partition, ALONE)
-    x = b.spread(_input(node.input, b, keys, "route"), keys, "route", "OVER has another partition")
-    return b.step(
-        Over.of(node, _passing(node, node.partition, b)),
-        [x],
-        node,
-        keys,
-        [*x.columns, *(c.aggregation.output for c in node.calls)],
-    )
+def _over(node: over.Over | analytic.Analytic, b: Builder) -> Frame:
+    """By the partition. That of NULLs has a place: by a constant beside it, or as rows of a stream without a key do."""
+    keys: Keys = node.partition
+    operator: Operator
+    why = "OVER has another partition"
+    if isinstance(node, over.Over):
+        keys = (*keys, ALONE)
+        x = b.spread(_input(node.input, b, keys, "route"), keys, "route", why)
+        operator = Over.of(node, _passing(node, node.partition, b))
+    else:
+        x = _in_place(_lower(node.input, b, keys), keys, node.input, b, "one", why)
+        operator = Analytic(node, clock(node.input, b.leaves))
+    return b.step(operator, [x], node, keys, [*x.columns, *(c.aggregation.output for c in node.calls)])
 
 
 def _union(node: epochs.Union, b: Builder, keys: Keys) -> Frame:
@@ -295,13 +299,14 @@ def _sliding(node: sliding.SlidingJoin, b: Builder, wanted: Keys) -> Frame:
         own = {c.name for c in node.tree.input.schema}
         known = tuple(k for k in wanted if any(columns(k)) and own.issuperset(columns(k))) or None
         keys = keys if known is None else (known,)
+    without: NullKey = "route" if known is None else "one"  # a group or a partition may be of NULLs
     derived = {i: _lower(x.input, b, ()) for i, x in enumerate(node.operands) if not _is_local(x.input)}
     stage = b.stage(keys[0])
     b.stages[stage].single = one_bucket(node) is not None
     frames = [
-        b.moved(derived[i], keys[i], stage, "route", "the join has another key")
+        b.moved(derived[i], keys[i], stage, without, "the join has another key")
         if i in derived
-        else _local(x.input, b, keys[i], "route", stage)
+        else _local(x.input, b, keys[i], without, stage)
         for i, x in enumerate(node.operands)
     ]
     clocks = tuple(None if x.frame is None else clock(x.input, b.leaves) for x in node.operands)
@@ -357,13 +362,18 @@ def _aggregate(node: groups.Aggregate, b: Builder) -> Frame:
 
 def _by_groups(x: Frame, keys: Keys, node: groups.Aggregate, b: Builder) -> Frame:
     """Rows that are spread by a part of the key of groups that close stay where they are."""
-    if not node.closes:
-        return b.gathered(x, keys, node.input, "drop", "GROUP BY has another key")
+    if node.closes:
+        return _in_place(x, keys, node.input, b, "route", "GROUP BY has another key")
+    return b.gathered(x, keys, node.input, "drop", "GROUP BY has another key")
+
+
+def _in_place(x: Frame, keys: Keys, node: Node, b: Builder, null_key: NullKey, reason: str) -> Frame:
+    """Rows of a stream by `keys`: those that are spread by a part of them stay where they are."""
     if b.apart or x.keys is None or not set(x.keys) <= set(keys):
-        return b.spread(x, keys, "route", "GROUP BY has another key")
+        return b.spread(x, keys, null_key, reason)
     b.placed = True
     by = tuple(Col(key_column(keys.index(k)), k.type) for k in x.keys)
-    return b.step(Rekey(node.input.mode, keys, by), [x], node.input, keys, x.columns)
+    return b.step(Rekey(node.mode, keys, by), [x], node, keys, x.columns)
 
 
 def _closed(node: groups.Closed, b: Builder) -> Frame:

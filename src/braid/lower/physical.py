@@ -18,9 +18,10 @@ from braid.operators.base import Operator
 from braid.operators.filter import Filter
 from braid.plan import logical
 
-# Rows without key are dropped and counted, or (route, pad) go on to the bucket of their partition. A key of which a
-# part is null is one where a table is known by it (own, route); a join or group needs all of it (drop, pad).
-NullKey = Literal["drop", "own", "route", "pad"]
+# Rows without key are dropped and counted, or (route, pad) go on to the bucket of their partition, or (one) have one
+# key. A key of which a part is null is one where a table is known by it (own, route, one); a join or group needs all
+# of it (drop, pad).
+NullKey = Literal["drop", "own", "route", "pad", "one"]
 
 
 def needs_all(null_key: NullKey) -> bool:

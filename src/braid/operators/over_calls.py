@@ -102,7 +102,7 @@ def answer(calls: Sequence[Windowed], of: Partitions) -> list[pl.Series]:
         if made is None:
             if call.frame not in frames:
                 frames[call.frame] = of.frame(call.frame)
-            made = _of_frame(call.aggregation, of, *frames[call.frame])
+            made = of_frame(call.aggregation, of.rows, *frames[call.frame])
         output = call.aggregation.output
         found.append(made.cast(polars_type(output.type)).alias(output.name))
     return found
@@ -116,15 +116,15 @@ def _moved(call: Windowed, of: Partitions) -> pl.Series:
     (by,) = call.aggregation.options
     assert by is not None
     at = np.arange(len(of.group)) + (-by if call.function == "LAG" else by)
-    return _picked(_argument(call.aggregation, of), at, (at >= of.start) & (at < of.stop))
+    return picked(argument(call.aggregation, of.rows), at, (at >= of.start) & (at < of.stop))
 
 
-def _argument(a: Aggregation, of: Partitions) -> pl.Series:
+def argument(a: Aggregation, rows: pl.DataFrame) -> pl.Series:
     assert a.arg is not None
-    return of.rows[a.arg.name]  # type: ignore[union-attr]
+    return rows[a.arg.name]  # type: ignore[union-attr]
 
 
-def _picked(values: pl.Series, at: Ints, there: Flags) -> pl.Series:
+def picked(values: pl.Series, at: Ints, there: Flags) -> pl.Series:
     """The values at some places; NULL where there is none."""
     if not len(values):
         return values
@@ -132,17 +132,50 @@ def _picked(values: pl.Series, at: Ints, there: Flags) -> pl.Series:
     return found if there.all() else found.set(pl.Series(~there), None)
 
 
-def _of_frame(a: Aggregation, of: Partitions, low: Ints, high: Ints) -> pl.Series:
+def nth(values: pl.Series, low: Ints, high: Ints, number: int, *, from_last: bool, ignores_nulls: bool) -> pl.Series:
+    """The value with that number, from 1, among those from one place up to another."""
+    if not ignores_nulls:
+        return picked(values, high - number if from_last else low + number - 1, number <= high - low)
+    places, before = _not_null(values)
+    at = before[high] - number if from_last else before[low] + number - 1
+    there = number <= before[high] - before[low]
+    return picked(values, places[np.where(there, at, 0)] if len(places) else at, there)
+
+
+def lagged(
+    values: pl.Series, low: Ints, high: Ints, mine: Ints, by: int, *, ignores_nulls: bool
+) -> tuple[pl.Series, Flags]:
+    """The value so many rows before each of some, and where there is such a row among those from one place up to
+    another."""
+    at = mine - by
+    if ignores_nulls and by:
+        places, before = _not_null(values)
+        at = before[mine] - by
+        at = np.where(at >= 0, places[np.maximum(at, 0)], -1) if len(places) else np.full(len(mine), -1)
+    there = (at >= low) & (at < high)
+    return picked(values, at, there), there
+
+
+def _not_null(values: pl.Series) -> tuple[Ints, Ints]:
+    """Where values are that are not NULL; and how many stand before each place."""
+    there = values.is_not_null().to_numpy()
+    return np.flatnonzero(there), np.concatenate([[0], np.cumsum(there)])
+
+
+def of_frame(a: Aggregation, rows: pl.DataFrame, low: Ints, high: Ints) -> pl.Series:
+    """What an aggregate gives of the rows from one place up to another."""
     if a.arg is None:
         return pl.Series(high - low)
-    values = _argument(a, of)
+    values = argument(a, rows)
     match a.function:
         case "FIRST_VALUE":
-            return _picked(values, low, low < high)
+            return picked(values, low, low < high)
         case "LAST_VALUE":
-            return _picked(values, high - 1, low < high)
+            return picked(values, high - 1, low < high)
         case "MIN" | "MAX":
             return _extreme(values, low, high, largest=a.function == "MAX")
+        case "STDDEV_SAMP":
+            return _variance(values, low, high)
     count = _counted(values, low, high)
     if a.function == "COUNT":
         return pl.Series(count)
@@ -156,7 +189,7 @@ def _of_frame(a: Aggregation, of: Partitions, low: Ints, high: Ints) -> pl.Serie
 
 
 def _counted(values: pl.Series, low: Ints, high: Ints) -> Ints:
-    before: Ints = np.concatenate([[0], np.cumsum(values.is_not_null().to_numpy())])
+    _, before = _not_null(values)
     found: Ints = before[high] - before[low]
     return found
 
@@ -201,6 +234,21 @@ def _added(values: pl.Series, low: Ints, high: Ints) -> pl.Series:
     return pl.Series(total) + 0.0  # -0.0 is 0.0 then
 
 
+def _variance(values: pl.Series, low: Ints, high: Ints) -> pl.Series:
+    """That of a sample, added up one value after the other, of all frames at once."""
+    v, there = values.fill_null(0.0).to_numpy(), values.is_not_null().to_numpy()
+    count, total, squares = (np.zeros(len(low)) for _ in range(3))
+    for step in range(int((high - low).max(initial=0))):
+        some = np.flatnonzero(low + step < high)
+        some = some[there[low[some] + step]]
+        x = v[low[some] + step]
+        n, sums = count[some] + 1, total[some] + x
+        delta = x * n - sums
+        squares[some] += np.where(n > 1, delta * delta / np.maximum(n * (n - 1), 1), 0.0)
+        count[some], total[some] = n, sums
+    return pl.Series(np.where(count > 1, np.maximum(squares, 0.0) / np.maximum(count - 1, 1), 0.0))
+
+
 def _same_begins(low: Ints) -> tuple[Ints, Ints]:
     """Rows one after the other whose frames begin at one place."""
     heads = np.flatnonzero(begins(low))
@@ -214,7 +262,7 @@ def _extreme(values: pl.Series, low: Ints, high: Ints, *, largest: bool) -> pl.S
     best = _highest(codes, low, high)
     place = np.zeros(top + 1, dtype=np.int64)
     place[codes] = np.arange(len(codes))
-    return _picked(values, place[best], best > 0)
+    return picked(values, place[best], best > 0)
 
 
 def _highest(codes: Ints, low: Ints, high: Ints) -> Ints:

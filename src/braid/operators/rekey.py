@@ -49,13 +49,13 @@ class Rekey(Behind):
 
 
 def with_key(
-    frame: pl.DataFrame, keys: Sequence[Expr], whole: bool = False, gone: Collection[int] = ()
+    frame: pl.DataFrame, keys: Sequence[Expr], whole: bool = False, gone: Collection[int] = (), one: bool = False
 ) -> tuple[pl.DataFrame, pl.Series]:
     """The frame with exchange key columns and hash; and which rows had a key expression that failed.
 
     Rows without a key have a null hash: where the key's columns are all null or, if it must be `whole` (joins and
-    groups), where any is. The keys of these numbers are null where a row is `gone` (`needing_a_value`). Of a row that
-    is gone nothing can fail.
+    groups), where any is; or they have a hash that they share (`one`). The keys of these numbers are null where a row
+    is `gone` (`needing_a_value`). Of a row that is gone nothing can fail.
     """
     made, failed = compile.evaluate(frame, [(key_column(i), e) for i, e in enumerate(keys)])
     if gone:
@@ -65,12 +65,14 @@ def with_key(
         failed = failed & (frame[DIFF] == 1)
     others = set(keys_of(frame)) | {HASH}
     frame = columns_of(frame, [c for c in frame.columns if c not in others])
-    return frame.hstack([hash_of_key(made, keys, whole), *made.get_columns()]), failed
+    return frame.hstack([hash_of_key(made, keys, whole, one), *made.get_columns()]), failed
 
 
-def hash_of_key(made: pl.DataFrame, keys: Sequence[Expr], whole: bool) -> pl.Series:
+def hash_of_key(made: pl.DataFrame, keys: Sequence[Expr], whole: bool, one: bool = False) -> pl.Series:
     """`_h` of rows that have the exchange key columns. Where rows with one key follow each other, as those of a window
     do, it is made once for them."""
+    if one:
+        return hash_of_key(made, keys, whole).fill_null(0)
     if not keys:
         return repeated(HASH, None, pl.UInt64, made.height)
     columns = [Column(key_column(i), e.type) for i, e in enumerate(keys)]

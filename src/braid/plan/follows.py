@@ -15,6 +15,7 @@ from typing import assert_never
 
 from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns
 from braid.plan import epochs
+from braid.plan.analytic import Analytic
 from braid.plan.epochs import RegularJoin
 from braid.plan.groups import Aggregate, Closed, Final, TimeWindows
 from braid.plan.joins import OnKeys
@@ -114,7 +115,10 @@ def follows(node: Node, known: Known) -> list[Follows]:
             return [own, *follows(left, known), *one]
         case Aggregate(keys=keys):
             return [own, *(Follows(frozenset(), _names((c,)), True) for c, e in keys if isinstance(e, Lit))]
-        case epochs.Union() | OnKeys() | Lateral() | Materialize() | TimeWindows() | Final() | Closed() | SlidingJoin():
+        case (
+            epochs.Union() | OnKeys() | Lateral() | Materialize() | TimeWindows() | Final() | Closed() | SlidingJoin()
+            | Analytic()
+        ):  # fmt: skip
             return [own]
     assert_never(node)
 

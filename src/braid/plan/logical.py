@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Self, TypeVar
 
 from braid.expr.nodes import Col, Expr
+from braid.plan.analytic import Analytic
 from braid.plan.epochs import EpochNode
 from braid.plan.groups import Aggregate, Closed, Final, TimeWindows
 from braid.plan.joins import Join
@@ -224,7 +225,7 @@ class Materialize(Passing):
 
 Node = (
     Source | Filter | Project | Lateral | Materialize | Join | TimeWindows | Aggregate | Final | Closed | Over
-    | SlidingJoin | EpochNode
+    | Analytic | SlidingJoin | EpochNode
 )  # fmt: skip
 
 

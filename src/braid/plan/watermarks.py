@@ -15,6 +15,7 @@ from typing import assert_never
 from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns, substituted
 from braid.expr.typing import conjuncts
 from braid.plan import epochs
+from braid.plan.analytic import Analytic
 from braid.plan.epochs import Bound, Clean, RegularJoin
 from braid.plan.groups import Aggregate, Closed, Final, TimeWindows
 from braid.plan.joins import OnKeys
@@ -68,7 +69,7 @@ def progress(node: Node) -> Progress:
             return {c.name: below[c.name] for c in partition if c.name in below}
         case epochs.Changes() | epochs.AsOfJoin() | SlidingJoin():
             return {}
-        case OnKeys() | Materialize() | TimeWindows() | Final() | Closed():
+        case OnKeys() | Materialize() | TimeWindows() | Final() | Closed() | Analytic():
             return {}
     assert_never(node)
 

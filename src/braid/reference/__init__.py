@@ -25,9 +25,11 @@ import polars as pl
 from braid.errors import BraidError
 from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
 from braid.plan import epochs, groups, logical, sliding
+from braid.plan.analytic import Analytic
 from braid.plan.drop_reasons import Reason
 from braid.plan.joins import OnKeys
 from braid.plan.over import Over
+from braid.reference.analytic_steps import AnalyticStep
 from braid.reference.epoch_steps import (
     AsOfStep,
     ChangesStep,
@@ -281,6 +283,8 @@ class Reference:
                 return TemporalStep(node, *self._over_both(node))
             case Over():
                 return OverStep(node, *self._over(node.input))
+            case Analytic():
+                return AnalyticStep(node, *self._over(node.input))
             case epochs.Union():
                 xs = [self._build(x) for x in node.parts]
                 return UnionStep(node, self._number(), self._run, *xs)

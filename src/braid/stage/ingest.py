@@ -102,7 +102,7 @@ def ingest(
     if leaf.drop_null_value and (good[DIFF] == -1).any():
         dropped.append(at_source(leaf, good.filter(pl.col(DIFF) == -1), partition, Reason.NULL_VALUE))
         good = good.filter(pl.col(DIFF) == 1)
-    good, failed = with_key(good, leaf.keys, needs_all(leaf.null_key), keys_of_values(leaf))
+    good, failed = with_key(good, leaf.keys, needs_all(leaf.null_key), keys_of_values(leaf), leaf.null_key == "one")
     if failed.any():
         lost = good.filter(failed)
         dropped.append(at_source(leaf, lost, partition, Reason.EXPRESSION, trace.messages(lost, leaf.keys)))

@@ -67,7 +67,7 @@ def full(leaf: Leaf, rows: pl.DataFrame) -> pl.DataFrame:
     again = _again(leaf)
     made = {c.name: c for c in rows.get_columns()}
     if HASH not in made:
-        made[HASH] = hash_of_key(rows, leaf.keys, needs_all(leaf.null_key))
+        made[HASH] = hash_of_key(rows, leaf.keys, needs_all(leaf.null_key), leaf.null_key == "one")
     made[SUB] = repeated(SUB, None, pl.Binary, rows.height)
     made |= {name: rows.get_column(key).alias(name) for name, key in again.items()}
     return pl.DataFrame([made[c] for c in (*leaf_schema(leaf), HEADERS) if c in made])
@@ -107,8 +107,9 @@ class Exchanging:
         """Rows ready to leave, and drops (columns of `DROPS`): keys that failed (the row has none then), and rows that
         are lost for want of one."""
         exchange, told = self._exchange, []
-        if exchange.keys:
-            frame, failed = with_key(frame, exchange.keys, whole=needs_all(exchange.null_key))
+        if exchange.keys or exchange.null_key == "one":
+            whole, one = needs_all(exchange.null_key), exchange.null_key == "one"
+            frame, failed = with_key(frame, exchange.keys, whole, one=one)
             if failed.any():
                 lost = frame.filter(failed)
                 told.append(drops_of(lost, Reason.EXPRESSION, "exchange", message=trace.messages(lost, exchange.keys)))

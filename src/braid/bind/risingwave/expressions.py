@@ -130,6 +130,8 @@ def _bind(e: ast.Expr, names: Names) -> Expr:
             raise SqlError("structures and JSON are not supported yet", hint=hint)
         case ast.LongCall() | ast.Quantified() | ast.GroupingSets() | ast.Subquery():
             raise _only_batch(e, names)
+        case ast.WindowCall():
+            raise AssertionError("a call of SQLstream")
     assert_never(e)
 
 

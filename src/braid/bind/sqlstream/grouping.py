@@ -18,6 +18,7 @@ from braid.bind.select.grouping import Groups
 from braid.bind.select.items import Item, listed, places_of
 from braid.bind.select.scope import Scope
 from braid.bind.sqlstream import aggregates
+from braid.bind.sqlstream.analytic import Analytics, has_window
 from braid.bind.sqlstream.scope import ROWTIME, as_timestamp, column, rules
 from braid.errors import Span, SqlError
 from braid.expr import typing
@@ -181,13 +182,21 @@ def is_grouped(q: ast.Select) -> bool:
 
 
 def bind_groups(
-    q: ast.Select, rows: Rows, scope: Scope, prefix: str, item: Callable[[ast.SelectItem, Expr, Col], Item]
+    q: ast.Select,
+    rows: Rows,
+    scope: Scope,
+    prefix: str,
+    item: Callable[[ast.SelectItem, Expr, Col], Item],
+    calls: Analytics,
 ) -> Grouped:
-    """`item`: of SELECT, with what it is, and the time of the results."""
+    """`item`: of SELECT, with what it is, and the time of the results; `calls`: those with OVER, of the groups."""
 
     def below(e: ast.Expr, clause: str) -> Expr:
         return bind_expr(e, rules(clause, column(scope)))
 
+    if q.distinct is not None and (called := next((i for i in q.items if has_window(i.expr)), None)):
+        hint = "compute the calls in a sub-query, and SELECT STREAM DISTINCT from that"
+        raise SqlError("DISTINCT of calls with OVER is not supported yet", called.span, hint)
     closed = Col(f"{prefix}.CLOSED", Scalar.BIGINT)
     groups = _Groups(below, Aggregations(f"{prefix}.AGG"), rowtime=rows.rowtime, closed=closed)
     if q.distinct is not None and not q.group_by and not any(has_aggregates(i.expr) for i in q.items):
@@ -203,8 +212,12 @@ def bind_groups(
     def value(e: ast.Expr, clause: str) -> Expr:
         return bind_expr(e, rules(clause, groups.column, groups.ask))
 
+    def selected(e: ast.Expr) -> Expr:
+        return bind_expr(e, rules("SELECT", groups.column, lambda x: calls.ask(x) or groups.ask(x)))
+
+    calls.below, calls.rowtime = value, closed
     items: list[Item] = []
-    for i in listed(q.items, scope, lambda i: item(i, value(i.expr, "SELECT"), closed)):
+    for i in listed(q.items, scope, lambda i: item(i, selected(i.expr), closed)):
         with with_span(i.span):
             e = i.expr if i.written is not None else groups.lifted(i.expr, scope.written(i.name, i.expr))
             items.append(replace(i, expr=e))
@@ -218,7 +231,7 @@ def bind_groups(
     again = q.distinct is not None and (bool(q.group_by) or bool(groups.aggregations.made))
     if again:
         _check_distinct(q, items, groups)
-    return Grouped(Rows(node, closed, int(groups.exact), periods), items, value)
+    return Grouped(Rows(calls.node(node), closed, int(groups.exact), periods), items, value)
 
 
 def _all(q: ast.Select, scope: Scope, below: Callable[[ast.Expr, str], Expr]) -> list[Item]:

@@ -18,6 +18,7 @@ from braid.bind.select.items import Item, Result, listed, unique_names
 from braid.bind.select.scope import Scope, of_table
 from braid.bind.sources import check_topic_name, miswritten, refuse
 from braid.bind.sqlstream import promotion
+from braid.bind.sqlstream.analytic import Analytics
 from braid.bind.sqlstream.grouping import Rows, bind_groups, bind_order, is_grouped
 from braid.bind.sqlstream.relation import (
     Context,
@@ -35,7 +36,7 @@ from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Col, Expr
 from braid.plan import sliding
-from braid.plan.logical import Filter, Kind, Node, Output, Project, Query, Sink
+from braid.plan.logical import Filter, Kind, Output, Project, Query, Sink
 from braid.plan.names import own
 from braid.sql import ast
 from braid.sql.dialects.sqlstream import SQLSTREAM
@@ -172,9 +173,6 @@ def _result(q: ast.Select, env: Env, prefix: str) -> Result:
     assert q.source is not None
     tree = promotion.promoted(q, bind_relation(q.source, context))
     kind, scope = kind_of(tree), tree.scope
-    for name, window in windows.items():
-        if name not in context.used:
-            raise SqlError(f"no source uses window {name}", window.span, f"write source OVER {name}")
     _check_stream(q, kind, nested=bool(prefix))
     if isinstance(tree, Operand) and tree.frame is not None:
         hint = "leave OVER out; a window says how long a row waits for those that it joins"
@@ -189,7 +187,13 @@ def _result(q: ast.Select, env: Env, prefix: str) -> Result:
     node = built(tree, env.settings.sqlstream, rowtime)
     for condition in where:
         node = Filter(node, condition)
-    return _over(q, node, scope, rowtime, replace(Result(node, (), kind), over=frozenset(context.over)), prefix)
+    calls = Analytics(context, rowtime, _over_rows(scope))
+    found = _over(q, scope, replace(Result(node, (), kind), over=frozenset(context.over)), calls)
+    for name, window in windows.items():
+        if name not in context.used:
+            hint = f"write source OVER {name} in a join, or SUM(x) OVER {name}"
+            raise SqlError(f"nothing uses window {name}", window.span, hint)
+    return found
 
 
 def _united(q: ast.Select, env: Env, prefix: str) -> Result:
@@ -245,19 +249,20 @@ def _common(exprs: list[Expr], item: Item) -> Type:
     return found
 
 
-def _over(q: ast.Select, node: Node, scope: Scope, rowtime: Col | None, bare: Result, prefix: str) -> Result:
+def _over(q: ast.Select, scope: Scope, bare: Result, calls: Analytics) -> Result:
     """What SELECT, GROUP BY and ORDER BY make of the rows of FROM."""
+    rowtime, prefix, value = calls.rowtime, calls.context.prefix, calls.below
     if rowtime is None:
         if is_grouped(q) or q.order_by:
             raise SqlError("a query over tables alone is not supported yet", q.span, "read a stream")
-        return replace(bare, items=_items(q, scope, rowtime))
-    rows, value = Rows(node, rowtime), _over_rows(scope)
+        return replace(bare, items=_items(q, scope, calls))
     if is_grouped(q):
-        grouped = bind_groups(q, rows, scope, prefix, _item(q))
+        grouped = bind_groups(q, Rows(bare.node, rowtime), scope, prefix, _item(q), calls)
         rows, items, value = grouped.rows, grouped.items, grouped.value
         found = _unique(items)
     else:
-        found = _items(q, scope, rowtime)
+        found = _items(q, scope, calls)
+        rows = Rows(calls.node(bare.node), rowtime)
     if order_by := promotion.sorted_by(q):
         rows = bind_order(order_by, rows, list(found), value, prefix)
         found = tuple(replace(i, expr=as_timestamp(rows.rowtime)) if i.is_time else i for i in found)
@@ -285,9 +290,9 @@ def _view(name: str, env: Env, prefix: str) -> Result:
     return replace(result, items=items, over=frozenset((name,)))
 
 
-def _items(q: ast.Select, scope: Scope, rowtime: Col | None) -> tuple[Item, ...]:
-    value, item = _over_rows(scope), _item(q)
-    return _unique(listed(q.items, scope, lambda i: item(i, value(i.expr, "SELECT"), rowtime)))
+def _items(q: ast.Select, scope: Scope, calls: Analytics) -> tuple[Item, ...]:
+    said, item = rules("SELECT", column(scope), calls.ask), _item(q)
+    return _unique(listed(q.items, scope, lambda i: item(i, bind_expr(i.expr, said), calls.rowtime)))
 
 
 def _unique(items: list[Item]) -> tuple[Item, ...]:

@@ -91,8 +91,20 @@ class Context:
     windows: Mapping[str, Frame]
     query: Callable[[ast.Select, str], Result]
     view: Callable[[str, str], Result]
-    used: set[str] = field(default_factory=set)  # windows that some operand names
+    used: set[str] = field(default_factory=set)  # windows that some operand or call names
     over: set[str] = field(default_factory=set)  # views that were put in their places
+
+    def window(self, over: Frame | ast.Name) -> Frame:
+        """A window as it is written, or that of a name."""
+        if not isinstance(over, ast.Name):
+            return over
+        name = str(over)
+        if name not in self.windows:
+            known = ", ".join(self.windows)
+            hint = f"windows are {known}" if known else f"declare it: WINDOW {name} AS (RANGE INTERVAL …)"
+            raise SqlError(f"unknown window {name}", over.span, hint)
+        self.used.add(name)
+        return self.windows[name]
 
 
 def bind_relation(r: ast.Relation, c: Context) -> Tree:
@@ -156,15 +168,11 @@ def _made(
 
 
 def _frame(over: Frame | ast.Name | None, c: Context) -> Frame | None:
-    if not isinstance(over, ast.Name):
-        return over
-    name = str(over)
-    if name not in c.windows:
-        known = ", ".join(c.windows)
-        hint = f"windows are {known}" if known else f"declare it: WINDOW {name} AS (RANGE INTERVAL …)"
-        raise SqlError(f"unknown window {name}", over.span, hint)
-    c.used.add(name)
-    return c.windows[name]
+    found = None if over is None else c.window(over)
+    if found is not None and found.partition_by:
+        hint = "leave PARTITION BY out: the condition of the join says which rows meet"
+        raise SqlError("the window of a join operand cannot be partitioned", found.partition_by[0].span, hint)
+    return found
 
 
 # ----------------------------------------------------------- which joins may be
@@ -298,7 +306,7 @@ def built(tree: Tree, settings: SqlstreamSettings, rowtime: Col | None) -> Node:
 
 def _tree(tree: Tree) -> sliding.Tree:
     if isinstance(tree, Operand):
-        return sliding.Operand(_filtered(tree), None if tree.kind == "table" else _life(tree.frame))
+        return sliding.Operand(_filtered(tree), None if tree.kind == "table" else life(tree.frame))
     residual = [c for c in tree.terms if key_of(tree, c) is None]
     return sliding.Meeting(_tree(tree.left), _tree(tree.right), tree.how, tuple(keys_of(tree)), typing.all_of(residual))
 
@@ -310,7 +318,7 @@ def _filtered(tree: Operand) -> Node:
     return node
 
 
-def _life(frame: Frame | None) -> sliding.Frame:
+def life(frame: Frame | None) -> sliding.Frame:
     match frame:
         case None:
             return sliding.RangeFrame()

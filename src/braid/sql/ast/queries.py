@@ -246,6 +246,17 @@ class LongCall:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowCall:
+    """SQLstream's `f(…) [FROM FIRST | LAST] [IGNORE | RESPECT NULLS] OVER w | (…)`."""
+
+    call: Call
+    from_last: bool
+    ignores_nulls: bool
+    over: RangeWindow | RowsWindow | Name
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Quantified:
     """`ANY (…)`, `ALL (…)`: of an array or a query, at the right of a comparison."""
 
@@ -265,8 +276,8 @@ class GroupingSets:
 
 Expr = (
     Name | Literal | Unary | Binary | Call | Case | Cast | IsNull | Between | InList | Like | Arrow | Subscript
-    | ArrayLiteral | MapLiteral | StructLiteral | Lambda | Star | Interval | Subquery | LongCall | Quantified
-    | GroupingSets
+    | ArrayLiteral | MapLiteral | StructLiteral | Lambda | Star | Interval | Subquery | LongCall | WindowCall
+    | Quantified | GroupingSets
 )  # fmt: skip
 
 # ------------------------------------------------------------- windows of joins
@@ -311,6 +322,7 @@ class RangeWindow:
     lower: Interval | None
     upper: Interval | None
     span: Span
+    partition_by: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +332,7 @@ class RowsWindow:
     lower: int
     upper: int
     span: Span
+    partition_by: tuple[Expr, ...] = ()
 
 
 # ----------------------------------------------------------------------- FROM

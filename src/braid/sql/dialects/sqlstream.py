@@ -2,7 +2,7 @@
 
 In: the shared grammar. Out: the dialect `SQLSTREAM`.
 Rule: unquoted names fold to upper case; only "…" quotes a name. SELECT STREAM runs on, SELECT alone is over tables.
-OVER stands between a source and its alias.
+OVER stands between a source and its alias, or behind a call.
 """
 
 from __future__ import annotations
@@ -534,7 +534,7 @@ SQLSTREAM = Words(
     | {
         ("SHOW", "VIEWS"): "views are among SHOW STREAMS and SHOW TABLES",
         ("SHOW", "PUMPS"): "pumps are among SHOW QUERIES",
-        ("OVER", "("): "OVER comes behind a source of a join; aggregates over windows are not supported yet",
+        ("OVER", "("): "OVER comes behind a source of a join, or behind a call in SELECT",
         ("WITH", "("): "write OPTIONS (TOPIC 'x', PARTITIONS '1', ROWTIME 'column')",
         ("EMIT", "CHANGES"): f"SQLstream has no EMIT: {_STREAM}",
         ("FOR", "SYSTEM_TIME"): "SQLstream captures a table when the query starts",

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from braid.expr import dates
 from braid.sql import ast, calls
 from braid.sql.cursor import Cursor
-from braid.sql.dialects.sqlstream_windows import MS, UNITS, interval, step, time_unit
+from braid.sql.dialects.sqlstream_windows import MS, UNITS, interval, over, step, time_unit
 from braid.sql.expressions import expression, plain_call
 from braid.sql.tokens import TokenKind
 from braid.types import Scalar
@@ -30,12 +30,31 @@ def call(c: Cursor) -> ast.Expr:
         return _rounded(c, word)
     special = _SPECIAL.get(word)
     if special is None:
-        return plain_call(c)
+        return _behind(c, plain_call(c), start)
     c.advance()
     opened = c.advance()
     args = special(c)
     c.close(opened, ")", "',' or ')'")
     return ast.Call(word, args, c.span(start))
+
+
+def _behind(c: Cursor, made: ast.Expr, start: int) -> ast.Expr:
+    """`[FROM FIRST | LAST] [IGNORE | RESPECT NULLS] OVER …`, behind a call."""
+    assert isinstance(made, ast.Call)
+    from_last, nulls = False, ""
+    if c.at("FROM") and made.name == "NTH_VALUE" and c.ahead(1).value in ("FIRST", "LAST"):
+        c.advance()
+        from_last = c.advance().value == "LAST"
+    if c.word() in ("IGNORE", "RESPECT") and c.ahead(1).value == "NULLS":
+        nulls = c.advance().value
+        c.advance()
+    if not c.accept("OVER"):
+        if nulls or from_last:
+            raise c.unexpected("OVER", "OVER", hint=f"write {made.name}(…) {nulls} NULLS OVER (ROWS 5 PRECEDING)")
+        return made
+    window = over(c)
+    c.taller()
+    return ast.WindowCall(made, from_last, nulls == "IGNORE", window, c.span(start))
 
 
 def _rounded(c: Cursor, word: str) -> ast.Expr:

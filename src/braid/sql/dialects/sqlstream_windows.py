@@ -1,8 +1,8 @@
 """SQLstream's windows and intervals.
 
 In: a cursor at INTERVAL, or at the window behind OVER or AS. Out: an `Interval`, a window or its name.
-Rule: what a join window may not be (without end, ahead of its row, partitioned, turned round) is refused here, since it
-can be seen in the text alone.
+Rule: what a window may not be (without end, ahead of its row, turned round) is refused here, since it can be seen in
+the text alone.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import get_args
 from braid.errors import SqlError
 from braid.sql import ast
 from braid.sql.cursor import Cursor
+from braid.sql.expressions import comma_list, expression
 from braid.sql.tokens import Token, TokenKind
 
 UNITS: tuple[ast.TimeUnit, ...] = get_args(ast.TimeUnit)
@@ -149,19 +150,20 @@ def over(c: Cursor) -> ast.RangeWindow | ast.RowsWindow | ast.Name:
 
 
 def window(c: Cursor) -> ast.RangeWindow | ast.RowsWindow:
-    """`([ORDER BY key] RANGE … | ROWS …)`."""
+    """`([PARTITION BY …] [ORDER BY key] RANGE … | ROWS …)`."""
     start = c.index
     opened = c.expect_symbol("(", "'(' and a window")
-    if c.at("PARTITION"):
-        hint = "leave PARTITION BY out: the condition of the join says which rows meet"
-        raise c.error("the window of a join operand cannot be partitioned", c.now, hint)
+    partition: tuple[ast.Expr, ...] = ()
+    if c.accept("PARTITION"):
+        c.expect("BY")
+        partition = comma_list(c, expression)
     order = _order(c) if c.accept("ORDER", "BY") else None
     found: ast.RangeWindow | ast.RowsWindow
     if c.at("RANGE"):
         c.advance()
         lower, upper = _range(c)
         c.close(opened, ")")
-        found = ast.RangeWindow(order, lower, upper, c.span(start))
+        found = ast.RangeWindow(order, lower, upper, c.span(start), partition)
     elif c.at("ROWS"):
         at = c.now
         c.advance()
@@ -170,7 +172,7 @@ def window(c: Cursor) -> ast.RangeWindow | ast.RowsWindow:
             raise c.error(message, order.span, "write RANGE CURRENT ROW, or leave ORDER BY out")
         fewest, most = _rows(c, at)
         c.close(opened, ")")
-        found = ast.RowsWindow(fewest, most, c.span(start))
+        found = ast.RowsWindow(fewest, most, c.span(start), partition)
     elif c.at_symbol(")"):
         raise c.error("a window needs RANGE or ROWS", c.now, f"write {_EXAMPLE}")
     else:
@@ -231,9 +233,7 @@ def _rowtime(c: Cursor) -> bool:
 
 def _not_monotonic(c: Cursor) -> SqlError:
     hint = "order by ROWTIME, FLOOR or CEIL(ROWTIME TO HOUR), or STEP(ROWTIME BY INTERVAL '5' MINUTE)"
-    return c.error(
-        "the window of a join operand is ordered by ROWTIME or a function of it that never falls", c.now, hint
-    )
+    return c.error("a window is ordered by ROWTIME or a function of it that never falls", c.now, hint)
 
 
 def _range(c: Cursor) -> tuple[ast.Interval | None, ast.Interval | None]:
@@ -308,13 +308,13 @@ def _rows_bound(c: Cursor) -> int:
 
 def _finite(c: Cursor) -> None:
     if c.at("UNBOUNDED"):
-        raise c.error("the window of a join operand has an end", c.now, f"write {_EXAMPLE}, or a longer interval")
+        raise c.error("a window has an end", c.now, f"write {_EXAMPLE}, or a longer interval")
 
 
 def _not_following(c: Cursor) -> None:
     if c.at("FOLLOWING"):
-        hint = "write PRECEDING: the window of the other stream says how long its rows wait for this one"
-        raise c.error("the window of a join operand cannot reach ahead", c.now, hint)
+        hint = "write PRECEDING: in a join the window of the other stream says how long its rows wait for this one"
+        raise c.error("a window cannot reach ahead", c.now, hint)
 
 
 def _whole(c: Cursor, what: str) -> int:
