@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-QUICK  := $(VENV)/.quick
 FLINK  := .venv-flink/.installed
 DOCS   := $(VENV)/.docs
 # A worker that dies ends the tests, and its test is named. With a new one in its place the last tests can wait for ever
@@ -22,13 +21,10 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $(STAMP)
 
+# Checks Java; then makes the archive of classes with which Spark starts a third faster, where there is none.
 java: $(STAMP)
 	@$(BIN)/python -m braid doctor --java
-
-# A Spark that starts a third faster: worth its minute where it starts often.
-$(QUICK): $(STAMP)
-	@$(BIN)/python -m braid doctor --quick-start || echo "Spark starts as ever"
-	@touch $(QUICK)
+	@$(BIN)/python -m braid doctor --quick-start > /dev/null || echo "Spark starts without an archive of its classes"
 
 demo: $(STAMP) java
 	@$(BIN)/python -m braid demo
@@ -44,8 +40,8 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 
 test: $(STAMP) java
-	@echo "1 of 4: lint and types, and a quick start for Spark"
-	@$(MAKE) --no-print-directory -j2 lint $(QUICK)
+	@echo "1 of 4: lint and types"
+	@$(MAKE) --no-print-directory lint
 	@echo "2 of 4: tests without Spark (one or two minutes)"
 	@$(MAKE) --no-print-directory test-fast
 	@echo "3 of 4: random histories and large inputs, without Spark (about 3 minutes)"
@@ -59,11 +55,11 @@ test-fast: $(STAMP)
 test-heavy: $(STAMP)
 	@$(BIN)/python -m pytest -m "heavy and not spark and not kafka and not objects and not law" -n 2 --dist worksteal
 
-test-spark: $(STAMP) java $(QUICK)
+test-spark: $(STAMP) java
 	@$(BIN)/python -m pytest -m "(spark and not kafka and not law and not cluster) or kafka_short or objects" $(BY_FILE) -vv -rs
 
 # On a Spark cluster of three workers that share nothing but Kafka and, for now, a folder (docs/cluster.md).
-test-cluster: $(STAMP) java $(QUICK)
+test-cluster: $(STAMP) java
 	@$(BIN)/python -m pytest -m cluster -n 0 -vv -rs
 
 # The same tests on the next Spark, in an environment of its own.
@@ -73,15 +69,15 @@ test-spark43: java
 	.venv43/bin/python -m pytest -m spark
 
 # On a real Kafka broker and a schema registry, fetched once (tests/kafka/README.md); else skipped, with the reason.
-test-kafka: $(STAMP) java $(QUICK)
+test-kafka: $(STAMP) java
 	@$(BIN)/python -m pytest -m "kafka and not law" $(BY_FILE) -rs
 
-law: $(STAMP) java $(QUICK)
+law: $(STAMP) java
 	$(BIN)/python -m pytest -m "not kafka" --law -n 2 --dist worksteal
 
 # Kills `braid run` N times in all ways (tests/crash), on a cluster too. A failure names its seed: make crash N=1 SEED=…
 # With KAFKA=1 the topics lie on a real broker, which is killed, too; with CLUSTER=1 all rounds are on a cluster.
-crash: $(STAMP) java $(QUICK)
+crash: $(STAMP) java
 	PYTHONPATH=src:tests $(BIN)/python -m crash.harness $(or $(N),200) $(SEED) $(if $(KAFKA),--kafka) $(if $(CLUSTER),--cluster)
 
 # Two joins fed for half an hour: make soak MINUTES=30. Exit 1 if memory, state or files grow. Runs niced.
@@ -108,7 +104,7 @@ $(FLINK):
 	@touch $(FLINK)
 
 # From the shell to the end, over files, with the defaults, beside Flink and Spark: an hour.
-bench-nexmark: $(STAMP) java $(QUICK) $(FLINK)
+bench-nexmark: $(STAMP) java $(FLINK)
 	$(BIN)/python -m benchmarks nexmark --rows $(or $(ROWS),4000000) --rounds 3 --write
 
 bench-small: $(STAMP) java

@@ -528,7 +528,7 @@ def test_state_of_a_key_is_gone_after_retention(batch: int | None) -> None:
 
 @pytest.mark.spark
 def test_the_archive_of_a_quick_start_is_taken() -> None:
-    """`make test` makes it; a JVM that did not take it says so in its log."""
+    """`make java` makes it; a JVM that did not take it says so in its log."""
     from braid.spark import jvm
     from braid.testing.on_spark import shared_session
 

@@ -1,19 +1,16 @@
 """`braid doctor`: what this machine has, which settings are in force, and how to mend what is missing.
 
 In: nothing; the address of a cluster, whose workers are looked at. Out: lines on the terminal; whether Braid can run
-here; an archive for a quicker start, in this Python environment.
-Rule: every problem comes with its remedy. The archive saves time and does nothing else.
+here.
+Rule: every problem comes with its remedy.
 """
 
 from __future__ import annotations
 
-import glob
 import importlib.metadata
-import json
 import os
 import platform
 import sys
-import tempfile
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -21,19 +18,10 @@ from rich.console import Console
 from rich.table import Table
 
 from braid.errors import BraidError
-from braid.store import NOWHERE, ObjectStore, opened
+from braid.face import quick_start
+from braid.store import NOWHERE, ObjectStore
 from braid.topics.broker import Broker
 from braid.topics.store_value import Store
-
-PATIENCE = 300.0  # s for a JVM to write its classes
-WORDS = """
-CREATE STREAM l (k INT KEY, v STRING) WITH (kafka_topic='l', value_format='JSON', partitions=2);
-CREATE STREAM m (k INT KEY, v STRING) WITH (kafka_topic='m', value_format='JSON', partitions=2);
-CREATE TABLE r (k INT PRIMARY KEY, v STRING) WITH (kafka_topic='r', value_format='JSON', partitions=2);
-CREATE STREAM pairs AS SELECT a.k AS k, a.v AS v, b.v AS w FROM l a LEFT JOIN m b
-  WITHIN 10 SECONDS GRACE PERIOD 5 SECONDS ON a.k = b.k;
-CREATE TABLE counts AS SELECT r.v AS v, COUNT(*) AS n FROM l JOIN r ON l.k = r.k GROUP BY r.v;
-"""  # what a JVM does while it learns: both kinds of exchange, state, a sink
 
 LIBRARIES = ("pyspark", "polars", "polars-hash", "pyarrow", "pandas", "protobuf", "confluent-kafka")
 
@@ -49,7 +37,7 @@ def examine(
     folder that the workers of a cluster are to see, or a place in an object store that all must be able to use; its
     broker is looked at, too."""
     from braid.spark.conf import LOCAL_SETTINGS, SCRATCH_SETTINGS, SETTINGS, examined_channels, on_one_node
-    from braid.spark.jvm import archive, java_version
+    from braid.spark.jvm import java_version
     from braid.spark.private import own_folder
 
     fine = True
@@ -77,7 +65,7 @@ def examine(
         fine = _examined(store, broker, out) and fine
     reached = store.objects.path is not None or _usable(store.objects, out)
     fine = fine and reached
-    out.print(_quick_start(archive()), markup=False)
+    out.print(quick_start.described(), markup=False)
     out.print(f"ok    logs of Spark go to {own_folder('log')}", markup=False)
     for told, safe in examined_channels(master, conf):
         fine = fine and safe
@@ -129,49 +117,3 @@ def _usable(store: ObjectStore, out: Console) -> bool:
 
 def _memory_gib() -> float:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
-
-
-def _quick_start(path: str) -> str:
-    if os.path.exists(path):
-        return f"ok    Spark starts quickly: {path}"
-    version = importlib.metadata.version("pyspark")
-    return f"ok    Spark {version} could start in two thirds of the time: braid doctor --quick-start"
-
-
-def quick_start() -> str:
-    """Makes an archive of the classes that a JVM loads for Braid, read and checked once for all later starts: from one
-    that runs two small queries, in about a minute. A JVM that it does not fit (another Java, other jars) says so in its
-    log and starts as before."""
-    from braid.bind.program import Program
-    from braid.lower.lower import lower
-    from braid.spark import conf, jvm
-    from braid.spark.query import start
-    from braid.spark.query_options import QueryOptions
-    from braid.topics import TopicStore
-
-    path = jvm.archive()
-    if not os.access(os.path.dirname(path), os.W_OK):
-        raise BraidError(f"{os.path.dirname(path)} cannot be written to", "install braid in an environment of your own")
-    for old in glob.glob(os.path.join(glob.escape(os.path.dirname(path)), f"{jvm.ARCHIVES}*.jsa")):
-        os.unlink(old)  # those of other versions go; and a JVM that starts with one cannot write one
-    new = f"{path}~{os.getpid()}"
-    spark = conf.session("local[2]", jvm.CARRIER | {jvm.JAVA_OPTIONS: jvm.quoted(f"-XX:ArchiveClassesAtExit={new}")})
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            store, program = TopicStore(opened(folder)), Program("ksqldb")
-            queries = [e.query for e in program.statements(WORDS) if e.query is not None]
-            for topic in "lmr":
-                store.create(topic, 2)
-                lines = [json.dumps({"key": k, "value": {"V": "x"}, "timestamp": k}) for k in range(4)]
-                store.append_lines(topic, lines)
-            running = [
-                start(spark, lower(q), store.store, QueryOptions(trigger={"availableNow": True})) for q in queries
-            ]
-            for query in running:
-                query.await_termination()
-    finally:
-        conf.end(spark, PATIENCE)
-    if not os.path.exists(new):
-        raise BraidError("this Java writes no archive of its classes", "nothing else is amiss")
-    os.replace(new, path)
-    return path

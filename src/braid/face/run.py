@@ -153,6 +153,7 @@ def run_program(request: Request, err: Console) -> Outcome:
 @contextlib.contextmanager
 def spark_session(request: Request) -> Iterator[SparkSession]:
     """A session for this run; its JVM goes with it. One that the process has already is taken, and left alone."""
+    from braid.face.quick_start import make_behind
     from braid.spark import conf
     from braid.spark.failures import reason
     from braid.spark.jvm import CARRIER
@@ -178,6 +179,7 @@ def spark_session(request: Request) -> Iterator[SparkSession]:
     finally:
         if own:
             conf.end(spark)
+            make_behind(request.master)
 
 
 def _notes(request: Request, err: Console) -> Callable[[str], None]:

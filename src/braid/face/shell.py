@@ -301,6 +301,7 @@ class Shell:
 
     def _begin(self) -> SparkSession:
         """Takes the store and starts Spark, once."""
+        from braid.face.quick_start import make_behind
         from braid.spark import conf, jvm
 
         if self._spark is None:
@@ -311,6 +312,7 @@ class Shell:
             self._spark = conf.session(self._master, jvm.CARRIER)
             if own:
                 conf.quiet(self._spark)
+                self._closing.callback(make_behind, self._master)
                 self._closing.callback(conf.end, self._spark)
         return self._spark
 

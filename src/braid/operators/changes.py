@@ -22,6 +22,7 @@ they stand before the step of their place; what comes of the record stands after
        time (8 bytes, order-preserving) | 00 right, 01 left | key bytes, escaped | number, or
        time | where the row came (`origins`) | number
   02 | 00 left, 01 right | `_sub` of another row | number: what comes of that row
+  02 | "0" tombstone, "1" row | key text | 00 | number, as digits, if not 0: a row at the end of its epoch
   03 | number: null made explicit, when rows leave for another stage
 The record (16 bytes) is the position of the record that completed a prior row: what is told of a row that is dropped.
 """

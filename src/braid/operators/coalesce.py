@@ -14,16 +14,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from braid.expr import compile
 from braid.expr.nodes import Expr
 from braid.operators.base import Result, State
-from braid.operators.changes import DIFF, HASH, POS, SUB, key_column, numbers_within, released_sub
+from braid.operators.changes import DIFF, HASH, POS, SUB, key_column, numbers_within, sequence_of
 from braid.operators.clocks import Clocks
 from braid.operators.multiset import changes_of, weighted
 from braid.operators.pairing import keys_of, payload_of
-from braid.operators.ranges import columns_of
+from braid.operators.ranges import columns_of, rows_at
 from braid.plan import epochs
 from braid.records.key import canonical_key, key_hash
 from braid.types import Column, Type
@@ -63,14 +64,24 @@ class Coalesce:
             changes = changes.filter(~pl.all_horizontal(same).fill_null(False))
         if self.only_rows:
             changes = changes.filter(pl.col(DIFF) == 1)
-        changes = changes.sort(POS, DIFF, "_text", maintain_order=True)
-        again = changes.select(pl.all_horizontal(pl.col(c) == pl.col(c).shift() for c in (DIFF, POS, "_text")))
-        number = pl.Series(numbers_within(np.cumsum(~again.to_series().fill_null(False).to_numpy())))
-        zeros = pl.Series("t", np.zeros(changes.height, dtype=np.int64))
-        sub = released_sub(zeros, changes[DIFF] == 1, changes["_text"], number, None)
-        return Result(changes.with_columns(sub.alias(SUB)).drop("_text"))
+        epoch = sequence_of(pl.col(POS))  # 64 bits sort faster than 128
+        order = changes.select(pl.arg_sort_by(epoch, DIFF, "_text", maintain_order=True)).to_series()
+        changes = rows_at(changes, order.to_numpy())
+        again = changes.select(pl.all_horizontal(pl.col(c) == pl.col(c).shift() for c in ("_text", DIFF, POS)))
+        number = numbers_within(np.cumsum(~again.to_series().fill_null(False).to_numpy()))
+        return Result(changes.with_columns(_sub(number).alias(SUB)).drop("_text"))
 
     def _by_key(self, rows: pl.DataFrame, payload: Sequence[str]) -> pl.DataFrame:
         """The rows under their own keys; a column of a hash that is not known yet."""
         made, _ = compile.evaluate(rows, [(key_column(i), e) for i, e in enumerate(self.key)])
         return columns_of(rows, [POS, DIFF, HASH, *payload]).hstack(made.get_columns())
+
+
+def _sub(number: npt.NDArray[np.int64]) -> pl.Expr:
+    """`_sub` of rows at the end of their epoch, made as text, which is joined several times faster than bytes."""
+    side = pl.when(pl.col(DIFF) == 1).then(pl.lit("\x021")).otherwise(pl.lit("\x020"))
+    parts = [side, pl.col("_text"), pl.lit("\x00")]
+    if number.max(initial=0):
+        digits = pl.lit(pl.Series(number)).cast(pl.String).str.zfill(10)
+        parts.append(pl.when(pl.lit(pl.Series(number > 0))).then(digits).otherwise(pl.lit("")))
+    return pl.concat_str(parts).cast(pl.Binary)

@@ -46,6 +46,16 @@ def alone(folder: str) -> Iterator[None]:
         yield
 
 
+def made_now(folder: str) -> bool:
+    """Whether a process makes things there now."""
+    with contextlib.suppress(FileNotFoundError), open(os.path.join(folder, _MAKING), "rb") as f:
+        try:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 def clear(folder: str, begins: str, mine: Collection[str], others: int) -> None:
     """Of what has such a name, and is not `mine`, so many `others` stay, those that were used last, and what is held.
     What a killed process has left goes."""

@@ -7,6 +7,9 @@ may begin while a command still reads its modules and its SQL; one that nobody a
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import hashlib
 import os
 import re
 import shlex
@@ -16,7 +19,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +29,6 @@ from pyspark.find_spark_home import _find_spark_home
 from braid.errors import BraidError
 
 OLDEST_JAVA = 17
-ARCHIVES = "braid-spark-"  # what the names of archives of classes begin with
 
 # What the JVM is told beside; log4j2.properties names the file that its log goes to. Its heap begins small and grows
 # with need: what lives there are some 60 MB, and the heap it would take by itself is a share of the machine's memory.
@@ -112,16 +113,21 @@ def _said(command: str) -> str:
 
 def told(users: Mapping[str, str], tier: str, log: str) -> dict[str, str]:
     """What its command line gets, beside what the user has for it, here or in spark-defaults.conf."""
+    named = archive() if users.get(CLASS_PATH) in (None, defaults().get(CLASS_PATH)) else ""
     users = defaults() | dict(users)
     config = Path(__file__).with_name("log4j2.properties")
     options = [f"-Dlog4j2.configurationFile={config}", f"-Dbraid.log={log}", f"-XX:TieredStopAtLevel={tier}"]
-    options += [*_JAVA_OPTIONS, *([f"-XX:SharedArchiveFile={archive()}"] if os.path.exists(archive()) else [])]
-    jars = Path(_find_spark_home(), "jars")
-    first = [str(path) for name in _JARS for path in sorted(jars.glob(f"{name}*.jar"))]
+    options += [*_JAVA_OPTIONS, *([f"-XX:SharedArchiveFile={named}"] if os.path.exists(named) else [])]
     return {
         JAVA_OPTIONS: " ".join([*map(quoted, options), users.get(JAVA_OPTIONS, "")]).strip(),
-        CLASS_PATH: os.pathsep.join([*filter(None, [users.get(CLASS_PATH)]), *first]),
+        CLASS_PATH: _class_path(users),
     }
+
+
+def _class_path(users: Mapping[str, str]) -> str:
+    jars = Path(_find_spark_home(), "jars")
+    first = [str(path) for name in _JARS for path in sorted(jars.glob(f"{name}*.jar"))]
+    return os.pathsep.join([*filter(None, [users.get(CLASS_PATH)]), *first])
 
 
 def quoted(option: str) -> str:
@@ -129,11 +135,22 @@ def quoted(option: str) -> str:
     return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+ARCHIVES = "braid-classes"  # a folder of the Python environment
+
+
+@functools.cache
 def archive() -> str:
-    """Where the classes of a quick start lie, if they were made (`doctor.quick_start`): beside their code. A JVM takes
-    them if they were made of the same jars in the same order."""
-    order = zlib.crc32(" ".join(_JARS).encode())
-    return os.path.join(sys.prefix, f"{ARCHIVES}{pyspark.__version__}-{order:08x}.jsa")
+    """Where the archive of the classes that a JVM loads for Braid lies, if it was made (`face/quick_start.py`): beside
+    their code. Its name follows from all that it is made of: the Java, and Spark's jars, their order, sizes and times.
+    So one that has become stale is not there."""
+    java = os.path.realpath(shutil.which(java_command()) or "")
+    of = [java, _release(java), _class_path(defaults())]
+    for path in [java, *sorted(map(str, Path(_find_spark_home(), "jars").glob("*.jar")))]:
+        with contextlib.suppress(OSError):
+            found = os.stat(path)
+            of.append(f"{path} {found.st_size} {found.st_mtime_ns}")
+    digest = hashlib.sha256("\n".join(of).encode(errors="surrogateescape")).hexdigest()
+    return os.path.join(sys.prefix, ARCHIVES, f"spark-{pyspark.__version__}-{digest[:16]}.jsa")
 
 
 def defaults() -> dict[str, str]:
