@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import calendar
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 
@@ -23,7 +23,7 @@ from braid.expr.nodes import Expr
 from braid.plan import residuals, sliding
 from braid.plan.drop_reasons import Reason
 from braid.plan.sliding import Bound, Meeting, Merged, Operand, OrderKey, RangeFrame, RowsFrame, SlidingJoin, Tree
-from braid.reference.rows import Row, Run, Values, reason
+from braid.reference.rows import NOBODY, Origin, Row, Run, Values, reason
 from braid.reference.steps import FOREVER, NEVER, SourceStep, Step
 
 EPOCH = datetime(1970, 1, 1)
@@ -48,6 +48,7 @@ class Alive:
     expires: float
     places: tuple[Place | None, ...]
     due: int = REACHED
+    origin: Origin = field(default=NOBODY, compare=False)
 
     @property
     def order(self) -> tuple[object, ...]:
@@ -84,6 +85,11 @@ class SlidingStep:
         self.shown = (NEVER, NEVER)
 
     @property
+    def waits(self) -> bool:
+        """Its results are known by the clock alone."""
+        return True
+
+    @property
     def clock(self) -> float:
         """The joined clock: how far all streams have come."""
         return min(x.clock for x, o in zip(self.inputs, self.node.operands, strict=True) if o.frame is not None)
@@ -110,7 +116,8 @@ class SlidingStep:
         self._tell()
         due.sort(key=lambda x: x.merged if isinstance(self.node.tree, Merged) else x.order)
         self._given |= {(x.enter, x.places) for x in due}
-        return [Row(self._nothing | x.values | {self.node.rowtime.name: x.enter}, int(x.enter), None) for x in due]
+        made = ((self._nothing | x.values | {self.node.rowtime.name: x.enter}, x) for x in due)
+        return [Row(values, int(x.enter), None, origin=x.origin) for values, x in made]
 
     def _tell(self) -> None:
         """Of pairs that would go out, once: their residual fails where what of it cannot fail is true."""
@@ -151,13 +158,15 @@ class SlidingStep:
     def _lives(self, i: int, operand: Operand) -> list[Alive]:
         come, frame = self._come[i], operand.frame
         if frame is None:
-            return [Alive(x.row.values, -OPEN, OPEN, OPEN, self._at(i, (0, x.place[0]))) for x in come]
+            places = [self._at(i, (0, x.place[0])) for x in come]
+            made = zip((x.row for x in come), places, strict=True)
+            return [Alive(row.values, -OPEN, OPEN, OPEN, at, origin=row.origin) for row, at in made]
         if isinstance(frame, RowsFrame):
             return list(self._counted(i, frame))
         lives = [life(frame, x.row.time) for x in come]
         gone = 0 if frame.order.kind == "rowtime" else 1
         return [
-            Alive(x.row.values, enter, leave, leave + gone, self._at(i, x.place))
+            Alive(x.row.values, enter, leave, leave + gone, self._at(i, x.place), origin=x.row.origin)
             for x, (enter, leave) in zip(come, lives, strict=True)
         ]
 
@@ -179,7 +188,7 @@ class SlidingStep:
             expires: float = leave + 1
             if not evicted and self.clock >= FOREVER:
                 expires = max(_highest(self), *(y.row.time for come in self._come for y in come))
-            yield Alive(x.row.values, enter, leave, expires, self._at(i, x.place), PASSED)
+            yield Alive(x.row.values, enter, leave, expires, self._at(i, x.place), PASSED, x.row.origin)
 
     def _is_preserved(self, i: int) -> bool:
         return i in set(_preserved(self.node.tree, iter(range(len(self.inputs)))))
@@ -275,7 +284,7 @@ class SlidingStep:
 def _both(x: Alive, y: Alive) -> Alive:
     places = tuple(a or b for a, b in zip(x.places, y.places, strict=True))
     enter, leave, expires = max(x.enter, y.enter), min(x.leave, y.leave), min(x.expires, y.expires)
-    return Alive({**x.values, **y.values}, enter, leave, expires, places, max(x.due, y.due))
+    return Alive({**x.values, **y.values}, enter, leave, expires, places, max(x.due, y.due), x.origin | y.origin)
 
 
 def _preserved(tree: Tree, operand: Iterator[int]) -> Iterator[int]:
