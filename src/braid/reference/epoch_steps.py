@@ -451,8 +451,8 @@ class EmitOnCloseStep(EpochStep[epochs.EmitOnClose]):
         for row in rows:
             self._waiting.add(row.values, -1 if row.gone else 1, row.origin)
             until = ticks(self.run.look(self.node.value, row)[0])
-            self.run.tell("waits", self.number, row, until=until, ticks=self.node.value.type)
-        limit = min(self._watermark(b) for b in self.node.bounds)
+            self.run.tell("waits", self.number, row, until=until, now=self._limit, ticks=self.node.value.type)
+        limit = self._limit()
         due = Bag()
         for values, count in list(self._waiting):
             tick = ticks(self.run.look(self.node.value, Row(values, 0, None))[0])
@@ -460,6 +460,9 @@ class EmitOnCloseStep(EpochStep[epochs.EmitOnClose]):
                 due.add(values, count, self._waiting.of(values))
         self._waiting = self._waiting.minus(due)
         return self.changes(due)
+
+    def _limit(self) -> float:
+        return min(self._watermark(b) for b in self.node.bounds)
 
     def _watermark(self, b: epochs.Bound) -> float:
         clock = self._sources[b.alias].clock

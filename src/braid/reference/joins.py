@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Generic, Literal, TypeVar, assert_never, cast
 
 from braid.expr.nodes import Col, Expr
@@ -183,7 +184,8 @@ class StreamStreamStep(JoinStep[joins.StreamStreamJoin]):
                 self._run.tell("padded", self.number, row)
             else:
                 self._waiting[me.arrival] = me
-                self._run.tell("waits", self.number, row, until=self._close(side, row))
+                until, now = self._close(side, row), partial(self._ends, side)
+                self._run.tell("waits", self.number, row, until=until, now=now, side=side)
         elif not out:
             self._run.tell("alone", self.number, row, key=key, until=self._seen_until(side, row), side=side)
         if key is not None:
@@ -236,7 +238,7 @@ class ByOneClock(StreamStreamStep):
             self._run.drop(Reason.NULL_KEY, own.number, row)
             return []
         if row.time < self._oldest(side):  # too late to be stored
-            self._run.drop(Reason.LATE, own.number, row, key, clock=self._oldest(side))
+            self._run.drop(Reason.LATE, own.number, row, key, clock=own.stored, limit=self._oldest(side))
             if self.node.late == "discard":
                 return []
         stream_time = max(x.clock for x in self.inputs)
@@ -268,7 +270,7 @@ class ByTwoClocks(StreamStreamStep):
         is_over = self._is_over(side, row)
         out = self._met(side, row, key, is_over)
         if is_over and not out and row.time < own.clock:
-            self._run.drop(Reason.LATE, own.number, row, key, clock=own.clock)
+            self._run.drop(Reason.LATE, own.number, row, key, clock=own.clock, limit=own.clock)
         return out
 
 

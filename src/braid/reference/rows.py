@@ -176,11 +176,12 @@ What = Literal[
 class Fact:
     """What becomes of a row in a step, at a place, as its step says it.
 
-    read: it goes on. dropped: as of `Drop`, with the `clock` that it was late by. filtered: the predicate is not true.
-    empty: it has no elements. met: a pair with the row of `other`. missed: the row of `other` has its key and gives no
-    pair, as their times are `apart` by more than the join allows (ms), or as it was not seen any more. failed: they
-    meet, and the residual is not true. alone: it met nothing when it came. padded: it goes out alone. waits: `until`
-    a clock passes that. stands, gone: a row of a table under a key. grouped: it counts in a group. gave: it is written.
+    read: it goes on. dropped: as of `Drop`; of a late one the `clock`, and the `limit` that its time is below, or when
+    its window `closed`. filtered: the predicate is not true. empty: it has no elements. met: a pair with the row of
+    `other`. missed: the row of `other` has its key and gives no pair: their times are `apart` by more than the join
+    allows (ms), or (0) it was not seen any more. failed: they meet, and the residual is not true. alone: it met nothing
+    when it came. padded: it goes out alone. waits: `until` a clock passes that; `now` gives that clock. stands, gone: a
+    row of a table under a key. grouped: it counts in a group. gave: it is written.
     """
 
     what: What
@@ -218,10 +219,10 @@ class Run:
         row: Row,
         key: Key | None = None,
         message: str | None = None,
-        clock: float | None = None,
+        **more: object,
     ) -> None:
         self.drops.append(Drop(reason, step, row.time, row.values, self.placed(row).cause, key, message))
-        self.tell("dropped", step, row, reason=reason, key=key, message=message, clock=clock)
+        self.tell("dropped", step, row, reason=reason, key=key, message=message, **more)
 
     def placed(self, row: Row) -> Row:
         """The row as it is kept: with its cause, wherever it goes on."""

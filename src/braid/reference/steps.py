@@ -252,13 +252,14 @@ class SourceStep:
 
     def _read(self, record: Record) -> None:
         origin = NOBODY if record.place not in self._run.asked else frozenset((record.place,))
-        row = Row(self.values(record), record.time, record.headers, record.null, origin=origin)
+        cause = None if self._run.listener is None else record.place  # so that others can name it
+        row = Row(self.values(record), record.time, record.headers, record.null, cause, origin)
         if record.error is not None or self._wrong_message_key(record):
             self._run.drop(Reason.MALFORMED, self.number, row, message=record.error)
         elif record.null and (self.node.kind == "stream" or self.node.captured) and not self._bare:
             self._run.drop(Reason.NULL_VALUE, self.number, row)
         elif self._is_late:
-            self._run.drop(Reason.LATE, self.number, row, clock=self._late_at)
+            self._run.drop(Reason.LATE, self.number, row, clock=self._late_at, limit=self._late_at)
         elif self._is_keyed and self._run.key(self.node.row_key, self.number, row) is None:
             self._run.drop(Reason.NULL_KEY, self.number, row)
         else:
@@ -318,6 +319,9 @@ class OneInput(Generic[N]):
     @property
     def clock(self) -> float:
         return self._source.clock
+
+    def _now(self) -> float:
+        return self.clock
 
     @property
     def after(self) -> float:

@@ -51,7 +51,8 @@ class TimeWindowsStep(OneInput[groups.TimeWindows]):
         held = [(start, end) for start, end in holding(node.windows, row.time) if start >= 0]
         open_ = [(start, end) for start, end in held if end + node.grace > self.clock]
         if len(open_) < len(held) or not held:
-            self._run.drop(Reason.LATE, self._source.number, row, clock=self.clock)
+            closed = held[-1][1] + node.grace if held else None
+            self._run.drop(Reason.LATE, self._source.number, row, clock=self.clock, closed=closed)
         known = row.values | dict(zip((c.name for c, _ in self.keys), key, strict=True))
         return [replace(row, values=known | {node.start.name: a, node.end.name: b}) for a, b in open_]
 
@@ -88,7 +89,9 @@ class FinalStep(OneInput[groups.Final]):
             assert key is not None
             if self._bound(row, self.node.end) + self.node.grace > self._before:
                 self._rows[key.text] = self._run.placed(row)
-                self._run.tell("waits", self.number, row, until=self._bound(row, self.node.end) + self.node.grace)
+                self._run.tell(
+                    "waits", self.number, row, until=self._bound(row, self.node.end) + self.node.grace, now=self._now
+                )
             elif not row.gone:
                 again.append(row)
         self._before = self.clock
@@ -137,7 +140,7 @@ class ClosedStep(OneInput[groups.Closed]):
                 key = known.text
                 self._rows.pop(key, None)
             self._rows[key] = self._until(row), self._run.placed(row)
-            self._run.tell("waits", self.number, row, until=self._rows[key][0])
+            self._run.tell("waits", self.number, row, until=self._rows[key][0], now=self._now)
         if not self._run.whole:
             return []
         due = [x for x in self._rows.values() if x[0] <= self.clock]
@@ -198,7 +201,7 @@ class SessionsStep(AggregateStep):
         reached = [s for s in open_ if s.start - self._gap <= row.time <= s.end + self._gap]
         start, end = min([row.time, *(s.start for s in reached)]), max([row.time, *(s.end for s in reached)])
         if end < closed:
-            self._run.drop(Reason.LATE, self._source.number, row, clock=closed)
+            self._run.drop(Reason.LATE, self._source.number, row, clock=self.clock, limit=closed)
             return []
         entries, history = [e for s in reached for e in s.entries], [e for s in reached for e in s.history]
         entry = self._entry(row)

@@ -29,10 +29,12 @@ Part = Mapping[int, Expr]  # of a key: by source, the expression that gives it
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """Records with one key have to do with each other: `keys`, by the number of the source. `from_`: of these sources
-    none by itself: records come in by the others alone. `nulls`: a key with a NULL is one, too."""
+    """Records with one key have to do with each other: `keys`, by the number of the source. `of`: the node at which
+    they meet; `sides`: the sources of each. `from_`: of these sources none by itself: records come in by the others
+    alone. `nulls`: a key with a NULL is one, too."""
 
-    node: int
+    of: logical.Node
+    sides: Mapping[str, frozenset[int]]
     keys: Mapping[int, tuple[Expr, ...]]
     from_: frozenset[int] = frozenset()
     nulls: bool = False
@@ -50,18 +52,19 @@ def sliced(query: logical.Query) -> Sliced:
     """How the records of a query fall into slices."""
     numbers = _Numbers(query.root)
     mets, whole = list[Met](), None
-    for number, node in enumerate(query.root.walk()):
+    for node in query.root.walk():
         for sides, alone, nulls in _meetings(node):
             found = numbers.followed(sides)
             if found is None:
                 whole = whole or f"the {node.called} has no key by which its rows fall into groups"
                 continue
-            keys, first = found
-            mets.append(Met(number, keys, frozenset(first) if alone else frozenset(), nulls))
+            keys, by_side = found
+            named = dict(zip(("left", "right") if len(by_side) > 1 else ("own",), by_side, strict=True))
+            mets.append(Met(node, named, keys, by_side[0] if alone else frozenset(), nulls))
     if query.root.mode == "retract":
         found = numbers.followed([(query.root, query.sink.written_key)])
         whole = whole or ("its table is written under a key that no source has" if found is None else None)
-        mets += [] if found is None else [Met(-1, found[0], nulls=True)]
+        mets += [] if found is None else [Met(query.root, {"own": found[1][0]}, found[0], nulls=True)]
     if query.sink.limit is not None:
         whole = "LIMIT counts all rows"
     return Sliced(tuple(mets), whole)
@@ -121,9 +124,9 @@ class _Numbers:
         self._leaves.setdefault(id(node), made)
         return made
 
-    def followed(self, sides: Sequence[Side]) -> tuple[Mapping[int, tuple[Expr, ...]], list[int]] | None:
-        """The parts of a key that every side has in one place, by source; and the sources of the first side. None:
-        there is no such part."""
+    def followed(self, sides: Sequence[Side]) -> tuple[Mapping[int, tuple[Expr, ...]], Sequence[frozenset[int]]] | None:
+        """The parts of a key that every side has in one place, by source; and the sources of each side. None: there is
+        no such part."""
         places = [self._leaves[id(node)] for node, _ in sides]
         by_parts = [
             [self._part(node, at, e) for (node, _), at, e in zip(sides, places, exprs, strict=True)]
@@ -141,7 +144,7 @@ class _Numbers:
         keys = {n: tuple(part[side][n] for part in best) for side in range(len(sides)) for n in best[0][side]}
         if len(keys) < sum(len(p) for p in best[0]):
             return None  # one source on both sides
-        return keys, [*best[0][0]]
+        return keys, [frozenset(p) for p in best[0]]
 
     def _part(self, node: logical.Node, at: Sequence[int], e: Expr) -> Part | None:
         """By source, what gives the value of `e` in the rows of a node whose sources have these numbers."""
@@ -197,7 +200,7 @@ class Slices:
         """By source, whether a record has to do with one of `start` (flags), these included; None where these would be
         more than `most`."""
         taken = {n: flags.clone() for n, flags in start.items()}
-        todo = [(n, flags, None) for n, flags in start.items() if flags.any()]
+        todo: list[tuple[int, pl.Series, int | None]] = [(n, x, None) for n, x in start.items() if x.any()]
         seen: dict[tuple[int, bool], set[str]] = {}
         while todo:
             leaf, new, by = todo.pop()
