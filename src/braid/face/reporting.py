@@ -121,7 +121,7 @@ def why_not(
     answer = told(
         store, query, input=place, since=since, functions=functions, parent=checkpoint, values=not no_values, **more
     )
-    print_answer(answer, since is not None, as_json)
+    print_answer(answer, as_json)
 
 
 REPORTS: tuple[click.Command, ...] = (drops, waiting, why_not)

@@ -76,6 +76,12 @@ class Answer:
     batches: int
     whole: str | None
     left: int = 0
+    by_reason: bool = False
+
+    def __str__(self) -> str:
+        from braid.why.words import lines, summary
+
+        return "\n".join(summary(self) if self.by_reason else lines(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +276,7 @@ class Asked:
             self.heard.batches,
             self.how.whole,
             len(mine) - len(shown),
+            most is None,
         )
 
     def _position(self, record: Record, place: Place) -> tuple[int, int, int]:
@@ -360,6 +367,8 @@ def asked(
 
 
 def _input(source: Source, known: Document, topics: Topics) -> Readable:
+    if source.topic not in {topic for topic, _ in known.sources} and source.name not in known.files:
+        raise BraidError(f"{source.name} was read by Spark", "why-not reads topics, of the store and of Kafka, so far")
     if source.name in known.files:
         raise BraidError(
             f"{source.name} was read from files", "why-not reads topics, of the store and of Kafka, so far"

@@ -105,7 +105,6 @@ class _Numbers:
     """The sources of a query, by number, and keys followed down to them."""
 
     def __init__(self, root: logical.Node) -> None:
-        self._padded = set[int]()
         self._leaves: dict[int, list[int]] = {}  # the sources below each node, by its id
         self._count = count()
         self._number(root)
@@ -116,11 +115,6 @@ class _Numbers:
         else:
             below = [self._number(x) for x in _below(node)]
             made = [n for some in below for n in some]
-            how = getattr(node, "how", None)
-            if how in ("right", "full"):
-                self._padded.update(below[0])
-            if how in ("left", "full"):
-                self._padded.update(below[1])
         self._leaves.setdefault(id(node), made)
         return made
 
@@ -135,8 +129,7 @@ class _Numbers:
         alike: dict[tuple[frozenset[int], ...], list[list[Part]]] = {}
         for parts in by_parts:
             whole = [p for p in parts if p is not None]
-            alone = len(sides) == 1  # a group: NULLs of outer joins would be one
-            if len(whole) == len(parts) and not (alone and any(self._padded.intersection(p) for p in whole)):
+            if len(whole) == len(parts) and not (len(sides) == 1 and self._may_lack(sides[0][0], whole[0])):
                 alike.setdefault(tuple(frozenset(p) for p in whole), []).append(whole)
         if not alike:
             return None
@@ -145,6 +138,16 @@ class _Numbers:
         if len(keys) < sum(len(p) for p in best[0]):
             return None  # one source on both sides
         return keys, [frozenset(p) for p in best[0]]
+
+    def _may_lack(self, node: logical.Node, part: Part) -> bool:
+        """Whether a group of a node has rows of outer joins in which the source of its key is missing: NULLs would make
+        them one. (A key that both sides of a join give is there in all of its rows.)"""
+        padded = set[int]()
+        for x in node.walk():
+            how, sides = getattr(x, "how", None), [self._leaves[id(y)] for y in _below(x)]
+            padded.update(sides[0] if how in ("right", "full") else (), sides[1] if how in ("left", "full") else ())
+        unions = any(isinstance(x, epochs.Union) for x in node.walk())
+        return (len(part) == 1 or unions) and not padded.isdisjoint(part)
 
     def _part(self, node: logical.Node, at: Sequence[int], e: Expr) -> Part | None:
         """By source, what gives the value of `e` in the rows of a node whose sources have these numbers."""
