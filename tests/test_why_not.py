@@ -42,7 +42,8 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 def opened_query(of: Queries, folder: Path, name: str) -> Asked:
     functions = of_files([str(folder / "functions.py")] if of.functions else [])
-    return asked(Store(opened(folder / "store")), name, functions)
+    file = (of.sql, of.dialect) if of.dialect in ("lenses", "sqlstream") else None
+    return asked(Store(opened(folder / "store")), name, functions, file=file)
 
 
 def given(mine: Asked) -> list[OutRecord]:

@@ -94,6 +94,7 @@ def waiting(
 @click.option("--since", metavar="TIME", help="Ask for all records from this time on, by reason (UTC; event time).")
 @click.option("--until", metavar="TIME", help="With --since: and before this time.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--file", type=click.Path(), help="Find its statement in FILE, where the store keeps none: INSERT INTO.")
 @click.option("--no-values", is_flag=True, help="Show no keys and values of records.")
 @click.option(
     "--checkpoint", type=PLACE, help="Read the query's checkpoint in this folder. [default: STORE/checkpoints]"
@@ -104,6 +105,7 @@ def waiting(
 def why_not(
     query: str,
     place: str | None,
+    file: str | None,
     as_json: bool,
     no_values: bool,
     checkpoint: ObjectStore | None,
@@ -117,10 +119,9 @@ def why_not(
     from braid.why.command import print_answer
     from braid.why.command import why_not as told
 
-    store, functions = more.pop("store"), more.pop("functions")
-    answer = told(
-        store, query, input=place, since=since, functions=functions, parent=checkpoint, values=not no_values, **more
-    )
+    sql = None if file is None else read_sql(file, None, None)
+    more |= {"input": place, "parent": checkpoint, "values": not no_values, "file": sql}
+    answer = told(more.pop("store"), query, since=since, **more)
     print_answer(answer, as_json)
 
 

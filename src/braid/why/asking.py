@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from braid.errors import BraidError
 from braid.expr.user import Functions
+from braid.face.catalogue import over
 from braid.face.reset import named, queries
 from braid.face.show import open_store
 from braid.face.tabular import time_text
 from braid.face.waiting import plan_of
 from braid.guess import guesses
+from braid.lower.lower import lower
 from braid.lower.physical import Plan
 from braid.operators.changes import POS, TIME
+from braid.plan.canonical import canonical
 from braid.plan.logical import Source
 from braid.reference import Fact, Record
 from braid.stage import checkpoint
@@ -45,11 +48,10 @@ UNREAD = 200_000  # records behind the last batch among which a key is looked fo
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a step said of a record: in words, and at which batch."""
+    """What a step said of a record, in words."""
 
     what: str
     text: str
-    batch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +293,7 @@ class Asked:
         value = {c.field: record.values[c.name] for c in source.columns if c.place == "value"}
         steps = [*_steps(case, place)]
         shown = (key, None if record.null or record.error is not None else value) if self.values else (None, None)
-        return Answered(at, source.name, *shown, place[0], case.verdict(place), steps)
+        return Answered(at, source.name, *shown, case.positions[place][1], case.verdict(place), steps)
 
 
 _UNREAD = Verdict(
@@ -303,17 +305,17 @@ def _steps(case: Case, place: Place) -> Iterator[Step]:
     """The steps of a record, each once."""
     seen = set[str]()
     for f in case.notes.said[place]:
-        text = _said(case, f)
+        text = _said(case, place, f)
         if text is not None and text not in seen:
             seen.add(text)
-            yield Step(f.what, text, f.place[0])
+            yield Step(f.what, text)
 
 
-def _said(case: Case, f: Fact) -> str | None:
+def _said(case: Case, place: Place, f: Fact) -> str | None:
     called = case.called(f.step)
     match f.what:
         case "read":
-            return f"read in batch {f.place[0]}"
+            return f"read in batch {case.positions[place][1]}"
         case "met":
             other = f.detail.get("other")
             return f"{called}: it met {case.where(other)}" if other is not None else None
@@ -349,21 +351,41 @@ def _texts_of(key: str) -> list[str]:
 
 
 def asked(
-    store: Store, query: str, functions: Functions, parent: ObjectStore | None = None, values: bool = True
+    store: Store,
+    query: str,
+    functions: Functions,
+    parent: ObjectStore | None = None,
+    values: bool = True,
+    file: tuple[str, str] | None = None,
 ) -> Asked:
-    """A query of a store by its name."""
+    """A query of a store by its name. `file`: statements and their dialect, where the catalogue does not have it."""
     opened = open_store(store.objects)
     found = named(query, queries(opened, parent), store.objects, parent)
     if found.torn is not None:
         raise found.torn
     known = checkpoint.load(found.folder)
     assert known is not None
-    plan = plan_of(opened, found.name, known, functions)
+    plan = (
+        plan_of(opened, found.name, known, functions)
+        if file is None
+        else _plan_in(store, file, found.name, known, functions)
+    )
     if "topics" in known.settings and not store.in_kafka:
         raise BraidError(f"{found.name} reads topics in Kafka", "name the broker, as its run did: --kafka HOST:PORT")
     topics: Topics = open_topics(store) if store.in_kafka else opened
     inputs = {leaf.number: _input(leaf.source, known, topics) for leaf in plan.leaves}
     return Asked(found.name, plan, known, found.folder, inputs, topics, values)
+
+
+def _plan_in(store: Store, file: tuple[str, str], name: str, known: Document, functions: Functions) -> Plan:
+    """The plan of a query whose statement is in a file."""
+    sql, dialect = file
+    for effect in over(store, dialect, functions).statements(sql):
+        if effect.query is not None and effect.query.name == name:
+            if known.plan != canonical(effect.query):
+                raise BraidError(f"the statement of {name} in the file is not that of its last run")
+            return replace(lower(effect.query), numbers=dict(known.numbers))
+    raise BraidError(f"the file has no statement of {name}")
 
 
 def _input(source: Source, known: Document, topics: Topics) -> Readable:

@@ -32,6 +32,7 @@ def why_not(
     functions: Functions,
     parent: ObjectStore | None = None,
     values: bool = True,
+    file: tuple[str, str] | None = None,
 ) -> Answer:
     """What became of the records of a key, of one record, or of all of a time."""
     if [key, input, since].count(None) != 2:
@@ -41,7 +42,7 @@ def why_not(
     place = None if input is None else Input.of(input)
     first = None if since is None else time_option("--since", since)
     last = None if until is None else time_option("--until", until)
-    made = asked(store, query, functions, parent, values)
+    made = asked(store, query, functions, parent, values, file)
     if place is not None:
         return made.of_input(place)
     if key is not None:

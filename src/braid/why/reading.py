@@ -17,7 +17,7 @@ import polars as pl
 
 from braid.errors import BraidError
 from braid.lower.physical import Plan
-from braid.operators.changes import DIFF, EARLY, END_OF_BATCH, HEADERS, POS, POS_TYPE, TIME, partitioned_position
+from braid.operators.changes import DIFF, EARLY, END_OF_BATCH, HEADERS, LOW, POS, POS_TYPE, TIME, partitioned_position
 from braid.operators.clocks import BOTH, CLOCK, FOREVER, STORED
 from braid.plan.logical import Source
 from braid.records.python import python_values
@@ -32,7 +32,7 @@ from braid.store import ObjectStore
 from braid.types import polars_type
 
 BATCH, PARTITION, OFFSET, ERROR, KEY = "_batch", "_partition", "_offset", "_error", "_key"
-Place = tuple[int, int]  # of an event: its batch, its number
+Place = tuple[int, int]  # of an event: its epoch, its number
 
 _STEPS: dict[str, pl.DataType] = {
     BATCH: pl.Int32(),
@@ -176,7 +176,12 @@ def events(heard: Heard, plan: Plan, taken: Mapping[int, pl.Series]) -> list[Eve
         if m.closed:
             placed.append((m.batch, END_OF_BATCH + 1, Bound(m.closed, FOREVER)))
     placed.sort(key=lambda x: (x[0], x[1]))
-    return [_at(x, (b, i)) for i, (b, _, x) in enumerate(placed)]
+    made, epoch, last = list[Event](), -1, (-1, 0)
+    for i, (batch, position, event) in enumerate(placed):
+        now = (batch, position // LOW)  # rows of one time come at once
+        epoch, last = epoch + (now != last), now
+        made.append(_at(event, (epoch, i)))
+    return made
 
 
 def _at(event: Event, place: Place) -> Event:

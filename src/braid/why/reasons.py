@@ -19,7 +19,7 @@ from braid.expr.show import duration, show
 from braid.expr.typing import conjuncts
 from braid.guess import guesses
 from braid.operators.changes import POS, POS_TYPE, TIME
-from braid.plan import groups, joins, logical
+from braid.plan import groups, joins, logical, sliding
 from braid.plan.drop_reasons import Reason
 from braid.plan.over import Over
 from braid.reference import Fact
@@ -221,13 +221,11 @@ class Case:
     def missed(self, place: Place, found: Sequence[Fact]) -> Verdict:
         """There are partners of its key, and it met none: the nearest."""
         near = min(found, key=lambda f: f.detail["apart"])
-        node = self.notes.reference.nodes[near.step]
         other: Row = near.detail["other"]
         there = self.where(other)
         apart = near.detail["apart"]
         count = f"; {_many(len(found), 'row')} of its key came, this is the nearest" if len(found) > 1 else ""
         if apart:
-            assert isinstance(node, joins.StreamStreamJoin)
             ahead = other.time - near.row.time
             when = f"{duration(abs(ahead))} {'after' if ahead > 0 else 'before'} it"
             of = f"its partner {there} is of {self.time_text(other.time)}, {when}{count}"
@@ -243,7 +241,7 @@ class Case:
         f = found[-1]
         key, side, node = f.detail.get("key"), f.detail["side"], self.notes.reference.nodes[f.step]
         other = self._other_side(node, side)
-        names = " or ".join(self._source(n).name for n in other)
+        names = " or ".join(self._source(n).name for n in other) or "the other side"
         if key is None:
             return Verdict(
                 "missing",
@@ -252,7 +250,7 @@ class Case:
             )
         shown = _shown(key.values[0] if len(key.values) == 1 else key.values)
         of = f" {shown}" if self.values else ""
-        table = not isinstance(node, joins.StreamStreamJoin)
+        table = not isinstance(node, joins.StreamStreamJoin | sliding.SlidingJoin)
         if table:
             stood = [x for x in self.notes.tables[f.step] if x.detail["key"] == key and x.detail["side"] != side]
             before = [x for x in stood if x.place < f.place]
@@ -292,6 +290,15 @@ class Case:
 
     def met(self, place: Place, found: Sequence[Fact]) -> Verdict:
         there = ", ".join(self.where(f.detail["other"]) for f in found[:3] if f.detail.get("other") is not None)
+        node = self.notes.reference.nodes[found[-1].step]
+        gives = getattr(node, "gives", "pairs")
+        if gives != "pairs":
+            own = self.positions[place][0] in self._sources_below(node, "left")
+            if own:
+                return Verdict("missing", "excluded", f"{there} meets it, and rows that something meets are left out")
+            does = "lets" if gives == "matched" else "keeps out"
+            text = f"it {does} {there}{' pass' if gives == 'matched' else ''}; rows of its side are not in the result"
+            return Verdict("missing", "only decides", text)
         return Verdict("missing", "no row", f"it met {there or 'a partner'}, and the pair gave no row behind that")
 
     def empty(self, place: Place, found: Sequence[Fact]) -> Verdict:
@@ -318,6 +325,12 @@ class Case:
 
     def _source(self, leaf: int) -> logical.Source:
         return list(logical.sources(self.query.root))[leaf]
+
+    def _sources_below(self, node: logical.Node, side: str) -> Sequence[int]:
+        """The sources of a side of a join."""
+        own = getattr(node, side)
+        every = list(logical.sources(self.query.root))
+        return [n for n, x in enumerate(every) if any(x is y for y in logical.sources(own))]
 
     def called(self, step: int) -> str:
         return self.notes.reference.nodes[step].called

@@ -61,13 +61,18 @@ def sliced(query: logical.Query) -> Sliced:
             keys, by_side = found
             named = dict(zip(("left", "right") if len(by_side) > 1 else ("own",), by_side, strict=True))
             mets.append(Met(node, named, keys, by_side[0] if alone else frozenset(), nulls))
-    if query.root.mode == "retract":
+    if query.root.mode == "retract" and not _tells_apart(query.sink.written_key, query.root):
         found = numbers.followed([(query.root, query.sink.written_key)])
         whole = whole or ("its table is written under a key that no source has" if found is None else None)
         mets += [] if found is None else [Met(query.root, {"own": found[1][0]}, found[0], nulls=True)]
     if query.sink.limit is not None:
         whole = "LIMIT counts all rows"
     return Sliced(tuple(mets), whole)
+
+
+def _tells_apart(key: Sequence[Expr], node: logical.Node) -> bool:
+    """Whether rows with one key are one row."""
+    return bool(node.row_key) and set(node.row_key) <= set(key)
 
 
 Side = tuple[logical.Node, Sequence[Expr]]
@@ -90,7 +95,7 @@ def _meetings(node: logical.Node) -> Iterator[tuple[Sequence[Side], bool, bool]]
         case Over():
             yield [(node.input, node.partition)], False, True
         case epochs.Coalesce():
-            if node.input.mode != "append":
+            if node.input.mode != "append" and not _tells_apart(node.key, node.input):
                 yield [(node.input, node.key)], False, True
         case logical.Source():
             if node.kind == "table" and not node.captured:

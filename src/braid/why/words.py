@@ -62,7 +62,7 @@ def _record(x: Answered) -> dict[str, Any]:
         "reason": v.reason,
         "text": v.text,
         "hint": v.hint,
-        "steps": [{"what": s.what, "text": s.text, "batch": s.batch} for s in x.steps],
+        "steps": [{"what": s.what, "text": s.text} for s in x.steps],
     }
 
 
