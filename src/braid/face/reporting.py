@@ -7,12 +7,12 @@ Rule: as in `cli.py`, which has them: a command reads arguments, calls one funct
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from braid.bind.dialects import DIALECTS
-from braid.face.options import PLACE, folder_of, functions_option, read_sql, store_option
+from braid.face.options import PLACE, folder_of, functions_option, kafka_options, read_sql, store_option
 
 if TYPE_CHECKING:
     from braid.expr.user import Functions
@@ -87,4 +87,42 @@ def waiting(
     print_waiting(store, query, form, limit, checkpoint, functions)
 
 
-REPORTS: tuple[click.Command, ...] = (drops, waiting)
+@click.command("why-not")
+@click.argument("query")
+@click.option("--key", metavar="KEY", help="Ask for the records of this key, or joined by it: JSON, or a text.")
+@click.option("--input", "place", metavar="TOPIC:PARTITION:OFFSET", help="Ask for one record.")
+@click.option("--since", metavar="TIME", help="Ask for all records from this time on, by reason (UTC; event time).")
+@click.option("--until", metavar="TIME", help="With --since: and before this time.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--file", type=click.Path(), help="Find its statement in FILE, where the store keeps none: INSERT INTO.")
+@click.option("--no-values", is_flag=True, help="Show no keys and values of records.")
+@click.option(
+    "--checkpoint", type=PLACE, help="Read the query's checkpoint in this folder. [default: STORE/checkpoints]"
+)
+@store_option
+@functions_option
+@kafka_options
+def why_not(
+    query: str,
+    place: str | None,
+    file: str | None,
+    as_json: bool,
+    no_values: bool,
+    checkpoint: ObjectStore | None,
+    since: str | None,
+    **more: Any,
+) -> None:
+    """Say why a row is missing: what became of records of a query, step by step.
+
+    The definitions of its joins judge what it has read, up to its last batch; it may run meanwhile.
+    """
+    from braid.why.command import print_answer
+    from braid.why.command import why_not as told
+
+    sql = None if file is None else read_sql(file, None, None)
+    more |= {"input": place, "parent": checkpoint, "values": not no_values, "file": sql}
+    answer = told(more.pop("store"), query, since=since, **more)
+    print_answer(answer, as_json)
+
+
+REPORTS: tuple[click.Command, ...] = (drops, waiting, why_not)

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from braid.spark.dataframes import Registered as InSpark
+    from braid.why.asking import Answer
 
 
 class Session(Public):
@@ -401,6 +402,32 @@ class Session(Public):
         if found is None:
             raise BraidError(f"no query {query} has run", f"queries: {', '.join(self.queries())}")
         return read_drops(self._root, found)
+
+    def why_not(
+        self,
+        query: str,
+        *,
+        key: str | int | None = None,
+        input: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        values: bool = True,
+    ) -> Answer:
+        """What became of the records of a key, of one record (TOPIC:PARTITION:OFFSET), or of all of a time, and why
+        they gave no row. As text it is what `braid why-not` prints."""
+        from braid.why.command import why_not
+
+        asked = None if key is None else str(key)
+        return why_not(
+            self._store.store,
+            query,
+            key=asked,
+            input=input,
+            since=since,
+            until=until,
+            functions=self._program.catalog.functions,
+            values=values,
+        )
 
     def queries(self) -> list[str]:
         """The names of the queries that have run on this store, and `query`, by which the SELECTs of `sql` go."""

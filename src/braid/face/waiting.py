@@ -75,7 +75,7 @@ def print_waiting(
         raise found.torn
     known = checkpoint.load(found.folder)
     assert known is not None
-    plan = _plan(opened, found.name, known, functions)
+    plan = plan_of(opened, found.name, known, functions)
     documents, runs = state_file.latest(found.folder)[1], lambda place: CheckpointRuns(found.folder, place)
     places = {
         f"{x.number}/{p}": n for n, (t, p) in enumerate(known.sources) for x in plan.leaves if x.source.topic == t
@@ -105,7 +105,7 @@ def _cells(row: dict[str, Any]) -> list[Any]:
     return [until, at, row["waits_for"], row["key"], row["row"]]
 
 
-def _plan(store: TopicStore, name: str, known: checkpoint.Document, functions: Functions) -> Plan:
+def plan_of(store: TopicStore, name: str, known: checkpoint.Document, functions: Functions) -> Plan:
     """Of a query of the store, as its checkpoint has it."""
     for dialect in DIALECTS:
         catalogue = Catalogue(store, dialect, functions)

@@ -9,13 +9,14 @@ One event is one place in the processing order. At a place every step, inputs fi
   2. releases its own rows that fall due at this place; both with the clocks as they stand before the place.
   3. Then all clocks move: a record moves the clock of its source, even a record that is dropped;
   4. and every step, inputs first, handles what comes of the record.
-The results of a record are complete before the next one is looked at. (docs/rules/lenses.md, "Two streams";
-docs/rules/ksqldb.md, "Two streams")
+Of a record that is only `Clocked` nothing but 1. to 3. is done: so the rows of some keys can be judged by themselves,
+with the clocks that all records move (`why/`). The results of a record are complete before the next one is looked at.
+(docs/rules/lenses.md, "Two streams"; docs/rules/ksqldb.md, "Two streams")
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, assert_never
@@ -45,9 +46,11 @@ from braid.reference.joins import StreamStreamStep, joined
 from braid.reference.over_steps import OverStep
 from braid.reference.rows import (
     Bound,
+    Clocked,
     Drop,
     End,
     Event,
+    Fact,
     Idle,
     OutRecord,
     Place,
@@ -62,6 +65,7 @@ from braid.reference.rows import (
 from braid.reference.sliding_steps import SlidingStep
 from braid.reference.steps import (
     AggregateStep,
+    Clocks,
     FilterStep,
     LateralStep,
     OneInput,
@@ -73,7 +77,7 @@ from braid.reference.tables import MaterializeStep, UpsertStep
 from braid.reference.windows import ClosedStep, FinalStep, OfWindowsStep, SessionsStep, TimeWindowsStep
 from braid.types import Column, Scalar, is_time
 
-__all__ = ["Bound", "Drop", "End", "Event", "Idle", "OutRecord", "Record", "Reference"]
+__all__ = ["Bound", "Clocked", "Drop", "End", "Event", "Fact", "Idle", "OutRecord", "Record", "Reference"]
 
 
 class Reference:
@@ -94,6 +98,7 @@ class Reference:
         )
         self._given = 0
         self._last: tuple[str, int, int] | None = None
+        self._is_moved_by_clocks = [*_moved_by_clocks(self._root)]
 
     @property
     def drops(self) -> list[Drop]:
@@ -104,6 +109,14 @@ class Reference:
     def ended(self) -> bool:
         """LIMIT is reached: the query looks at nothing more."""
         return self.query.sink.limit is not None and self._given >= self.query.sink.limit
+
+    def listen(self, listener: Callable[[Fact], None], asked: Collection[Place]) -> None:
+        """From now on it is told what becomes of the records at these places."""
+        self._run.listener, self._run.asked = listener, frozenset(asked)
+
+    def clocked(self, record: Record) -> Clocked:
+        """What of a record counts for the clocks alone, if it comes now."""
+        return self._sources[record.leaf].clocked(record)
 
     def process(self, events: Iterable[Event]) -> list[OutRecord]:
         """What the events cause, in order."""
@@ -126,6 +139,12 @@ class Reference:
     def _caused_by(self, event: Event) -> list[Row]:
         """The rows of one place: what is released there, then what comes of the record."""
         self._run.place = event.place
+        if isinstance(event, Clocked) and not any(x.waits for x in self._is_moved_by_clocks):
+            self._sources[event.leaf].move(event)
+            self._sources[event.leaf].arrive()
+            self._run.number += 1
+            self._last = None
+            return []
         read = self._record(event)
         self._run.number += read is None or read != self._last
         self._last = read
@@ -195,6 +214,7 @@ class Reference:
             is_null = key in ((), (None,)) or (not sink.whole_key and all(k is None for k in key))
             whole = None if is_null else key
             out.append(OutRecord(whole, written, time, row.headers, place, _window(sink, row)))
+            self._run.tell("gave", self._root.number, row, written=out[-1])
         return out
 
     def _learn(self, records: Sequence[Record]) -> None:
@@ -342,6 +362,14 @@ def _released_by(step: Step) -> list[Row]:
     below = [_released_by(x) for x in step.inputs]
     rows = step.process(*below) if any(below) else []
     return [*rows, *step.release()] if isinstance(step, StreamStreamStep) else rows
+
+
+def _moved_by_clocks(step: Step) -> Iterator[Clocks]:
+    """The steps below, and this, that may give rows though none came."""
+    for x in step.inputs:
+        yield from _moved_by_clocks(x)
+    if isinstance(step, Clocks):
+        yield step
 
 
 def _given_by(step: Step) -> list[Row]:

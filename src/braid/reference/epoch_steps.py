@@ -18,7 +18,7 @@ from braid.expr.nodes import Expr, Lit, columns
 from braid.plan import epochs, residuals
 from braid.plan.drop_reasons import Reason
 from braid.reference.aggregates import in_order
-from braid.reference.rows import Row, Run, Values, epoch_of, reason
+from braid.reference.rows import NOBODY, Origin, Row, Run, Values, What, epoch_of, reason
 from braid.reference.steps import FOREVER, NEVER, N, SourceStep, Step, ticks
 from braid.reference.windows import holding
 from braid.types import WHOLE_NUMBERS, Scalar
@@ -31,13 +31,17 @@ SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 
 @dataclass(slots=True)
 class Bag:
-    """A multiset of rows. Rows are equal if all their values are; a count may be below zero in a difference."""
+    """A multiset of rows. Rows are equal if all their values are; a count may be below zero in a difference.
+    `origins`: of rows that have one."""
 
     counts: dict[str, int] = field(default_factory=dict)
     rows: dict[str, Values] = field(default_factory=dict)
+    origins: dict[str, Origin] = field(default_factory=dict)
 
-    def add(self, values: Values, count: int) -> None:
+    def add(self, values: Values, count: int, origin: Origin = NOBODY) -> None:
         text = repr(values)
+        if origin:
+            self.origins[text] = self.origins.get(text, NOBODY) | origin
         self.rows[text] = values
         self.counts[text] = self.counts.get(text, 0) + count
         if not self.counts[text]:
@@ -46,10 +50,14 @@ class Bag:
     def __iter__(self) -> Iterator[tuple[Values, int]]:
         return ((self.rows[text], count) for text, count in self.counts.items())
 
+    def of(self, values: Values) -> Origin:
+        """The origin of its rows that have these values."""
+        return self.origins.get(repr(values), NOBODY) if self.origins else NOBODY
+
     def minus(self, other: Bag) -> Bag:
-        made = Bag(dict(self.counts), dict(self.rows))
+        made = Bag(dict(self.counts), dict(self.rows), dict(self.origins))
         for values, count in other:
-            made.add(values, -count)
+            made.add(values, -count, other.of(values))
         return made
 
 
@@ -78,7 +86,9 @@ class EpochStep(Generic[N]):
     def changes(self, difference: Bag) -> list[Row]:
         """The rows that make a difference."""
         made = [
-            Row(values, self.epoch, None, gone=count < 0) for values, count in difference for _ in range(abs(count))
+            Row(values, self.epoch, None, count < 0, origin=difference.of(values))
+            for values, count in difference
+            for _ in range(abs(count))
         ]
         return sorted(made, key=lambda row: not row.gone)
 
@@ -100,7 +110,9 @@ class ChangesStep(EpochStep[epochs.Changes]):
                 self.run.drop(Reason.NULL_KEY, self.inputs[0].number, row)
                 continue
             if key.text in self._rows:
-                out.append(replace(self._rows.pop(key.text), time=row.time, gone=True))
+                old = self._rows.pop(key.text)
+                out.append(replace(old, time=row.time, gone=True, origin=old.origin | row.origin))
+            self.run.tell("gone" if row.gone else "stands", self.number, row, key=key, side="own")
             if not row.gone:
                 self._rows[key.text] = row
                 out.append(row)
@@ -135,6 +147,8 @@ class WindowsStep(EpochStep[epochs.Windows]):
     def _windows(self, row: Row) -> list[Values]:
         node = self.node
         time = self.run.value(node.time, self.number, row)
+        if time is None and node.null_time != "keep":
+            self.run.tell("empty", self.number, row)
         if time is None:
             return [{node.start.name: None, node.end.name: None}] if node.null_time == "keep" else []
         assert isinstance(time, date)
@@ -245,18 +259,42 @@ class _ResultStep(_JoinStep[E]):
                 count = -1 if row.gone else 1
                 key = self.group(side, row)
                 if key is not None:
-                    self._groups.setdefault(key, _Group()).side(side).add(row.values, count)
+                    self._groups.setdefault(key, _Group()).side(side).add(row.values, count, row.origin)
                     touched.add(key)
                 elif self.is_kept(side):
-                    difference.add(self.alone(side, row.values), count)
+                    difference.add(self.alone(side, row.values), count, row.origin)
+                if not row.gone and key is None:
+                    self.run.tell("padded" if self.is_kept(side) else "alone", self.number, row, key=None, side=side)
         for key in touched:
             group = self._groups[key]
+            self.tell_group(group)
             before, group.result = group.result, self.result(group)
             told, group.failing = group.failing, self.failing(group)
             self.tell(self._rest, group.failing.minus(told), residuals.MOST)
-            for values, count in group.result.minus(before):
-                difference.add(values, count)
+            changed = group.result.minus(before)
+            for values, count in changed:
+                difference.add(values, count, changed.of(values))
         return self.changes(difference)
+
+    def tell_group(self, group: _Group) -> None:
+        """What the rows of a key that are asked for have to do with each other."""
+        for side in SIDES if self.run.listener is not None else ():
+            others = group.side("right" if side == "left" else "left")
+            for values, origin in [(v, group.side(side).of(v)) for v, _ in group.side(side)]:
+                if not origin:
+                    continue
+                row = Row(values, self.epoch, None, origin=origin)
+                for other, _ in others:
+                    met = self.meet(*((values, other) if side == "left" else (other, values)))
+                    partner = Row(other, self.epoch, None, origin=others.of(other))
+                    self.run.tell("met" if met else "failed", self.number, row, other=partner)
+                if not others.counts:
+                    key = self.run.key([*getattr(self.node.on, side)], self.number, row)
+                    self.run.tell("padded" if self.is_kept(side) else "alone", self.number, row, key=key, side=side)
+
+    def meet(self, left: Values, right: Values) -> bool:
+        """Whether two rows of one key may be a pair."""
+        return self.true(getattr(self.node, "residual", None), left | right)
 
 
 class RegularStep(_ResultStep[epochs.RegularJoin]):
@@ -278,16 +316,16 @@ class RegularStep(_ResultStep[epochs.RegularJoin]):
                     met["left"].add(repr(left))
                     met["right"].add(repr(right))
                     if self.node.gives == "pairs":
-                        made.add(left | right, n * m)
+                        made.add(left | right, n * m, group.left.of(left) | group.right.of(right))
         if self.node.gives != "pairs":
             for left, n in group.left:
                 if (repr(left) in met["left"]) == (self.node.gives == "matched"):
-                    made.add(left, n)
+                    made.add(left, n, group.left.of(left))
             return made
         for side in SIDES:
             for values, n in group.side(side) if self.is_kept(side) else ():
                 if repr(values) not in met[side]:
-                    made.add(self.padded(side, values), n)
+                    made.add(self.padded(side, values), n, group.side(side).of(values))
         return made
 
 
@@ -311,11 +349,15 @@ class AsOfStep(_ResultStep[epochs.AsOfJoin]):
         rights = [values for values, _ in group.right]
         for left, n in group.left:
             near = self._nearest(left, rights)
+            origin = group.left.of(left)
             if near is not None:
-                made.add(left | near, n)
+                made.add(left | near, n, origin | group.right.of(near))
             elif self.is_kept("left"):
-                made.add(self.padded("left", left), n)
+                made.add(self.padded("left", left), n, origin)
         return made
+
+    def meet(self, left: Values, right: Values) -> bool:
+        return self._nearest(left, [right]) is not None
 
     def _nearest(self, left: Values, rights: list[Values]) -> Values | None:
         node = self.node
@@ -349,37 +391,48 @@ class TemporalStep(_JoinStep[epochs.TemporalJoin]):
         lefts, rights = inputs
         changed, difference, failing = Bag(), Bag(), dict[str, Bag]()
         for row in lefts:
-            changed.add(row.values, -1 if row.gone else 1)
+            changed.add(row.values, -1 if row.gone else 1, row.origin)
         for values, count in changed:
             for _ in range(abs(count)):
                 if count < 0:
                     self._look_up(values, failing, -1)
-                    for back, n in self._met[repr(values)].pop():
-                        difference.add(back, -n)
+                    back = self._met[repr(values)].pop()
+                    for found, n in back:
+                        difference.add(found, -n, back.of(found))
                 else:
-                    met = self._look_up(values, failing)
+                    met = self._look_up(values, failing, origin=changed.of(values))
                     self._met.setdefault(repr(values), []).append(met)
                     for found, n in met:
-                        difference.add(found, n)
+                        difference.add(found, n, met.of(found))
         for pairs in failing.values():
             self.tell(self._rest, pairs, residuals.MOST)
         for row in rights:
             key = self.group("right", row)
             if key is not None:
-                self._right.setdefault(key, Bag()).add(row.values, -1 if row.gone else 1)
+                self._right.setdefault(key, Bag()).add(row.values, -1 if row.gone else 1, row.origin)
+                keyed = self.run.key(self.node.on.right, self.number, row)
+                self.run.tell("gone" if row.gone else "stands", self.number, row, key=keyed, side="right")
         return self.changes(difference)
 
-    def _look_up(self, left: Values, failing: dict[str, Bag], sign: int = 1) -> Bag:
+    def _look_up(self, left: Values, failing: dict[str, Bag], sign: int = 1, origin: Origin = NOBODY) -> Bag:
         """What a left row meets. `failing`: by key, gets the pairs for which the residual fails; with -1 it loses
         them."""
-        made, key = Bag(), self.group("left", Row(left, 0, None))
-        for right, n in self._right.get(key, Bag()) if key is not None else ():
+        made, row = Bag(), Row(left, self.epoch, None, origin=origin)
+        key = self.group("left", row)
+        standing = self._right.get(key, Bag()) if key is not None else Bag()
+        for right, n in standing:
+            there = standing.of(right)
             if self.true(self.node.residual, left | right):
-                made.add(left | right, n)
+                made.add(left | right, n, origin | there)
+            met: What = "met" if self.true(self.node.residual, left | right) else "failed"
+            self.run.tell(met, self.number, row, other=Row(right, self.epoch, None, origin=there))
             if self.fails(left | right):
                 failing.setdefault(key or "", Bag()).add(left | right, sign * n)
         if not made.counts and self.is_kept("left"):
-            made.add(self.padded("left", left), 1)
+            made.add(self.padded("left", left), 1, origin)
+        if not standing.counts:
+            looked = None if key is None else self.run.key(self.node.on.left, self.number, row)
+            self.run.tell("padded" if self.is_kept("left") else "alone", self.number, row, key=looked, side="left")
         return made
 
 
@@ -396,15 +449,20 @@ class EmitOnCloseStep(EpochStep[epochs.EmitOnClose]):
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
         for row in rows:
-            self._waiting.add(row.values, -1 if row.gone else 1)
-        limit = min(self._watermark(b) for b in self.node.bounds)
+            self._waiting.add(row.values, -1 if row.gone else 1, row.origin)
+            until = ticks(self.run.look(self.node.value, row)[0])
+            self.run.tell("waits", self.number, row, until=until, now=self._limit, ticks=self.node.value.type)
+        limit = self._limit()
         due = Bag()
         for values, count in list(self._waiting):
             tick = ticks(self.run.look(self.node.value, Row(values, 0, None))[0])
             if tick is not None and tick < limit:
-                due.add(values, count)
+                due.add(values, count, self._waiting.of(values))
         self._waiting = self._waiting.minus(due)
         return self.changes(due)
+
+    def _limit(self) -> float:
+        return min(self._watermark(b) for b in self.node.bounds)
 
     def _watermark(self, b: epochs.Bound) -> float:
         clock = self._sources[b.alias].clock
@@ -429,7 +487,7 @@ class CoalesceStep(EpochStep[epochs.Coalesce]):
         (rows,) = inputs
         bag = Bag()
         for row in rows:
-            bag.add(row.values, -1 if row.gone else 1)
+            bag.add(row.values, -1 if row.gone else 1, row.origin)
         changes = [(self._text(row), row) for row in self.changes(bag)]
         if self._upsert:  # of a row taken back and one added, the one added: rows gone come first
             changes = list({text: (text, row) for text, row in changes}.values())

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Generic, Literal, TypeVar, assert_never, cast
 
 from braid.expr.nodes import Col, Expr
 from braid.plan import joins
 from braid.plan.drop_reasons import Reason
-from braid.reference.rows import Key, Row, Run, Values, bytes_of
+from braid.reference.rows import NOBODY, Key, Row, Run, Values, What, bytes_of
 from braid.reference.steps import Step
 from braid.reference.tables import signed
 
@@ -114,6 +115,10 @@ class StreamStreamStep(JoinStep[joins.StreamStreamJoin]):
         self._waiting: dict[int, _Stored] = {}  # by arrival
         self._arrivals = 0  # counts the rows of both sides
 
+    @property
+    def waits(self) -> bool:
+        return bool(self._waiting)
+
     def _lookback(self, side: Side) -> int:
         """How much later than a row of this side its partner may be."""
         return self.node.after if side == "left" else self.node.before
@@ -127,6 +132,7 @@ class StreamStreamStep(JoinStep[joins.StreamStreamJoin]):
         due = [x for x in self._waiting.values() if self._ends(x.side) > self._close(x.side, x.row)]
         for x in due:
             del self._waiting[x.arrival]
+            self._run.tell("padded", self.number, x.row)
         return [self._padded(x.side, x.row) for x in self._in_order(due)]
 
     def _matches(self, me: _Stored) -> list[Row]:
@@ -135,10 +141,25 @@ class StreamStreamStep(JoinStep[joins.StreamStreamJoin]):
             return []
         others = self._rows.get((OTHER[me.side], me.key.text), [])
         found = [x for x in others if self._is_seen(x) and self._is_near(me, x)]
+        if self._run.listener is not None:
+            self._tell(me, others, found)
         found.sort(key=lambda x: (x.time, x.arrival))
         for x in found:
             self._waiting.pop(x.arrival, None)
         return [self._joined(me, x) for x in found]
+
+    def _tell(self, me: _Stored, others: Sequence[_Stored], found: Sequence[_Stored]) -> None:
+        """What the rows of one key say of each other."""
+        for x in others:
+            what: What = "met" if x in found else "missed"
+            for a, b in ((me, x), (x, me)):
+                apart = self._apart(me, x)
+                self._run.tell(what, self.number, a.row, other=b.row, apart=apart, came=b is me)
+
+    def _apart(self, me: _Stored, x: _Stored) -> int:
+        """By how much the times are further from each other than they may be; 0: they are near."""
+        left, right = (me.time, x.time) if me.side == "left" else (x.time, me.time)
+        return max(left - self.node.before - right, right - left - self.node.after, 0)
 
     def _is_near(self, me: _Stored, x: _Stored) -> bool:
         left, right = (me.time, x.time) if me.side == "left" else (x.time, me.time)
@@ -146,10 +167,11 @@ class StreamStreamStep(JoinStep[joins.StreamStreamJoin]):
 
     def _joined(self, me: _Stored, x: _Stored) -> Row:
         row = me.row
-        return Row(self._of(me.side, row, x.row), max(me.time, x.time), row.headers, cause=row.cause)
+        values, origin = self._of(me.side, row, x.row), row.origin | x.row.origin
+        return Row(values, max(me.time, x.time), row.headers, cause=row.cause, origin=origin)
 
     def _padded(self, side: Side, row: Row) -> Row:
-        return Row(self._of(side, row, None), row.time, row.headers, cause=row.cause)
+        return Row(self._of(side, row, None), row.time, row.headers, cause=row.cause, origin=row.origin)
 
     def _met(self, side: Side, row: Row, key: Key | None, is_over: bool) -> list[Row]:
         """What comes of a row that may meet others. `is_over`: if it meets none now, it does not wait for one."""
@@ -159,8 +181,13 @@ class StreamStreamStep(JoinStep[joins.StreamStreamJoin]):
         if not out and self._is_outer(side):
             if self.node.pad == "eager" or is_over:
                 out = [self._padded(side, row)]
+                self._run.tell("padded", self.number, row)
             else:
                 self._waiting[me.arrival] = me
+                until, now = self._close(side, row), partial(self._ends, side)
+                self._run.tell("waits", self.number, row, until=until, now=now, side=side)
+        elif not out:
+            self._run.tell("alone", self.number, row, key=key, until=self._seen_until(side, row), side=side)
         if key is not None:
             self._rows.setdefault((side, key.text), []).append(me)
         return out
@@ -168,6 +195,10 @@ class StreamStreamStep(JoinStep[joins.StreamStreamJoin]):
     def _ends(self, side: Side) -> float:
         """The clock that ends the wait of a side's rows, after this place."""
         raise NotImplementedError
+
+    def _seen_until(self, side: Side, row: Row) -> float:
+        """The last value of a clock at which a row is seen."""
+        return self._close(side, row)
 
     def _is_seen(self, x: _Stored) -> bool:
         """Do rows that come now see it?"""
@@ -188,6 +219,9 @@ class ByOneClock(StreamStreamStep):
     def _is_seen(self, x: _Stored) -> bool:
         return x.time >= self._oldest(x.side)
 
+    def _seen_until(self, side: Side, row: Row) -> float:
+        return row.time + cast(int, self.node.retention) - 1
+
     def _oldest(self, side: Side) -> float:
         return self._from[side].stored - cast(int, self.node.retention) + 1
 
@@ -199,11 +233,12 @@ class ByOneClock(StreamStreamStep):
         key = self._key(side, row)
         if key is None:
             if self.node.null_key == "pad" and self._is_outer(side):
+                self._run.tell("padded", self.number, row)
                 return [self._padded(side, row)]
             self._run.drop(Reason.NULL_KEY, own.number, row)
             return []
         if row.time < self._oldest(side):  # too late to be stored
-            self._run.drop(Reason.LATE, own.number, row, key)
+            self._run.drop(Reason.LATE, own.number, row, key, clock=own.stored, limit=self._oldest(side))
             if self.node.late == "discard":
                 return []
         stream_time = max(x.clock for x in self.inputs)
@@ -235,7 +270,7 @@ class ByTwoClocks(StreamStreamStep):
         is_over = self._is_over(side, row)
         out = self._met(side, row, key, is_over)
         if is_over and not out and row.time < own.clock:
-            self._run.drop(Reason.LATE, own.number, row, key)
+            self._run.drop(Reason.LATE, own.number, row, key, clock=own.clock, limit=own.clock)
         return out
 
 
@@ -274,14 +309,21 @@ class StreamTableStep(JoinStep[joins.StreamTableJoin]):
         key, outer = self._key("left", row), self._is_outer("left")
         found = [] if key is None else list(self._by_key.get(key.text, {}).values())
         if found:
-            return [Row(self._of("left", row, x), row.time, row.headers, cause=row.cause) for x in found]
+            for x in found:
+                self._run.tell("met", self.number, row, other=x)
+                self._run.tell("met", self.number, x, other=row)
+            values = [self._of("left", row, x) for x in found]
+            pairs = zip(values, found, strict=True)
+            return [Row(v, row.time, row.headers, cause=row.cause, origin=row.origin | x.origin) for v, x in pairs]
         if key is None and not (outer and self.node.null_key == "pad"):
             self._run.drop(Reason.NULL_KEY, self._from["left"].number, row)
             return []
         if key is not None and self.node.remembers:
             self._waiting.append(_Waiting(row, key))
             self._forget()
-        return [Row(self._of("left", row, None), row.time, row.headers, cause=row.cause)] if outer else []
+        self._run.tell("padded" if outer else "alone", self.number, row, key=key, side="left")
+        values = [self._of("left", row, None)] if outer else []
+        return [Row(v, row.time, row.headers, cause=row.cause, origin=row.origin) for v in values]
 
     def _change(self, own: str, row: Row) -> list[Row]:
         key = self._key("right", row)
@@ -291,6 +333,7 @@ class StreamTableStep(JoinStep[joins.StreamTableJoin]):
             return []
         group = self._by_key.setdefault(key.text, {})
         group.pop(own, None)
+        self._run.tell("gone" if row.gone else "stands", self.number, row, key=key, side="right")
         if row.gone:
             return []
         group[own] = row
@@ -298,7 +341,11 @@ class StreamTableStep(JoinStep[joins.StreamTableJoin]):
         self._waiting = [x for x in self._waiting if x.key != key]
         times = [max(x.row.time, row.time) for x in complete]
         pairs = [self._of("left", x.row, row) for x in complete]
-        return [Row(v, t, x.row.headers, cause=row.cause) for v, t, x in zip(pairs, times, complete, strict=True)]
+        for x in complete:
+            self._run.tell("met", self.number, x.row, other=row)
+            self._run.tell("met", self.number, row, other=x.row)
+        made = zip(pairs, times, (x.row for x in complete), strict=True)
+        return [Row(v, t, x.headers, cause=row.cause, origin=x.origin | row.origin) for v, t, x in made]
 
 
 class TableTableStep(JoinStep[joins.TableTableJoin]):
@@ -327,11 +374,16 @@ class TableTableStep(JoinStep[joins.TableTableJoin]):
 
         left, right = self._table["left"].get(key.text), self._table["right"].get(key.text)
         other = right if side == "left" else left
+        self._run.tell("gone" if row.gone else "stands", self.number, row, key=key, side=side)
+        origin = row.origin if other is None else row.origin | other.origin
         time = row.time if other is None else max(row.time, other.time)
         if self._exists(key):
-            return [Row(self._values((left, right), key.values), time, row.headers, cause=row.cause)]
+            self._run.tell("padded" if other is None else "met", self.number, row, other=other)
+            values = self._values((left, right), key.values)
+            return [Row(values, time, row.headers, cause=row.cause, origin=origin)]
         if existed:
-            return [Row(self._values((), key.values), time, row.headers, gone=True, cause=row.cause)]
+            return [Row(self._values((), key.values), time, row.headers, True, row.cause, origin)]
+        self._run.tell("alone", self.number, row, key=key, side=side)
         return []
 
 
@@ -390,6 +442,7 @@ class CombiningStep(JoinStep[joins.TableTableJoin]):
         mine.pop(change.own, None)
         if change.new is not None:
             mine[change.own] = change.new
+        self._tell(side, change, others)
         if not others:
             return self._replaced(side, change, None) if self._is_outer(side) else []
         alone = others if self._is_outer(OTHER[side]) else []
@@ -397,6 +450,15 @@ class CombiningStep(JoinStep[joins.TableTableJoin]):
         if change.old is None and had == 0:  # they are alone no more
             return [*(replace(x, gone=True) for x in lonely), *self._all(side, change, others)]
         return [*self._all(side, change, others), *(lonely if not mine else [])]
+
+    def _tell(self, side: Side, change: _Change, others: Sequence[Row]) -> None:
+        row, gone = change.cause, change.new is None
+        self._run.tell("gone" if gone else "stands", self.number, row, key=change.key, side=side)
+        if not others and not gone:
+            self._run.tell("padded" if self._is_outer(side) else "alone", self.number, row, key=change.key, side=side)
+        for other in () if gone else others:
+            self._run.tell("met", self.number, row, other=other)
+            self._run.tell("met", self.number, other, other=row)
 
     def _all(self, side: Side, change: _Change, others: Sequence[Row]) -> list[Row]:
         return [x for other in others for x in self._replaced(side, change, other)]
@@ -411,7 +473,8 @@ class CombiningStep(JoinStep[joins.TableTableJoin]):
 
     def _row(self, side: Side, change: _Change, own: Row | None, other: Row | None, gone: bool) -> Row:
         time = change.cause.time if other is None else max(change.cause.time, other.time)
-        return Row(self._of(side, own, other), time, change.cause.headers, gone, change.cause.cause)
+        origin = NOBODY.union(*(x.origin for x in (own, other) if x is not None))
+        return Row(self._of(side, own, other), time, change.cause.headers, gone, change.cause.cause, origin)
 
 
 class ForeignKeyStep(JoinStep[joins.ForeignKeyJoin]):
@@ -439,6 +502,7 @@ class ForeignKeyStep(JoinStep[joins.ForeignKeyJoin]):
         _, known = self._rows.pop(own.text, (own, None))
         before = self._reference(known)
         if row.gone:
+            self._run.tell("gone", self.number, row, key=own, side="left")
             says = known is not None and (before is not None or not inner)
             return [self._tombstone(own, row)] if says else []
         self._rows[own.text] = (own, row)
@@ -446,7 +510,10 @@ class ForeignKeyStep(JoinStep[joins.ForeignKeyJoin]):
         found = None if now is None else self._found.get(now)
         if found is not None or not inner:
             time = row.time if found is None else max(row.time, found.time)
+            self._run.tell("padded" if found is None else "met", self.number, row, other=found)
             return [self._pair(row, found, time, row)]
+        refers = self._run.key(self.node.left_keys, self.number, row)
+        self._run.tell("alone", self.number, row, key=refers, side="left")
         return [self._tombstone(own, row)] if before not in (None, now) else []
 
     def _answered(self, row: Row) -> list[Row]:
@@ -459,19 +526,26 @@ class ForeignKeyStep(JoinStep[joins.ForeignKeyJoin]):
             self._found.pop(key.text, None)
         else:
             self._found[key.text] = row
+        self._run.tell("gone" if row.gone else "stands", self.number, row, key=key, side="right")
         referring = [(own, x) for own, x in self._rows.values() if self._reference(x) == key.text]
         referring.sort(key=lambda x: bytes_of(x[0], self.node.left.row_key, self.node.binary))
+        for _, x in () if row.gone else referring:
+            self._run.tell("met", self.number, x, other=row)
+            self._run.tell("met", self.number, row, other=x)
+        if not referring and not row.gone:
+            self._run.tell("alone", self.number, row, key=key, side="right")
         if row.gone and inner:
             return [self._tombstone(own, row) for own, _ in referring]
         return [self._pair(x, None if row.gone else row, row.time, row) for _, x in referring]
 
     def _pair(self, left: Row, right: Row | None, time: int, cause: Row) -> Row:
-        return Row(self._of("left", left, right), time, cause.headers, cause=cause.cause)
+        origin = left.origin | (NOBODY if right is None else right.origin)
+        return Row(self._of("left", left, right), time, cause.headers, cause=cause.cause, origin=origin)
 
     def _tombstone(self, own: Key, cause: Row) -> Row:
         keys = zip(self.node.left.row_key, own.values, strict=True)
         values = self._values((), [None]) | {e.name: v for e, v in keys if isinstance(e, Col)}
-        return Row(values, cause.time, cause.headers, gone=True, cause=cause.cause)
+        return Row(values, cause.time, cause.headers, True, cause.cause, cause.origin)
 
 
 def joined(node: joins.Join, number: int, run: Run, left: Step, right: Step) -> Step:

@@ -35,13 +35,14 @@ class OverStep(EpochStep[Over]):
         for row in rows:
             key = self.run.key([*self.node.partition, ALONE], self.number, row)
             assert key is not None
-            self._partitions.setdefault(key.text, Bag()).add(row.values, -1 if row.gone else 1)
+            self._partitions.setdefault(key.text, Bag()).add(row.values, -1 if row.gone else 1, row.origin)
             touched[key.text] = None
         for text in touched:
             before, now = self._answers.get(text, Bag()), self._answer(self._partitions[text])
             self._answers[text] = now
-            for values, count in now.minus(before):
-                difference.add(values, count)
+            changed = now.minus(before)
+            for values, count in changed:
+                difference.add(values, count, changed.of(values))
         return self.changes(difference)
 
     def _answer(self, partition: Bag) -> Bag:
@@ -50,7 +51,10 @@ class OverStep(EpochStep[Over]):
         for at, values in enumerate(rows):
             made = {c.aggregation.output.name: self._value(c, rows, at) for c in self.node.calls}
             if self.node.top is None or made[self.node.top.rank.name] <= self.node.top.most:
-                found.add(values | made, 1)
+                found.add(values | made, 1, partition.of(values))
+            elif partition.of(values):
+                row = Row(values | made, self.epoch, None, origin=partition.of(values))
+                self.run.tell("filtered", self.number, row)
         return found
 
     # ---------------------------------------------------------------- order

@@ -7,9 +7,9 @@ Rule: a value is computed from a row's columns alone, by the one implementation 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
@@ -24,6 +24,8 @@ from braid.types import TIMESTAMPS, Column, Scalar, Type, polars_type
 
 Place = Any  # of the processing order: opaque, ordered, given by the caller
 Values = dict[str, object]
+Origin = frozenset[Place]  # of a row: which of the records that are asked for it was made of
+NOBODY: Origin = frozenset()
 
 
 def epoch_of(place: object) -> int:
@@ -82,7 +84,19 @@ class End:
     place: Place = None
 
 
-Event = Record | Bound | Idle | End
+@dataclass(frozen=True, slots=True)
+class Clocked:
+    """A record of which nothing but its time counts: what moves the clock of its source, and the clock of the records
+    that a join can store. None: it does not move that one."""
+
+    leaf: int
+    partition: int
+    time: int | None
+    stored: int | None
+    place: Place = None
+
+
+Event = Record | Bound | Idle | End | Clocked
 
 # ---------------------------------------------------------------- out
 
@@ -123,13 +137,15 @@ class Drop:
 @dataclass(frozen=True, slots=True)
 class Row:
     """A row on its way. `gone`: a tombstone of a table (only its key columns are set), or a stream's null value.
-    `cause`: the place of the record that completed it, if that is not the present one."""
+    `cause`: the place of the record that completed it, if that is not the present one. `origin`: nothing follows from
+    it; whoever listens knows the row by it."""
 
     values: Values
     time: int
     headers: object
     gone: bool = False
     cause: Place = None
+    origin: Origin = field(default=NOBODY, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +166,36 @@ def bytes_of(key: Key, exprs: Sequence[Expr], binary: bool) -> bytes:
     return key.text.encode()
 
 
+What = Literal[
+    "read", "dropped", "filtered", "empty", "met", "missed", "failed", "alone", "padded", "waits", "stands", "gone",
+    "grouped", "gave",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What becomes of a row in a step, at a place, as its step says it.
+
+    read: it goes on. dropped: as of `Drop`; of a late one the `clock`, and the `limit` that its time is below, or when
+    its window `closed`. filtered: the predicate is not true. empty: it has no elements. met: a pair with the row of
+    `other`. missed: the row of `other` has its key and gives no pair: their times are `apart` by more than the join
+    allows (ms), or (0) it was not seen any more. failed: they meet, and the residual is not true. alone: it met nothing
+    when it came. padded: it goes out alone. waits: `until` a clock passes that; `now` gives that clock. stands, gone: a
+    row of a table under a key. grouped: it counts in a group. gave: it is written.
+    """
+
+    what: What
+    step: int
+    place: Place
+    origin: Origin
+    row: Row
+    detail: Mapping[str, Any]
+
+
 @dataclass(slots=True)
 class Run:
-    """What all steps share: the place of now, the drops, and values computed before."""
+    """What all steps share: the place of now, the drops, and values computed before. `listener`: is told what becomes
+    of the records at the places `asked`, and of all rows of tables."""
 
     place: Place = None
     number: int = 0  # of the place; two sources that read one record do so at one
@@ -161,9 +204,25 @@ class Run:
     _known: dict[tuple[int, str], tuple[object, bool]] = field(default_factory=dict)
     _learnt: dict[int, Expr] = field(default_factory=dict)  # by its number, which no other has while it is here
     _texts: dict[tuple[str, str], str] = field(default_factory=dict)
+    listener: Callable[[Fact], None] | None = None
+    asked: Origin = NOBODY
 
-    def drop(self, reason: Reason, step: int, row: Row, key: Key | None = None, message: str | None = None) -> None:
+    def tell(self, what: What, step: int, row: Row, **detail: object) -> None:
+        """Nothing follows from it."""
+        if self.listener is not None and (row.origin or what in ("stands", "gone")):
+            self.listener(Fact(what, step, self.place, row.origin, row, detail))
+
+    def drop(
+        self,
+        reason: Reason,
+        step: int,
+        row: Row,
+        key: Key | None = None,
+        message: str | None = None,
+        **more: object,
+    ) -> None:
         self.drops.append(Drop(reason, step, row.time, row.values, self.placed(row).cause, key, message))
+        self.tell("dropped", step, row, reason=reason, key=key, message=message, **more)
 
     def placed(self, row: Row) -> Row:
         """The row as it is kept: with its cause, wherever it goes on."""

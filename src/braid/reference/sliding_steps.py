@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import calendar
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 
@@ -23,7 +23,7 @@ from braid.expr.nodes import Expr
 from braid.plan import residuals, sliding
 from braid.plan.drop_reasons import Reason
 from braid.plan.sliding import Bound, Meeting, Merged, Operand, OrderKey, RangeFrame, RowsFrame, SlidingJoin, Tree
-from braid.reference.rows import Row, Run, Values, reason
+from braid.reference.rows import NOBODY, Key, Origin, Row, Run, Values, What, reason
 from braid.reference.steps import FOREVER, NEVER, SourceStep, Step
 
 EPOCH = datetime(1970, 1, 1)
@@ -48,6 +48,8 @@ class Alive:
     expires: float
     places: tuple[Place | None, ...]
     due: int = REACHED
+    origin: Origin = field(default=NOBODY, compare=False)
+    cause: object = field(default=None, compare=False)  # the place of its record, if it is one
 
     @property
     def order(self) -> tuple[object, ...]:
@@ -77,11 +79,17 @@ class SlidingStep:
         self._given: set[tuple[object, ...]] = set()
         self._failing: list[tuple[Alive, Expr]] = []
         self._told: set[tuple[object, ...]] = set()
+        self._said: set[tuple[object, ...]] = set()  # to whoever listens
         self._parted = {id(m.residual): residuals.parted(m.residual) for m in sliding.meetings(node.tree)}
         self._derived = (0, 0)  # the last place of a row that another join gave
         self._nothing: Values = dict.fromkeys(c.name for c in node.schema)
         self._unreached: set[Place] = set()
         self.shown = (NEVER, NEVER)
+
+    @property
+    def waits(self) -> bool:
+        """Its results are known by the clock alone."""
+        return True
 
     @property
     def clock(self) -> float:
@@ -110,7 +118,8 @@ class SlidingStep:
         self._tell()
         due.sort(key=lambda x: x.merged if isinstance(self.node.tree, Merged) else x.order)
         self._given |= {(x.enter, x.places) for x in due}
-        return [Row(self._nothing | x.values | {self.node.rowtime.name: x.enter}, int(x.enter), None) for x in due]
+        made = ((self._nothing | x.values | {self.node.rowtime.name: x.enter}, x) for x in due)
+        return [Row(values, int(x.enter), None, origin=x.origin) for values, x in made]
 
     def _tell(self) -> None:
         """Of pairs that would go out, once: their residual fails where what of it cannot fail is true."""
@@ -151,13 +160,17 @@ class SlidingStep:
     def _lives(self, i: int, operand: Operand) -> list[Alive]:
         come, frame = self._come[i], operand.frame
         if frame is None:
-            return [Alive(x.row.values, -OPEN, OPEN, OPEN, self._at(i, (0, x.place[0]))) for x in come]
+            places = [self._at(i, (0, x.place[0])) for x in come]
+            made = zip((x.row for x in come), places, strict=True)
+            return [Alive(x.values, -OPEN, OPEN, OPEN, at, origin=x.origin, cause=x.cause) for x, at in made]
         if isinstance(frame, RowsFrame):
             return list(self._counted(i, frame))
         lives = [life(frame, x.row.time) for x in come]
         gone = 0 if frame.order.kind == "rowtime" else 1
         return [
-            Alive(x.row.values, enter, leave, leave + gone, self._at(i, x.place))
+            Alive(
+                x.row.values, enter, leave, leave + gone, self._at(i, x.place), origin=x.row.origin, cause=x.row.cause
+            )
             for x, (enter, leave) in zip(come, lives, strict=True)
         ]
 
@@ -179,7 +192,7 @@ class SlidingStep:
             expires: float = leave + 1
             if not evicted and self.clock >= FOREVER:
                 expires = max(_highest(self), *(y.row.time for come in self._come for y in come))
-            yield Alive(x.row.values, enter, leave, expires, self._at(i, x.place), PASSED)
+            yield Alive(x.row.values, enter, leave, expires, self._at(i, x.place), PASSED, x.row.origin, x.row.cause)
 
     def _is_preserved(self, i: int) -> bool:
         return i in set(_preserved(self.node.tree, iter(range(len(self.inputs)))))
@@ -196,13 +209,47 @@ class SlidingStep:
             for j, y in enumerate(right):
                 if keys_l[i] is not None and keys_l[i] == keys_r[j]:
                     pair = _both(x, y)
-                    if pair.enter <= pair.leave and self._fits(meeting, pair):
+                    fits = pair.enter <= pair.leave and self._fits(meeting, pair)
+                    if self._run.listener is not None and (x.origin or y.origin):
+                        self._say(x, y, pair, fits)
+                    if fits:
                         pairs.append(pair)
                         of_left[i].append(pair)
                         of_right[j].append(pair)
+        for x, key, others, side in (
+            *((x, key, keys_r, "left") for x, key in zip(left, keys_l, strict=True) if x.origin),
+            *((y, key, keys_l, "right") for y, key in zip(right, keys_r, strict=True) if y.origin),
+        ):
+            if (key is None or key not in others) and self._is_new("alone", x, None):
+                told = None if key is None else Key(key, repr(key))
+                self._run.tell("alone", self.number, self._row(x), key=told, side=side)
         preserved = [*zip(left, of_left, strict=True)] if meeting.how in ("left", "full") else []
         preserved += [*zip(right, of_right, strict=True)] if meeting.how in ("right", "full") else []
         return pairs + [alone for x, mine in preserved for alone in self._alone(meeting, x, mine)]
+
+    def _say(self, x: Alive, y: Alive, pair: Alive, fits: bool) -> None:
+        """What two rows of one key have to do with each other, once."""
+        apart = int(max(pair.enter - pair.leave, 0)) if abs(pair.leave) < OPEN else 0
+        what: What = "met" if fits else "failed" if not apart else "missed"
+        if self._is_new(what, x, y):
+            for a, b in ((x, y), (y, x)):
+                row = self._row(a)
+                self._run.tell(what, self.number, row, other=self._row(b), apart=apart, came=True)
+                if fits:
+                    self._run.tell("waits", self.number, row, until=pair.enter, now=self._now)
+
+    def _now(self) -> float:
+        return self.clock
+
+    def _is_new(self, what: str, x: Alive, y: Alive | None) -> bool:
+        said = (what, x.places, None if y is None else y.places)
+        new = said not in self._said
+        self._said.add(said)
+        return new
+
+    def _row(self, x: Alive) -> Row:
+        time = int(x.enter) if abs(x.enter) < OPEN else 0
+        return Row(self._nothing | x.values, time, None, cause=x.cause, origin=x.origin)
 
     def _keys(self, x: Alive, exprs: Sequence[Expr]) -> tuple[object, ...] | None:
         row = Row(self._nothing | x.values, 0, None)
@@ -275,7 +322,7 @@ class SlidingStep:
 def _both(x: Alive, y: Alive) -> Alive:
     places = tuple(a or b for a, b in zip(x.places, y.places, strict=True))
     enter, leave, expires = max(x.enter, y.enter), min(x.leave, y.leave), min(x.expires, y.expires)
-    return Alive({**x.values, **y.values}, enter, leave, expires, places, max(x.due, y.due))
+    return Alive({**x.values, **y.values}, enter, leave, expires, places, max(x.due, y.due), x.origin | y.origin)
 
 
 def _preserved(tree: Tree, operand: Iterator[int]) -> Iterator[int]:

@@ -10,14 +10,28 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from itertools import count
-from typing import Any, Generic, Protocol, TypeVar, assert_never, cast
+from typing import Any, Generic, Protocol, TypeVar, assert_never, cast, runtime_checkable
 
 from braid.expr import reasons
 from braid.expr.nodes import Col, Expr, Lit
 from braid.plan import groups, logical
 from braid.plan.drop_reasons import Reason
 from braid.reference.aggregates import Spread, aggregated, folded, is_unfit
-from braid.reference.rows import Bound, End, Event, Idle, Key, Record, Row, Run, Values, epoch_of
+from braid.reference.rows import (
+    NOBODY,
+    Bound,
+    Clocked,
+    End,
+    Event,
+    Idle,
+    Key,
+    Origin,
+    Record,
+    Row,
+    Run,
+    Values,
+    epoch_of,
+)
 from braid.types import WHOLE_NUMBERS, Scalar
 
 N = TypeVar("N", bound=logical.Node)  # what a step is the step of
@@ -63,6 +77,14 @@ class Step(Protocol):
     def process(self, *inputs: Sequence[Row]) -> list[Row]: ...
 
 
+@runtime_checkable
+class Clocks(Protocol):
+    """A step that clocks may let give rows though none came: only while it `waits`."""
+
+    @property
+    def waits(self) -> bool: ...
+
+
 class Clock:
     """The clock of a source: the minimum, over its live partitions, of the highest time each has shown.
 
@@ -101,7 +123,11 @@ class Clock:
 
     def is_late(self, partition: int, time: int) -> bool:
         """Below what the partition, or the whole source, has shown."""
-        return time < max(self._shown.get(partition, NEVER), self.now)
+        return time < self.limit(partition)
+
+    def limit(self, partition: int) -> float:
+        """What is below is late."""
+        return max(self._shown.get(partition, NEVER), self.now)
 
     def _settle(self) -> None:
         if len(self._shown.keys() | self._idle) < self.expected:
@@ -123,6 +149,7 @@ class SourceStep:
         self.join_keys: Sequence[Expr] = ()  # of the join that reads this source
         self._is_keyed = node.kind == "table" and not node.captured
         self._is_late = False
+        self._late_at: float = NEVER  # the clock that a late record is below
         self._judges = False
         self._late_by: Callable[[Row, float], bool] | None = None
         self.clock = self.stored = NEVER
@@ -160,11 +187,17 @@ class SourceStep:
             case Record():
                 if event.leaf == self.number:
                     self._is_late = self._judges and self._all.is_late(event.partition, event.time)
+                    self._late_at = self._all.limit(event.partition)
                     if self._late_by is not None:
                         row = Row(self.values(event), event.time, event.headers, event.null)
-                        self._is_late = self._late_by(row, self._all.now)
+                        self._is_late, self._late_at = self._late_by(row, self._all.now), self._all.now
                     self._show(event)
                     self._read(event)
+            case Clocked():
+                if event.leaf == self.number and event.time is not None:
+                    self._all.see([event.partition], event.time)
+                if event.leaf == self.number and event.stored is not None:
+                    self._storable.see([event.partition], event.stored)
             case Bound():
                 self._all.see(self._mine(event.partitions), self._bound(event.time))
             case Idle():
@@ -185,11 +218,29 @@ class SourceStep:
 
     def _show(self, record: Record) -> None:
         """Moves the clock to the record's time, or to its watermark."""
-        time: int | None = record.time
-        if self.node.watermark is not None:
-            time = ticks(self._run.look(self.node.watermark, Row(self.values(record), 0, None))[0])
+        time = self._counted(record)
         if time is not None:
             self._all.see([record.partition], time)
+
+    def _counted(self, record: Record) -> int | None:
+        """What the clock counts of a record."""
+        if self.node.watermark is None:
+            return record.time
+        return ticks(self._run.look(self.node.watermark, Row(self.values(record), 0, None))[0])
+
+    def clocked(self, record: Record) -> Clocked:
+        """What of a record counts for the clocks alone."""
+        row = Row(self.values(record), record.time, record.headers, record.null)
+        good = not (
+            record.error is not None
+            or self._wrong_message_key(record)
+            or record.null
+            or (self._judges and self._all.is_late(record.partition, record.time))
+            or (self._is_keyed and all(self._run.look(e, row)[0] is None for e in self.node.row_key))
+        )
+        stored = good and self.join_keys and all(self._run.look(e, row)[0] is not None for e in self.join_keys)
+        time = self._counted(record)
+        return Clocked(record.leaf, record.partition, time, record.time if stored else None, record.place)
 
     def _bound(self, time: int) -> int:
         """A time (ms) on the clock of this source."""
@@ -200,17 +251,20 @@ class SourceStep:
         return [partition for leaf, partition in partitions if leaf == self.number]
 
     def _read(self, record: Record) -> None:
-        row = Row(self.values(record), record.time, record.headers, record.null)
+        origin = NOBODY if record.place not in self._run.asked else frozenset((record.place,))
+        cause = None if self._run.listener is None else record.place  # so that others can name it
+        row = Row(self.values(record), record.time, record.headers, record.null, cause, origin)
         if record.error is not None or self._wrong_message_key(record):
             self._run.drop(Reason.MALFORMED, self.number, row, message=record.error)
         elif record.null and (self.node.kind == "stream" or self.node.captured) and not self._bare:
             self._run.drop(Reason.NULL_VALUE, self.number, row)
         elif self._is_late:
-            self._run.drop(Reason.LATE, self.number, row)
+            self._run.drop(Reason.LATE, self.number, row, clock=self._late_at, limit=self._late_at)
         elif self._is_keyed and self._run.key(self.node.row_key, self.number, row) is None:
             self._run.drop(Reason.NULL_KEY, self.number, row)
         else:
             self._given = [row]
+            self._run.tell("read", self.number, row)
             found = [self._run.look(e, row)[0] for e in self.join_keys]
             if found and None not in found and not record.null:
                 self._storable.see([record.partition], record.time)
@@ -266,6 +320,9 @@ class OneInput(Generic[N]):
     def clock(self) -> float:
         return self._source.clock
 
+    def _now(self) -> float:
+        return self.clock
+
     @property
     def after(self) -> float:
         return self._source.after
@@ -295,7 +352,10 @@ class FilterStep(OneInput[logical.Filter]):
         return may_pass and self._run.value(self.node.predicate, self.number, row, self._names) is True
 
     def _append(self, row: Row) -> list[Row]:
-        return [row] if self._passes(row) else []
+        if self._passes(row):
+            return [row]
+        self._run.tell("filtered", self.number, row)
+        return []
 
     def _upsert(self, row: Row) -> list[Row]:
         key = self._run.key(self._key, self.number, row)
@@ -305,6 +365,7 @@ class FilterStep(OneInput[logical.Filter]):
         if self._passes(row):
             self._passing.add(key.text)
             return [row]
+        self._run.tell("gone" if row.gone else "filtered", self.number, row, key=key)
         if key.text not in self._passing:
             return []  # never passed, or gone already
         self._passing.remove(key.text)
@@ -355,6 +416,7 @@ class Group:
     time: float = NEVER
     spreads: dict[int, Spread] = field(default_factory=dict)  # of aggregates by number, where sessions were joined
     epoch: int | None = field(default=None, kw_only=True)  # in which it was changed last, where that matters
+    origin: Origin = field(default=NOBODY, kw_only=True)
 
     def at(self, epoch: int) -> None:
         """It is changed in an epoch; before the first after one that has left it empty it begins again."""
@@ -480,7 +542,7 @@ class AggregateStep(OneInput[groups.Aggregate]):
         return Entry(values, own, next(self._numbers))
 
     def _result(self, group: Group, cause: Row) -> Row:
-        group.time = max(group.time, cause.time)
+        group.time, group.origin = max(group.time, cause.time), group.origin | cause.origin
         values: Values = dict(zip((c.name for c in self.node.row_key), group.key, strict=True))
         by_arrival = sorted(group.entries, key=lambda e: e.number)
         for i, a in enumerate(self.node.aggregations):
@@ -492,7 +554,8 @@ class AggregateStep(OneInput[groups.Aggregate]):
             values[a.output.name], failed = folded(a, changes)
             if failed:
                 self._run.drop(Reason.EXPRESSION, self.number, cause, message=reasons.raised(a.shown, failed))
-        result = Row(values, int(group.time), cause.headers, cause=cause.cause)
+        result = Row(values, int(group.time), cause.headers, cause=cause.cause, origin=group.origin)
+        self._run.tell("grouped", self.number, cause, values=values)
         unfit = (a for i, a in enumerate(self.node.aggregations) if self._is_unfit(i, values, group))
         if (first := next(unfit, None)) is not None:
             self._unfit.append((result, cause, reasons.unfit(first.shown, first.output.type)))
@@ -514,6 +577,8 @@ class LateralStep(OneInput[logical.Lateral]):
         if row.gone and self.node.mode != "retract":
             return [replace(row, values=row.values | dict.fromkeys(c.name for c in self.node.columns))]
         elements = cast("list[Any] | None", self._run.value(self.node.array, self.number, row))
+        if not elements:
+            self._run.tell("empty", self.number, row)
         names = [c.name for c in self.node.columns]
         made = [dict(zip(names, (x, i), strict=False)) for i, x in enumerate(elements or [])]
         return [replace(row, values=row.values | x) for x in made]

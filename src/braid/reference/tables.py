@@ -24,7 +24,7 @@ def signed(rows: Sequence[Row], run: Run, node: logical.Node, stands: dict[str, 
         text = "" if key is None else key.text
         if upserts and text in stands:
             old = stands.pop(text)
-            yield text, Row(old.values, row.time, row.headers, gone=True, cause=row.cause)
+            yield text, Row(old.values, row.time, row.headers, True, row.cause, old.origin | row.origin)
         if not row.gone:
             stands[text] = row
             yield text, row

@@ -17,7 +17,7 @@ from braid.plan import groups
 from braid.plan.drop_reasons import Reason
 from braid.plan.windows import Fixed, Hopping
 from braid.reference.aggregates import Spread, is_spread, number
-from braid.reference.rows import Row, Run, bytes_of
+from braid.reference.rows import NOBODY, Row, Run, bytes_of
 from braid.reference.steps import NEVER, AggregateStep, Entry, Group, OneInput, Step
 
 
@@ -51,7 +51,8 @@ class TimeWindowsStep(OneInput[groups.TimeWindows]):
         held = [(start, end) for start, end in holding(node.windows, row.time) if start >= 0]
         open_ = [(start, end) for start, end in held if end + node.grace > self.clock]
         if len(open_) < len(held) or not held:
-            self._run.drop(Reason.LATE, self._source.number, row)
+            closed = held[-1][1] + node.grace if held else None
+            self._run.drop(Reason.LATE, self._source.number, row, clock=self.clock, closed=closed)
         known = row.values | dict(zip((c.name for c, _ in self.keys), key, strict=True))
         return [replace(row, values=known | {node.start.name: a, node.end.name: b}) for a, b in open_]
 
@@ -75,6 +76,11 @@ class FinalStep(OneInput[groups.Final]):
         self._rows: dict[str, Row] = {}
         self._before = NEVER  # the clock before the place
 
+    @property
+    def waits(self) -> bool:
+        """It looks at each step of the clock."""
+        return True
+
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
         again: list[Row] = []
@@ -83,6 +89,9 @@ class FinalStep(OneInput[groups.Final]):
             assert key is not None
             if self._bound(row, self.node.end) + self.node.grace > self._before:
                 self._rows[key.text] = self._run.placed(row)
+                self._run.tell(
+                    "waits", self.number, row, until=self._bound(row, self.node.end) + self.node.grace, now=self._now
+                )
             elif not row.gone:
                 again.append(row)
         self._before = self.clock
@@ -116,6 +125,10 @@ class ClosedStep(OneInput[groups.Closed]):
         self._rows: dict[object, tuple[int, Row]] = {}  # with the ends of their periods, as they came
         self._came = 0
 
+    @property
+    def waits(self) -> bool:
+        return bool(self._rows)
+
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
         for row in rows:
@@ -127,6 +140,7 @@ class ClosedStep(OneInput[groups.Closed]):
                 key = known.text
                 self._rows.pop(key, None)
             self._rows[key] = self._until(row), self._run.placed(row)
+            self._run.tell("waits", self.number, row, until=self._rows[key][0], now=self._now)
         if not self._run.whole:
             return []
         due = [x for x in self._rows.values() if x[0] <= self.clock]
@@ -151,7 +165,7 @@ class ClosedStep(OneInput[groups.Closed]):
 
     def _told(self, until: int, row: Row) -> Row:
         time = until - self.node.early
-        return Row(row.values | {self.node.rowtime.name: time}, time, None)
+        return Row(row.values | {self.node.rowtime.name: time}, time, None, origin=row.origin)
 
 
 def _above_all(value: object) -> Any:
@@ -187,12 +201,13 @@ class SessionsStep(AggregateStep):
         reached = [s for s in open_ if s.start - self._gap <= row.time <= s.end + self._gap]
         start, end = min([row.time, *(s.start for s in reached)]), max([row.time, *(s.end for s in reached)])
         if end < closed:
-            self._run.drop(Reason.LATE, self._source.number, row)
+            self._run.drop(Reason.LATE, self._source.number, row, clock=self.clock, limit=closed)
             return []
         entries, history = [e for s in reached for e in s.entries], [e for s in reached for e in s.history]
         entry = self._entry(row)
         made = _Session((*key.values, start, end), entries, history, end, self._spreads(reached, entry), start, end)
         made.put(entry)
+        made.origin = NOBODY.union(*(s.origin for s in reached))
         others = [s for s in open_ if s not in reached]
         self._sessions[key.text] = sorted([*others, made], key=lambda s: s.start)
         gone = reached if start < end else []  # else the session is the one that it was
@@ -209,4 +224,4 @@ class SessionsStep(AggregateStep):
     def _gone(self, session: _Session, cause: Row) -> Row:
         known = dict(zip(self._kept, session.key, strict=True))
         values = {c.name: known.get(c.name) for c in self.node.schema}
-        return Row(values, session.end, cause.headers, gone=True, cause=cause.cause)
+        return Row(values, session.end, cause.headers, True, cause.cause, session.origin | cause.origin)

@@ -51,12 +51,13 @@ from braid.stage.call_order import (
     topic_ranks,
     without_replaced,
 )
-from braid.stage.cut import Cut, ended_now, plan_batch
+from braid.stage.cut import Cut, plan_batch
 from braid.stage.ingest import Chunk, Ingested, Mark, clocked, ingested
 from braid.stage.inputs import Input, TopicInput, Until
 from braid.stage.lineage import check_seen
 from braid.stage.measured import SOURCE, Piece
 from braid.stage.offset_log import Replay
+from braid.stage.parts import Part, early_leaves, parts_of
 from braid.stage.registered import FrameInput
 from braid.stage.wire import derived, slim_steps, split
 from braid.timing import spent
@@ -203,21 +204,6 @@ Document = dict[str, Any]
 LOOK = 0.02  # s between two looks for more of what is being made ready
 PATIENT = 1.0  # s for which a run that stays up waits for it; it asks again
 FEW_ROWS = 20_000  # so many rows are worth a task of their own
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A range of one source partition, read by one leaf. `floor`: the highest time of what stands before it in the
-    batch, where others read that."""
-
-    leaf: int
-    partition: int
-    first: int
-    last: int
-    ended: bool
-    idle: bool
-    early: bool
-    floor: int = NEVER
 
 
 @dataclass
@@ -439,32 +425,9 @@ def read(text: str, slice: Slice) -> Iterator[pa.RecordBatch]:
     yield from blobs(job, _chunks(text, job, slice))
 
 
-def early_leaves(job: Job) -> list[int]:
-    """Tables in files, and captured ones: what is there is read whole, in the first batches, before any stream."""
-    in_files = (leaf.number for leaf in job.plan.leaves if leaf.source.kind == "table" and leaf.number in job.files)
-    return [*job.plan.captured, *(leaf for leaf in in_files if leaf not in job.plan.captured)]
-
-
 def _at_first(job: Job, start: Document) -> list[int]:
     """The leaves that the batch after this document reads before all others."""
-    return early_leaves(job) if start["batch"] < 0 or start.get("early") else []
-
-
-def parts_of(start: Document, end: Document, early: Collection[int] = ()) -> list[Part]:
-    """What happened in each partition between two documents. `early`: leaves that stand before all others."""
-    ended = set(
-        ended_now({"next": start["next"], "ended": start["ended"]}, {"next": end["next"], "ended": end["ended"]})
-    )
-    idle = set(end["idle"])
-    parts = []
-    for place, last in end["next"].items():
-        first = start["next"].get(place, 0)
-        if last > first or place in ended or place in idle:
-            leaf, partition = place.split("/")
-            parts.append(
-                Part(int(leaf), int(partition), first, last, place in ended, place in idle, int(leaf) in early)
-            )
-    return parts
+    return early_leaves(job.plan, job.files) if start["batch"] < 0 or start.get("early") else []
 
 
 def divided(parts: Sequence[Part], inputs: Mapping[int, Input], tasks: int, few: int = FEW_ROWS) -> list[Part]:

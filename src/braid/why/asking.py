@@ -1,0 +1,398 @@
+"""Asked: what became of the records of a key, or of one record, or of all of a time.
+
+In: a store, the name of a query, what is asked. Out: an answer: each record with its verdict and its steps.
+Rule: whatever was read is read again, and nothing is written; a query that runs goes on. A slice of more than `MOST`
+records is not judged, and neither are all records of a query that falls into no slices where there are more than
+`WHOLE`: then that is said, and what to ask instead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import polars as pl
+
+from braid.errors import BraidError
+from braid.expr.user import Functions
+from braid.face.catalogue import over
+from braid.face.reset import named, queries
+from braid.face.show import open_store
+from braid.face.tabular import time_text
+from braid.face.waiting import plan_of
+from braid.guess import guesses
+from braid.lower.lower import lower
+from braid.lower.physical import Plan
+from braid.operators.changes import POS, TIME
+from braid.plan.canonical import canonical
+from braid.plan.logical import Source
+from braid.reference import Fact, Record
+from braid.stage import checkpoint
+from braid.stage.checkpoint import Document
+from braid.stage.inputs import Readable
+from braid.stage.registered import input_of
+from braid.store import ObjectStore
+from braid.topics.interface import Topics, open_topics
+from braid.topics.store_value import Store
+from braid.why.notes import Notes
+from braid.why.reading import BATCH, KEY, OFFSET, PARTITION, Heard, Place, events, heard
+from braid.why.reasons import At, Case, Verdict
+from braid.why.slices import Sliced, Slices, sliced
+
+MOST = 5_000  # records of a slice
+WHOLE = 10_000  # records of a query that falls into no slices
+SHOWN = 20  # records of one key
+UNREAD = 200_000  # records behind the last batch among which a key is looked for
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a step said of a record, in words."""
+
+    what: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A record that was asked for."""
+
+    at: At
+    source: str
+    key: str | None
+    value: Mapping[str, object] | None
+    batch: int | None
+    verdict: Verdict
+    steps: Sequence[Step] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`judged`: so many records were; `read`: of so many; `left`: asked for and not shown."""
+
+    query: str
+    records: Sequence[Answered]
+    judged: int
+    read: int
+    batches: int
+    whole: str | None
+    left: int = 0
+    by_reason: bool = False
+
+    def __str__(self) -> str:
+        from braid.why.words import lines, summary
+
+        return "\n".join(summary(self) if self.by_reason else lines(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A record by its place: TOPIC:PARTITION:OFFSET."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    @staticmethod
+    def of(text: str) -> Input:
+        topic, _, rest = text.partition(":") if text.count(":") == 2 else ("", "", "")
+        partition, _, offset = rest.partition(":")
+        if not (topic and partition.isdecimal() and offset.isdecimal()):
+            raise BraidError(
+                f"--input {text}: it is no place of a record", "write TOPIC:PARTITION:OFFSET, as orders:0:42"
+            )
+        return Input(topic, int(partition), int(offset))
+
+
+@dataclass(slots=True)
+class Asked:
+    """A query of a store, and all that it has read."""
+
+    query: str
+    plan: Plan
+    known: Document
+    folder: ObjectStore
+    inputs: Mapping[int, Readable]
+    topics: Topics
+    values: bool = True
+    heard: Heard = field(init=False)
+    how: Sliced = field(init=False)
+    slices: Slices = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.heard = heard(self.folder, self.known, self.plan, self.inputs)
+        self.how = sliced(self.plan.query)
+        self.slices = Slices(self.how.mets, self.heard.rows)
+
+    # -------------------------------------------------------------------- what is asked
+
+    def of_input(self, place: Input) -> Answer:
+        """What became of one record, in each source that reads its topic."""
+        leaves = self._reading(place.topic)
+        found = {
+            n: self._flags(n, (pl.col(PARTITION) == place.partition) & (pl.col(OFFSET) == place.offset)) for n in leaves
+        }
+        if any(flags.any() for flags in found.values()):
+            return self._answer(found, ())
+        return self._answer({}, [self._not_heard(n, place) for n in leaves[:1]])
+
+    def of_key(self, key: str) -> Answer:
+        """What became of the records of a key, be it theirs or one that they are joined or grouped by."""
+        texts = _texts_of(key)
+        found = {n: self._with_key(n, texts) for n in self.heard.rows}
+        unread = [*self._unread(texts)]
+        if not any(flags.any() for flags in found.values()) and not unread:
+            raise self._no_key(key)
+        return self._answer(found, unread)
+
+    def of_time(self, since: int, until: int | None) -> Answer:
+        """What became of all records of streams of a time."""
+        within = pl.col(TIME) >= since
+        within = within if until is None else within & (pl.col(TIME) < until)
+        streams = [leaf.number for leaf in self.plan.leaves if leaf.source.kind == "stream"]
+        found = {n: self._flags(n, within) for n in streams or self.heard.rows}
+        return self._answer(found, (), most=None)
+
+    def _reading(self, topic: str) -> list[int]:
+        """The sources that read a topic."""
+        named = [(leaf.number, leaf.source.topic, leaf.source.name) for leaf in self.plan.leaves]
+        exact = [n for n, t, _ in named if t == topic]
+        found = exact or [n for n, t, name in named if topic.lower() in (t.lower(), name.lower())]
+        if not found:
+            raise BraidError(
+                f"{self.query} does not read {topic}", f"it reads {', '.join(dict.fromkeys(t for _, t, _ in named))}"
+            )
+        return found
+
+    # -------------------------------------------------------------------- finding records
+
+    def _flags(self, leaf: int, which: pl.Expr) -> pl.Series:
+        return self.heard.rows[leaf].select(which.fill_null(False).alias("f"))["f"]
+
+    def _with_key(self, leaf: int, texts: Sequence[str]) -> pl.Series:
+        """The records whose own key this is, or one that they are joined or grouped by."""
+        found = self.heard.rows[leaf].select(pl.col(KEY).is_in(texts).fill_null(False))[KEY]
+        for i, met in enumerate(self.how.mets):
+            if leaf in met.keys:
+                found = found | self.slices.texts(i, leaf).is_in(texts).fill_null(False)
+        return found
+
+    def _no_key(self, key: str) -> BraidError:
+        keys = [self.slices.texts(i, n) for i, m in enumerate(self.how.mets) for n in m.keys]
+        known: list[str] = (
+            pl.concat([k.drop_nulls().unique().cast(pl.String) for k in keys]).unique().head(5000).to_list()
+            if keys
+            else []
+        )
+        near = guesses(key, (t.strip('"') for t in known), 3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "keys are written as in JSON, or plainly: --key 42"
+        return BraidError(f"no record that {self.query} has read has the key {key}", hint)
+
+    def _unread(self, texts: Sequence[str]) -> Iterator[Answered]:
+        """The records of a key behind the last batch."""
+        left = UNREAD
+        for leaf in self.plan.leaves:
+            source = self.inputs[leaf.number]
+            for partition, end in enumerate(source.ends()):
+                first = self.heard.next.get(f"{leaf.number}/{partition}", 0)
+                upto = min(end, first + left)
+                if upto > first:
+                    left -= upto - first
+                    rows = source.read(partition, first, upto).rows
+                    mine = rows.filter(pl.col(KEY).is_in(texts)) if KEY in rows.columns else rows.clear()
+                    for offset, time in mine.select(OFFSET, TIME).head(SHOWN).iter_rows():
+                        at = At(leaf.source.topic, partition, offset, time)
+                        yield Answered(at, leaf.source.name, None, None, None, _UNREAD)
+
+    def _not_heard(self, leaf: int, place: Input) -> Answered:
+        """A record that no batch has read."""
+        source, where = self.plan.leaves[leaf].source, f"{leaf}/{place.partition}"
+        ends = self.inputs[leaf].ends()
+        if place.partition >= len(ends) or place.offset >= ends[place.partition]:
+            there = (
+                f"it has {len(ends)} partitions"
+                if place.partition >= len(ends)
+                else f"its last offset is {ends[place.partition] - 1}"
+            )
+            raise BraidError(f"{source.topic} has no record {place.partition}:{place.offset}", there)
+        start = self.topics.start_offsets(source.topic)[place.partition] if self.topics.exists(source.topic) else 0
+        begin = self.heard.begin.get(where, 0)
+        verdict = _UNREAD
+        if place.offset < begin:
+            text = f"the query began to read at offset {begin} of this partition (--from), and never looked at it"
+            verdict = Verdict(
+                "missing", "before the start", text, "braid reset lets the query begin again, from earlier"
+            )
+        elif place.offset < start:
+            text = f"it was removed: partition {place.partition} begins at {start} now"
+            verdict = Verdict("missing", "gone", text, "braid retain shows what a topic keeps")
+        elif place.offset < self.heard.next.get(where, 0):
+            verdict = Verdict("missing", "gone", "it is not in its topic any more: of its key a later record is kept")
+        at = At(source.topic, place.partition, place.offset, 0)
+        return Answered(at, source.name, None, None, None, verdict)
+
+    # -------------------------------------------------------------------- judging
+
+    def _taken(self, asked: Mapping[int, pl.Series]) -> Mapping[int, pl.Series]:
+        """The records that are judged."""
+        every = {n: pl.repeat(True, x.height, dtype=pl.Boolean, eager=True) for n, x in self.heard.rows.items()}
+        start = {n: asked.get(n, ~flags) for n, flags in every.items()}
+        if self.heard.count <= MOST // 10:
+            return every
+        if self.how.whole is not None:
+            if self.heard.count > WHOLE:
+                what = (
+                    f"{self.query} cannot be asked: {self.how.whole}, so all of its {self.heard.count:,} records count"
+                )
+                raise BraidError(what, f"as it is, this works for up to {WHOLE:,} records")
+            return every
+        found = self.slices.closed(start, MOST)
+        if found is None:
+            what = f"more than {MOST:,} records have to do with what is asked"
+            raise BraidError(what, "ask for one record: --input TOPIC:PARTITION:OFFSET; or for a shorter time")
+        return found
+
+    def _answer(self, asked: Mapping[int, pl.Series], more: Sequence[Answered], most: int | None = SHOWN) -> Answer:
+        taken = self._taken(asked) if any(x.any() for x in asked.values()) else {}
+        placed = events(self.heard, self.plan, taken)
+        records = {e.place: e for e in placed if isinstance(e, Record)}
+        at = {p: At(self.plan.leaves[e.leaf].source.topic, e.partition, e.offset, e.time) for p, e in records.items()}
+        wanted = {
+            (n, *key)
+            for n, flags in asked.items()
+            for key in self.heard.rows[n].filter(flags).select(PARTITION, OFFSET).iter_rows()
+        }
+        mine = [p for p, e in records.items() if (e.leaf, e.partition, e.offset) in wanted]
+        shown = mine if most is None else mine[-most:]
+        notes = Notes(self.plan.query, placed, shown)
+        positions = {p: self._position(records[p], p) for p in shown}
+        case = Case(self.plan.query, notes, self.heard, self.slices, self.how, at, positions, time_text, self.values)
+        made = [self._answered(case, p, records[p], at[p]) for p in shown]
+        judged = sum(int(x.sum()) for x in taken.values())
+        return Answer(
+            self.query,
+            [*made, *more],
+            judged,
+            self.heard.count,
+            self.heard.batches,
+            self.how.whole,
+            len(mine) - len(shown),
+            most is None,
+        )
+
+    def _position(self, record: Record, place: Place) -> tuple[int, int, int]:
+        which = (pl.col(PARTITION) == record.partition) & (pl.col(OFFSET) == record.offset)
+        batch, pos = self.heard.rows[record.leaf].filter(which).select(BATCH, POS).row(0)
+        return record.leaf, batch, pos
+
+    def _answered(self, case: Case, place: Place, record: Record, at: At) -> Answered:
+        source = self.plan.leaves[record.leaf].source
+        parts = [record.values[c.name] for c in source.columns if c.place == "key"]
+        key = ", ".join("NULL" if v is None else str(v) for v in parts) or None
+        value = {c.field: record.values[c.name] for c in source.columns if c.place == "value"}
+        steps = [*_steps(case, place)]
+        shown = (key, None if record.null or record.error is not None else value) if self.values else (None, None)
+        return Answered(at, source.name, *shown, case.positions[place][1], case.verdict(place), steps)
+
+
+_UNREAD = Verdict(
+    "unread", "not read yet", "no batch that can be seen has read it yet", "is the query running, and does it keep up?"
+)
+
+
+def _steps(case: Case, place: Place) -> Iterator[Step]:
+    """The steps of a record, each once."""
+    seen = set[str]()
+    for f in case.notes.said[place]:
+        text = _said(case, place, f)
+        if text is not None and text not in seen:
+            seen.add(text)
+            yield Step(f.what, text)
+
+
+def _said(case: Case, place: Place, f: Fact) -> str | None:
+    called = case.called(f.step)
+    match f.what:
+        case "read":
+            return f"read in batch {case.positions[place][1]}"
+        case "met":
+            other = f.detail.get("other")
+            return f"{called}: it met {case.where(other)}" if other is not None else None
+        case "missed":
+            return f"{called}: {case.where(f.detail['other'])} has its key, and gives no pair"
+        case "waits":
+            return f"{called}: it began to wait"
+        case "padded":
+            return f"{called}: it went on without a partner"
+        case "alone":
+            return f"{called}: it met nothing when it came"
+        case "filtered":
+            return f"{called}: it did not pass"
+        case "failed":
+            return f"{called}: the condition is not true with {case.where(f.detail['other'])}"
+        case "grouped":
+            return f"{called}: it changed its group"
+        case "dropped":
+            return f"{called}: dropped ({f.detail['reason']})"
+    return None
+
+
+def _texts_of(key: str) -> list[str]:
+    """The texts that a key may have: as JSON, or plainly."""
+    made = [key, json.dumps(key), json.dumps(key, ensure_ascii=False)]
+    try:
+        found = json.loads(key)
+        made.append(json.dumps(found, separators=(",", ":"), ensure_ascii=False))
+        made += [json.dumps({n: v for n, v in found.items()})] if isinstance(found, dict) else []
+    except ValueError:
+        pass
+    return list(dict.fromkeys(made))
+
+
+def asked(
+    store: Store,
+    query: str,
+    functions: Functions,
+    parent: ObjectStore | None = None,
+    values: bool = True,
+    file: tuple[str, str] | None = None,
+) -> Asked:
+    """A query of a store by its name. `file`: statements and their dialect, where the catalogue does not have it."""
+    opened = open_store(store.objects)
+    found = named(query, queries(opened, parent), store.objects, parent)
+    if found.torn is not None:
+        raise found.torn
+    known = checkpoint.load(found.folder)
+    assert known is not None
+    plan = (
+        plan_of(opened, found.name, known, functions)
+        if file is None
+        else _plan_in(store, file, found.name, known, functions)
+    )
+    if "topics" in known.settings and not store.in_kafka:
+        raise BraidError(f"{found.name} reads topics in Kafka", "name the broker, as its run did: --kafka HOST:PORT")
+    topics: Topics = open_topics(store) if store.in_kafka else opened
+    inputs = {leaf.number: _input(leaf.source, known, topics) for leaf in plan.leaves}
+    return Asked(found.name, plan, known, found.folder, inputs, topics, values)
+
+
+def _plan_in(store: Store, file: tuple[str, str], name: str, known: Document, functions: Functions) -> Plan:
+    """The plan of a query whose statement is in a file."""
+    sql, dialect = file
+    for effect in over(store, dialect, functions).statements(sql):
+        if effect.query is not None and effect.query.name == name:
+            if known.plan != canonical(effect.query):
+                raise BraidError(f"the statement of {name} in the file is not that of its last run")
+            return replace(lower(effect.query), numbers=dict(known.numbers))
+    raise BraidError(f"the file has no statement of {name}")
+
+
+def _input(source: Source, known: Document, topics: Topics) -> Readable:
+    if source.topic not in {topic for topic, _ in known.sources} and source.name not in known.files:
+        raise BraidError(f"{source.name} was read by Spark", "why-not reads topics, of the store and of Kafka, so far")
+    if source.name in known.files:
+        raise BraidError(
+            f"{source.name} was read from files", "why-not reads topics, of the store and of Kafka, so far"
+        )
+    return input_of(topics, source)

@@ -1,0 +1,451 @@
+"""Reasons: why a record gave no row, or which rows it gave, in plain sentences.
+
+In: the notes of a record; what the query has read. Out: an outcome, a reason with numbers, places and times, a hint.
+Rule: the reason is that of the last step which the record has reached: a row that met its partner and was filtered
+behind that was filtered. Values are shown where they decide, and not at all where nobody may see them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import polars as pl
+
+from braid.expr.nodes import Expr, columns
+from braid.expr.show import duration, show
+from braid.expr.typing import conjuncts
+from braid.guess import guesses
+from braid.operators.changes import POS, POS_TYPE, TIME
+from braid.plan import groups, joins, logical, sliding
+from braid.plan.drop_reasons import Reason
+from braid.plan.over import Over
+from braid.reference import Fact
+from braid.reference.rows import Row, evaluated
+from braid.types import WHOLE_NUMBERS
+from braid.why.notes import Notes
+from braid.why.reading import BATCH, OFFSET, PARTITION, Heard, Place
+from braid.why.slices import Sliced, Slices
+
+Outcome = Literal["given", "waiting", "missing", "unread"]
+ALIKE = 2000  # keys that are compared letter by letter
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """A record: where it lies, and when it is of."""
+
+    topic: str
+    partition: int
+    offset: int
+    time: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}:{self.partition}:{self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`reason`: a word by which records are counted; `text`: one sentence; `hint`: what to look at, or to do."""
+
+    outcome: Outcome
+    reason: str
+    text: str
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What reasons are found by. `at`: which record is at a place; `time_text`: how times are shown; `values`: whether
+    values may be."""
+
+    query: logical.Query
+    notes: Notes
+    heard: Heard
+    slices: Slices
+    sliced: Sliced
+    at: Mapping[Place, At]
+    positions: Mapping[Place, tuple[int, int, int]]  # of a record: its source, batch and position
+    time_text: Callable[[int], str]
+    values: bool = True
+
+    # ---------------------------------------------------------------- verdicts
+
+    def verdict(self, place: Place) -> Verdict:
+        said = self.notes.said[place]
+        if not said:
+            return Verdict("missing", "nothing said", "it was read, and no step says what became of it")
+        last = max(f.step for f in said)
+        here = [f for f in said if f.step == last]
+        count = self.notes.counts[place]
+        waits = self._waiting(said)
+        if count:
+            return self._given(place, count, here)
+        if waits is not None:
+            return waits
+        late = [f for f in said if f.what == "dropped" and f.detail["reason"] == Reason.LATE]
+        for what in _ORDER:
+            found = [f for f in here if f.what == what]
+            if found:
+                made = _SAYS[what](self, place, found)
+                if late and made.reason != "late":  # it looked for a partner all the same
+                    told = self._late(place, late[-1])
+                    return Verdict("missing", "late", f"{told.text}; besides, {made.text}", told.hint)
+                return made
+        return Verdict(
+            "missing", "no row", f"it was read and gave no row; the last step it came to is {self.called(last)}"
+        )
+
+    def _given(self, place: Place, count: int, here: Sequence[Fact]) -> Verdict:
+        rows = self.notes.given[place]
+        topic = self.query.sink.name
+        keys = dict.fromkeys(_shown(r.key[0] if r.key is not None and len(r.key) == 1 else r.key) for r in rows)
+        under = f" under {', '.join(list(keys)[:3])}{' …' * (len(keys) > 3)}" if self.values and rows else ""
+        gone = " The last one deletes it." if rows and rows[-1].values is None and count <= len(rows) else ""
+        alone = any(f.what == "padded" for f in here) and not any(f.what == "met" for f in here)
+        more = "; its partner is missing, so the columns of the other side are NULL" if alone else ""
+        return Verdict(
+            "given",
+            "given alone" if alone else "given",
+            f"it gave {_many(count, 'row')} of {topic}{under}{more}.{gone}",
+        )
+
+    def _waiting(self, said: Sequence[Fact]) -> Verdict | None:
+        """Whether it still waits, by the clock as it is after the last batch."""
+        for f in reversed(said):
+            if f.what != "waits":
+                continue
+            now, until = f.detail["now"](), f.detail["until"]
+            ends = until is not None and now > until
+            if until is None or ends or any(x.what in ("met", "padded") and x.step == f.step for x in said):
+                return None
+            at = "has not begun" if now < -(2**60) else f"is at {self._tick(f, now)}"
+            text = f"it waits in the {self.called(f.step)} until a clock passes {self._tick(f, until)}; that clock {at}"
+            hint = "records with later times let it go; or braid run --end, where none will come"
+            return Verdict("waiting", "waiting", text, hint)
+        return None
+
+    def _tick(self, f: Fact, value: float) -> str:
+        ticks = f.detail.get("ticks")
+        if "ticks" in f.detail and ticks not in WHOLE_NUMBERS:
+            return self.time_text(int(value) // 1000)
+        return str(int(value)) if "ticks" in f.detail else self.time_text(int(value))
+
+    # ------------------------------------------------------------------- drops
+
+    def dropped(self, place: Place, found: Sequence[Fact]) -> Verdict:
+        f = found[-1]
+        reason: Reason = f.detail["reason"]
+        if reason == Reason.LATE:
+            return self._late(place, f)
+        why = f.detail["message"]
+        if reason == Reason.NULL_KEY:
+            keys = [show(e) for e in self._keys_over(f.step)]
+            named = f" ({', '.join(keys)})" if keys else ""
+            return Verdict("missing", "null key", f"its key{named} is NULL, which meets nothing")
+        if reason == Reason.MALFORMED:
+            return Verdict("missing", "malformed", f"it is malformed: {why or reason.sentence}", _BY_DROPS)
+        told = f"{reason.sentence}{f': {why}' if why else ''}"
+        return Verdict("missing", str(reason), f"it was dropped by the {self.called(f.step)}: {told}", _BY_DROPS)
+
+    def _late(self, place: Place, f: Fact) -> Verdict:
+        clock, limit, closed = f.detail.get("clock"), f.detail.get("limit"), f.detail.get("closed")
+        if clock is None or clock < -(2**60):
+            return Verdict("missing", "late", "it came late")
+        ticks = self._counts_ticks(self.positions[place][0])
+        mover = self._mover(place, int(clock))
+        by = f", moved there by {mover}" if mover is not None else ""
+        at = f"{self._clock_text(clock, ticks)}{by}"
+        hint = "more grace takes such rows: GRACE PERIOD, WATERMARK, or what the dialect has"
+        if closed is not None:
+            text = f"it came late: its window had closed at {self.time_text(closed)}; the clock was at {at}"
+        elif ticks:
+            text = f"it came late: the watermark was at {at}, above its time"
+        else:
+            short, own = duration(int(limit or 0) - f.row.time), self.time_text(f.row.time)
+            text = f"it came late by {short}: its time is {own}, and the clock was at {at}"
+            if limit is not None and limit != clock:
+                text += f"; rows below {self.time_text(int(limit))} are not kept any more"
+        return Verdict("missing", "late", text, hint)
+
+    def _clock_text(self, clock: float, ticks: bool) -> str:
+        return self.time_text(int(clock) // (1000 if ticks else 1))
+
+    def _counts_ticks(self, leaf: int) -> bool:
+        source = self._source(leaf)
+        return source.watermark is not None and source.watermark.type not in WHOLE_NUMBERS
+
+    def _mover(self, place: Place, clock: int) -> At | None:
+        """The first record that showed the clock's time, before a place."""
+        leaf, batch, pos = self.positions[place]
+        numbers = [leaf, *(n for n in self.heard.rows if n != leaf)]
+        for n in numbers:
+            before = (pl.col(BATCH) < batch) | ((pl.col(BATCH) == batch) & (pl.col(POS) < pl.lit(pos, POS_TYPE)))
+            source = self._source(n)
+            if source.watermark is None:
+                found = self.heard.rows[n].filter(before & (pl.col(TIME) == clock)).head(1)
+            else:
+                found = self.heard.steps.filter(before & (pl.col("leaf") == n) & (pl.col("time") == clock)).head(1)
+                found = found.join(self.heard.rows[n], on=[BATCH, POS], how="inner").head(1)
+            if found.height:
+                row = found.select(PARTITION, OFFSET, TIME).row(0)
+                return At(source.topic, *row)
+        return None
+
+    # ------------------------------------------------------------------- others
+
+    def filtered(self, place: Place, found: Sequence[Fact]) -> Verdict:
+        f = found[-1]
+        node = self.notes.reference.nodes[f.step]
+        if isinstance(node, Over):
+            assert node.top is not None
+            rank = f.row.values.get(node.top.rank.name)
+            return Verdict(
+                "missing", "ranked out", f"it stands at place {rank} of its partition, and {node.top.most} are kept"
+            )
+        assert isinstance(node, logical.Filter)
+        parts = [p for p in conjuncts(node.predicate)]
+        values, _ = evaluated([(str(i), p) for i, p in enumerate(parts)], [f.row.values])
+        false = [(p, values[str(i)][0]) for i, p in enumerate(parts) if values[str(i)][0] is not True]
+        said = []
+        for p, value in false:
+            read = ", ".join(f"{_column(n)} is {_shown(f.row.values[n])}" for n in dict.fromkeys(columns(p)))
+            is_null = " (it is NULL, which is not true)" if value is None else ""
+            said.append(f"{_bared(show(p))}{is_null}{f': {read}' if self.values and read else ''}")
+        if f.row.gone:
+            return Verdict("missing", "deleted", "it deletes a row that the condition had not let pass")
+        return Verdict("missing", "condition", f"it does not satisfy {' and '.join(said)}")
+
+    def missed(self, place: Place, found: Sequence[Fact]) -> Verdict:
+        """There are partners of its key, and it met none: the nearest."""
+        near = min(found, key=lambda f: f.detail["apart"])
+        other: Row = near.detail["other"]
+        there = self.where(other)
+        apart = near.detail["apart"]
+        count = f"; {_many(len(found), 'row')} of its key came, this is the nearest" if len(found) > 1 else ""
+        if apart:
+            ahead = other.time - near.row.time
+            when = f"{duration(abs(ahead))} {'after' if ahead > 0 else 'before'} it"
+            of = f"its partner {there} is of {self.time_text(other.time)}, {when}{count}"
+            text = f"outside the window by {duration(apart)}: {of}"
+            return Verdict("missing", "outside the window", text, f"a window larger by {duration(apart)} takes it in")
+        if near.detail["came"]:
+            text = f"expired before its partner came: {there}, of {self.time_text(other.time)}, found it no longer kept"
+        else:
+            text = f"its partner {there}, of {self.time_text(other.time)}, was no longer kept when it came"
+        return Verdict("missing", "expired", f"{text}{count}", "a longer GRACE PERIOD keeps rows longer")
+
+    def alone(self, place: Place, found: Sequence[Fact]) -> Verdict:
+        f = found[-1]
+        key, side, node = f.detail.get("key"), f.detail["side"], self.notes.reference.nodes[f.step]
+        other = self._other_side(node, side)
+        names = " or ".join(self._source(n).name for n in other) or "the other side"
+        if key is None:
+            return Verdict(
+                "missing",
+                "null key",
+                f"its key in the {node.called} is NULL, or its own condition is not true: it meets nothing",
+            )
+        shown = _shown(key.values[0] if len(key.values) == 1 else key.values)
+        of = f" {shown}" if self.values else ""
+        table = not isinstance(node, joins.StreamStreamJoin | sliding.SlidingJoin)
+        if table:
+            stood = [x for x in self.notes.tables[f.step] if x.detail["key"] == key and x.detail["side"] != side]
+            before = [x for x in stood if x.place < f.place]
+            later = [x for x in stood if x.place > f.place and x.what == "stands"]
+            if before and before[-1].what == "gone":
+                by = self.where(before[-1].row, before[-1].place)
+                text = f"the row of {names} under its key{of} was deleted before it came, by {by}"
+                return Verdict("missing", "deleted", text)
+            if later:
+                then = self.where(later[0].row, later[0].place)
+                text = f"{names} had no row under its key{of} when it came; one came later: {then}"
+                return Verdict("missing", "row came later", text, "a stream row looks at a table once, when it comes")
+        kind = "row" if table else "partner"
+        text = f"no {kind} in {names} under its key{of}, in all that was read"
+        return Verdict("missing", f"no {kind}", text, self._alike(node, other, key))
+
+    def failed(self, place: Place, found: Sequence[Fact]) -> Verdict:
+        f = found[-1]
+        node = self.notes.reference.nodes[f.step]
+        other: Row = f.detail["other"]
+        residual = getattr(node, "residual", None)
+        parts = list(conjuncts(residual)) if isinstance(residual, Expr) else []
+        row = {**f.row.values, **other.values}
+        values, _ = evaluated([(str(i), p) for i, p in enumerate(parts)], [row]) if parts else ({}, [])
+        false = [p for i, p in enumerate(parts) if values[str(i)][0] is not True]
+        read = ", ".join(
+            f"{_column(n)} is {_shown(row[n])}" for n in dict.fromkeys(n for p in false for n in columns(p))
+        )
+        said = " and ".join(_bared(show(p)) for p in false) or "the condition of the join"
+        more = f": {read}" if read and self.values else ""
+        return Verdict(
+            "missing", "condition", f"with {_many(len(found), 'row')} of its key it does not satisfy {said}{more}"
+        )
+
+    def padded(self, place: Place, found: Sequence[Fact]) -> Verdict:
+        return Verdict("missing", "no row", "it went on without a partner, and gave no row behind that")
+
+    def met(self, place: Place, found: Sequence[Fact]) -> Verdict:
+        there = ", ".join(self.where(f.detail["other"]) for f in found[:3] if f.detail.get("other") is not None)
+        node = self.notes.reference.nodes[found[-1].step]
+        gives = getattr(node, "gives", "pairs")
+        if gives != "pairs":
+            own = self.positions[place][0] in self._sources_below(node, "left")
+            if own:
+                return Verdict("missing", "excluded", f"{there} meets it, and rows that something meets are left out")
+            does = "lets" if gives == "matched" else "keeps out"
+            text = f"it {does} {there}{' pass' if gives == 'matched' else ''}; rows of its side are not in the result"
+            return Verdict("missing", "only decides", text)
+        return Verdict("missing", "no row", f"it met {there or 'a partner'}, and the pair gave no row behind that")
+
+    def empty(self, place: Place, found: Sequence[Fact]) -> Verdict:
+        return Verdict("missing", "no elements", "its array has no elements, or it is in no window: it gives no row")
+
+    def grouped(self, place: Place, found: Sequence[Fact]) -> Verdict:
+        return Verdict("missing", "counted", "it counts in a group, which gave no row behind that")
+
+    def stands(self, place: Place, found: Sequence[Fact]) -> Verdict:
+        f = found[-1]
+        node = self.notes.reference.nodes[f.step]
+        names = " or ".join(self._source(n).name for n in self._other_side(node, f.detail["side"]))
+        if not names:
+            return Verdict("missing", "in a table", "it is a row of a table, which gave no row behind that")
+        return Verdict("missing", "in a table", f"it is a row of a table: no row of {names} has met it since it came")
+
+    def gone(self, place: Place, found: Sequence[Fact]) -> Verdict:
+        return Verdict("missing", "deletes", "it deletes a row of a table; no row of the result was made of that")
+
+    def read(self, place: Place, found: Sequence[Fact]) -> Verdict:
+        return Verdict("missing", "no row", "it was read, and gave no row")
+
+    # -------------------------------------------------------------------- facts
+
+    def _source(self, leaf: int) -> logical.Source:
+        return list(logical.sources(self.query.root))[leaf]
+
+    def _sources_below(self, node: logical.Node, side: str) -> Sequence[int]:
+        """The sources of a side of a join."""
+        own = getattr(node, side)
+        every = list(logical.sources(self.query.root))
+        return [n for n, x in enumerate(every) if any(x is y for y in logical.sources(own))]
+
+    def called(self, step: int) -> str:
+        return self.notes.reference.nodes[step].called
+
+    def where(self, row: Row, place: Place | None = None) -> str:
+        """Where a row came from, as far as that is one record."""
+        cause = row.cause if row.cause is not None else place
+        if cause is None and len(row.origin) == 1:
+            (cause,) = row.origin
+        found = self.at.get(cause) if cause is not None else None
+        return str(found) if found is not None else "(a row of several records)"
+
+    def _keys_over(self, step: int) -> Sequence[Expr]:
+        """The keys that the reader of a step matches its rows by."""
+        mine = self.notes.reference.nodes[step]
+        for node in self.notes.reference.nodes.values():
+            if isinstance(node, joins.OnKeys) and mine in node.inputs:
+                return node.spread_by[[x is mine for x in node.inputs].index(True)]
+            if isinstance(node, groups.Aggregate) and mine in node.inputs:
+                return [e for _, e in node.keys]
+        return mine.row_key if isinstance(mine, logical.Source) else ()
+
+    def _other_side(self, node: logical.Node, side: str) -> Sequence[int]:
+        """The sources that give the key of the other side."""
+        for met in self.sliced.mets:
+            if met.of is node and side in met.sides:
+                return [n for n in met.keys if n not in met.sides[side]]
+        return []
+
+    def _alike(self, node: logical.Node, leaves: Sequence[int], key: Any) -> str | None:
+        """The nearest key that there is."""
+        if not self.values:
+            return None
+        asked = _plain(key.text)
+        for i, met in enumerate(self.sliced.mets):
+            for leaf in leaves if met.of is node else ():
+                known = self.slices.texts(i, leaf).drop_nulls().unique()
+                if not known.len():
+                    return f"{self._source(leaf).name} has no record at all"
+                same = [t for t in known.to_list() if _bare(t) == _bare(asked)]
+                some = known.to_list() if known.len() <= ALIKE else _begin_alike(known, asked)
+                found = same or guesses(asked, (_plain(t) for t in some), 1)
+                if found:
+                    return f"{self._source(leaf).name} has {_quoted(_plain(found[0]))}: is it spelled otherwise?"
+        return None
+
+
+_BY_DROPS = "braid drops shows the record"
+_ORDER = (
+    "dropped",
+    "filtered",
+    "missed",
+    "failed",
+    "alone",
+    "empty",
+    "met",
+    "padded",
+    "grouped",
+    "stands",
+    "gone",
+    "read",
+)
+_SAYS: Mapping[str, Callable[[Case, Place, Sequence[Fact]], Verdict]] = {w: getattr(Case, w) for w in _ORDER}
+
+
+def _many(n: int, word: str) -> str:
+    return f"{n:,} {word}{'s' * (n != 1)}"
+
+
+def _bared(text: str) -> str:
+    """An expression without the parentheses around all of it."""
+    depth = 0
+    for i, c in enumerate(text):
+        depth += (c == "(") - (c == ")")
+        if not depth and i < len(text) - 1:
+            return text
+    return text[1:-1] if text.startswith("(") else text
+
+
+def _column(name: str) -> str:
+    return name.lstrip(".")
+
+
+def _shown(value: object) -> str:
+    """A value as SQL writes it."""
+    match value:
+        case None:
+            return "NULL"
+        case str():
+            return f"'{value}'"
+        case datetime():
+            return str(value)
+        case tuple():
+            return ", ".join(map(_shown, value))
+    return str(value)
+
+
+def _plain(text: str) -> str:
+    """The text of a key without the quotes of JSON."""
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
+
+
+def _quoted(text: str) -> str:
+    return f"'{text}'"
+
+
+def _bare(text: str) -> str:
+    """What is left of a key without case, blanks, zeros in front and signs between."""
+    made = "".join(c for c in _plain(text).lower() if c.isalnum())
+    return made.lstrip("0") or made
+
+
+def _begin_alike(known: pl.Series, asked: str) -> list[str]:
+    size = len(asked)
+    near = known.filter(
+        known.str.len_chars().is_between(size - 1, size + 4) & known.str.contains(asked[:2], literal=True)
+    )
+    return near.head(ALIKE).to_list()

@@ -1,0 +1,250 @@
+"""Slices: which records of a query have to do with each other, so that the others need not be looked at.
+
+In: a logical query; the decoded records of its sources. Out: groups of sources by the keys at which their rows meet;
+the records that have to do with some.
+Rule: a node says by which keys its rows have to do with each other. A key is followed down to the columns of one source
+a side; of a key of several parts those count that can be followed, so that a slice is too large rather than too small.
+A node of which no part of a key can be followed (no equality, LIMIT, frames that count rows) has one slice: all.
+A row of a stream that looks into a table has nothing to do with the other rows of that stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+import polars as pl
+
+from braid.expr.compile import evaluate
+from braid.expr.nodes import Col, Expr, columns, substituted
+from braid.expr.show import show
+from braid.plan import epochs, groups, joins, logical, sliding
+from braid.plan.over import Over
+from braid.records.key import canonical_key
+from braid.types import Column
+
+Part = Mapping[int, Expr]  # of a key: by source, the expression that gives it
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """Records with one key have to do with each other: `keys`, by the number of the source. `of`: the node at which
+    they meet; `sides`: the sources of each. `from_`: of these sources none by itself: records come in by the others
+    alone. `nulls`: a key with a NULL is one, too."""
+
+    of: logical.Node
+    sides: Mapping[str, frozenset[int]]
+    keys: Mapping[int, tuple[Expr, ...]]
+    from_: frozenset[int] = frozenset()
+    nulls: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sliced:
+    """`mets`: what belongs together; `whole`: why nothing can be left out, if so."""
+
+    mets: tuple[Met, ...]
+    whole: str | None = None
+
+
+def sliced(query: logical.Query) -> Sliced:
+    """How the records of a query fall into slices."""
+    numbers = _Numbers(query.root)
+    mets, whole = list[Met](), None
+    for node in query.root.walk():
+        for sides, alone, nulls in _meetings(node):
+            found = numbers.followed(sides)
+            if found is None:
+                whole = whole or f"the {node.called} has no key by which its rows fall into groups"
+                continue
+            keys, by_side = found
+            named = dict(zip(("left", "right") if len(by_side) > 1 else ("own",), by_side, strict=True))
+            mets.append(Met(node, named, keys, by_side[0] if alone else frozenset(), nulls))
+    if query.root.mode == "retract" and not _tells_apart(query.sink.written_key, query.root):
+        found = numbers.followed([(query.root, query.sink.written_key)])
+        whole = whole or ("its table is written under a key that no source has" if found is None else None)
+        mets += [] if found is None else [Met(query.root, {"own": found[1][0]}, found[0], nulls=True)]
+    if query.sink.limit is not None:
+        whole = "LIMIT counts all rows"
+    return Sliced(tuple(mets), whole)
+
+
+def _tells_apart(key: Sequence[Expr], node: logical.Node) -> bool:
+    """Whether rows with one key are one row."""
+    return bool(node.row_key) and set(node.row_key) <= set(key)
+
+
+Side = tuple[logical.Node, Sequence[Expr]]
+
+
+def _meetings(node: logical.Node) -> Iterator[tuple[Sequence[Side], bool, bool]]:
+    """By which keys the rows of a node have to do with each other: the keys of each side, whether rows of the first
+    side do so only with the others, and whether NULLs are keys."""
+    match node:
+        case joins.OnKeys():
+            left, right = node.spread_by
+            yield [(node.left, left), (node.right, right)], isinstance(node, joins.StreamTableJoin), False
+            if isinstance(node, joins.ForeignKeyJoin):
+                yield [(node.left, node.left.row_key)], False, False
+        case epochs.RegularJoin() | epochs.AsOfJoin() | epochs.TemporalJoin():
+            sides = [(node.left, node.on.left), (node.right, node.on.right)]
+            yield sides, isinstance(node, epochs.TemporalJoin), any(node.on.null_safe)
+        case groups.Aggregate():
+            yield [(node.input, [e for _, e in node.keys])], False, True
+        case Over():
+            yield [(node.input, node.partition)], False, True
+        case epochs.Coalesce():
+            if node.input.mode != "append" and not _tells_apart(node.key, node.input):
+                yield [(node.input, node.key)], False, True
+        case logical.Source():
+            if node.kind == "table" and not node.captured:
+                yield [(node, node.spread_by)], False, False
+        case sliding.SlidingJoin():
+            yield [(node, ())], False, False
+        case _:
+            pass
+
+
+class _Numbers:
+    """The sources of a query, by number, and keys followed down to them."""
+
+    def __init__(self, root: logical.Node) -> None:
+        self._leaves: dict[int, list[int]] = {}  # the sources below each node, by its id
+        self._count = count()
+        self._number(root)
+
+    def _number(self, node: logical.Node) -> list[int]:
+        if isinstance(node, logical.Source):
+            made = [next(self._count)]
+        else:
+            below = [self._number(x) for x in _below(node)]
+            made = [n for some in below for n in some]
+        self._leaves.setdefault(id(node), made)
+        return made
+
+    def followed(self, sides: Sequence[Side]) -> tuple[Mapping[int, tuple[Expr, ...]], Sequence[frozenset[int]]] | None:
+        """The parts of a key that every side has in one place, by source; and the sources of each side. None: there is
+        no such part."""
+        places = [self._leaves[id(node)] for node, _ in sides]
+        by_parts = [
+            [self._part(node, at, e) for (node, _), at, e in zip(sides, places, exprs, strict=True)]
+            for exprs in zip(*(keys for _, keys in sides), strict=True)
+        ]
+        alike: dict[tuple[frozenset[int], ...], list[list[Part]]] = {}
+        for parts in by_parts:
+            whole = [p for p in parts if p is not None]
+            if len(whole) == len(parts) and not (len(sides) == 1 and self._may_lack(sides[0][0], whole[0])):
+                alike.setdefault(tuple(frozenset(p) for p in whole), []).append(whole)
+        if not alike:
+            return None
+        best = max(alike.values(), key=len)
+        keys = {n: tuple(part[side][n] for part in best) for side in range(len(sides)) for n in best[0][side]}
+        if len(keys) < sum(len(p) for p in best[0]):
+            return None  # one source on both sides
+        return keys, [frozenset(p) for p in best[0]]
+
+    def _may_lack(self, node: logical.Node, part: Part) -> bool:
+        """Whether a group of a node has rows of outer joins in which the source of its key is missing: NULLs would make
+        them one. (A key that both sides of a join give is there in all of its rows.)"""
+        padded = set[int]()
+        for x in node.walk():
+            how, sides = getattr(x, "how", None), [self._leaves[id(y)] for y in _below(x)]
+            padded.update(sides[0] if how in ("right", "full") else (), sides[1] if how in ("left", "full") else ())
+        unions = any(isinstance(x, epochs.Union) for x in node.walk())
+        return (len(part) == 1 or unions) and not padded.isdisjoint(part)
+
+    def _part(self, node: logical.Node, at: Sequence[int], e: Expr) -> Part | None:
+        """By source, what gives the value of `e` in the rows of a node whose sources have these numbers."""
+        names = set(columns(e))
+        if isinstance(node, logical.Source):
+            return {at[0]: e} if names and names <= {c.name for c in node.columns} else None
+        if isinstance(node, logical.Project):
+            return self._part(node.input, at, substituted(e, {c.name: x for c, x in node.outputs}))
+        if isinstance(node, groups.Aggregate):
+            known = {c.name: x for c, x in node.keys}
+            return self._part(node.input, at, substituted(e, known)) if names <= known.keys() else None
+        below, first, made = _below(node), 0, dict[int, Expr]()
+        parts = list[Part]()
+        for side, x in enumerate(below):
+            mine = at[first : first + sum(1 for _ in logical.sources(x))]
+            first += len(mine)
+            keys = {}
+            if isinstance(node, joins.OnKeys):
+                of_side = (node.left_keys, node.right_keys)[side]
+                keys = {c.name: k for c, k in zip(node.keys, of_side, strict=True)}
+            if names <= {c.name for c in x.schema} | keys.keys():
+                found = self._part(x, mine, substituted(e, keys))
+                if found is None:
+                    return None
+                parts.append(found)
+        if not parts or (isinstance(node, epochs.Union) and len(parts) < len(below)):
+            return None
+        for found in parts:
+            made |= found
+        return made
+
+
+def _below(node: logical.Node) -> Sequence[logical.Node]:
+    """The inputs of a node, each source once."""
+    return [o.input for o in node.operands] if isinstance(node, sliding.SlidingJoin) else node.inputs
+
+
+# ------------------------------------------------------------------- records
+
+
+class Slices:
+    """The records of a query by their keys. `rows`: of each source, its decoded records, by number."""
+
+    def __init__(self, mets: Sequence[Met], rows: Mapping[int, pl.DataFrame]) -> None:
+        self.mets = mets
+        self._keys = {(i, n): key_texts(rows[n], e, m.nulls) for i, m in enumerate(mets) for n, e in m.keys.items()}
+
+    def texts(self, met: int, leaf: int) -> pl.Series:
+        """The key of each record of a source."""
+        return self._keys[met, leaf]
+
+    def closed(self, start: Mapping[int, pl.Series], most: int) -> dict[int, pl.Series] | None:
+        """By source, whether a record has to do with one of `start` (flags), these included; None where these would be
+        more than `most`."""
+        taken = {n: flags.clone() for n, flags in start.items()}
+        todo: list[tuple[int, pl.Series, int | None]] = [(n, x, None) for n, x in start.items() if x.any()]
+        seen: dict[tuple[int, bool], set[str]] = {}
+        while todo:
+            leaf, new, by = todo.pop()
+            for i, met in enumerate(self.mets):
+                if leaf not in met.keys or (by == i and leaf in met.from_):
+                    continue
+                known = seen.setdefault((i, leaf in met.from_), set())
+                texts = set(self._keys[i, leaf].filter(new).drop_nulls().unique().to_list()) - known
+                if not texts:
+                    continue
+                known |= texts
+                for other in met.keys:
+                    if other in met.from_ and leaf in met.from_:
+                        continue
+                    found = self._keys[i, other].is_in(list(texts)).fill_null(False) & ~taken[other]
+                    if found.any():
+                        taken[other] = taken[other] | found
+                        todo.append((other, found, i))
+            if sum(int(x.sum()) for x in taken.values()) > most:
+                return None
+        return taken
+
+
+def key_texts(rows: pl.DataFrame, exprs: Sequence[Expr], nulls: bool = False) -> pl.Series:
+    """The key of each record as text: null where a part is NULL, but where NULLs are keys."""
+    named = [(f"k{i}", e) for i, e in enumerate(exprs)]
+    plain = all(isinstance(e, Col) for e in exprs)
+    values = rows if plain else evaluate(rows, named)[0]
+    values = pl.DataFrame([values[e.name if plain and isinstance(e, Col) else n].alias(n) for n, e in named])
+    texts = canonical_key(values, [Column(name, e.type) for name, e in named])
+    if nulls:
+        return texts.fill_null("null")
+    lacks = pl.select(pl.any_horizontal(values[c].is_null() for c in values.columns)).to_series()
+    return texts.set(lacks, None)
+
+
+def called(exprs: Sequence[Expr]) -> str:
+    """What a reader calls a key."""
+    return ", ".join(show(e) for e in exprs)

@@ -1,0 +1,134 @@
+"""An answer, as people and programs read it.
+
+In: an answer. Out: lines; or what becomes one JSON object.
+Rule: the answer first, then how it came to that; a value is shown where it decides. What of the answer is not all that
+was asked for is said.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from braid.face.tabular import cell, time_text
+from braid.why.asking import Answer, Answered
+
+EXAMPLES = 3  # of each reason
+WIDTH = 100
+MARKS = {"given": "✓", "waiting": "…", "missing": "✗", "unread": "…"}
+
+# ------------------------------------------------------------------- as a program reads it
+
+
+def document(answer: Answer) -> dict[str, Any]:
+    return {
+        "query": answer.query,
+        "records": [_record(x) for x in answer.records],
+        "more": answer.left,
+        "judged": answer.judged,
+        "read": answer.read,
+        "batches": answer.batches,
+        "whole": answer.whole,
+    }
+
+
+def counted(answer: Answer) -> dict[str, Any]:
+    found = _by_reason(answer)
+    reasons = [
+        {
+            "reason": r,
+            "outcome": some[0].verdict.outcome,
+            "count": len(some),
+            "examples": [_record(x) for x in some[:EXAMPLES]],
+        }
+        for r, some in found.items()
+    ]
+    return {"query": answer.query, "records": len(answer.records), "reasons": reasons, "batches": answer.batches}
+
+
+def _record(x: Answered) -> dict[str, Any]:
+    v = x.verdict
+    return {
+        "topic": x.at.topic,
+        "partition": x.at.partition,
+        "offset": x.at.offset,
+        "timestamp": x.at.time,
+        "source": x.source,
+        "key": x.key,
+        "value": x.value,
+        "batch": x.batch,
+        "outcome": v.outcome,
+        "reason": v.reason,
+        "text": v.text,
+        "hint": v.hint,
+        "steps": [{"what": s.what, "text": s.text} for s in x.steps],
+    }
+
+
+def _by_reason(answer: Answer) -> Mapping[str, Sequence[Answered]]:
+    """The records by reason: most first, those that gave rows at the top."""
+    found: dict[str, list[Answered]] = {}
+    for x in answer.records:
+        found.setdefault(x.verdict.reason, []).append(x)
+    return dict(sorted(found.items(), key=lambda r: (r[1][0].verdict.outcome != "given", -len(r[1]), r[0])))
+
+
+# ------------------------------------------------------------------- as people read it
+
+
+def lines(answer: Answer) -> Iterator[str]:
+    """Each record, its verdict, its steps."""
+    for i, x in enumerate(answer.records):
+        if i:
+            yield ""
+        yield from _lines_of(x)
+    yield ""
+    if answer.left:
+        yield f"… and {answer.left:,} earlier records; --input asks for one of them"
+    yield _judged(answer)
+
+
+def _judged(answer: Answer) -> str:
+    end = f"of {answer.read:,} that {answer.query} has read in {answer.batches:,} batch{'es' * (answer.batches != 1)}"
+    why = f" ({answer.whole})" if answer.whole is not None and answer.judged == answer.read else ""
+    return f"judged by the definitions of its joins: {answer.judged:,} records {end}{why}"
+
+
+def _lines_of(x: Answered) -> Iterator[str]:
+    key = f", key {x.key}" if x.key is not None else ""
+    at = f" at {time_text(x.at.time)}" if x.batch is not None or x.at.time else ""
+    yield f"{x.at}{at}{key}"
+    if x.value:
+        shown = " ".join(f"{name}={cell(v)}" for name, v in x.value.items())
+        yield f"  {textwrap.shorten(shown, WIDTH - 4, placeholder=' …')}"
+    yield from textwrap.wrap(
+        f"{MARKS[x.verdict.outcome]} {x.verdict.text}", WIDTH, initial_indent="  ", subsequent_indent="    "
+    )
+    if x.verdict.hint is not None:
+        yield from textwrap.wrap(f"hint: {x.verdict.hint}", WIDTH, initial_indent="    ", subsequent_indent="    ")
+    if len(x.steps) > 1:
+        for s in x.steps:
+            yield f"    · {s.text}"
+
+
+def summary(answer: Answer) -> Iterator[str]:
+    """How many records gave rows, and why the others did not."""
+    total, found = len(answer.records), _by_reason(answer)
+    given = sum(len(some) for some in found.values() if some[0].verdict.outcome == "given")
+    yield f"{answer.query}: {given:,} of {total:,} records of this time gave rows"
+    wide = max((len(f"{len(some):,}") for some in found.values()), default=1)
+    for reason, some in found.items():
+        share = 100 * len(some) / max(total, 1)
+        yield ""
+        yield f"{len(some):>{wide},}  {reason}  ({share:.0f} %)"
+        for x in some[:EXAMPLES] if some[0].verdict.outcome != "given" else ():
+            key = f" (key {x.key})" if x.key is not None else ""
+            yield from textwrap.wrap(
+                f"{x.at}{key}: {x.verdict.text}",
+                WIDTH,
+                initial_indent=" " * (wide + 2),
+                subsequent_indent=" " * (wide + 4),
+            )
+    yield ""
+    yield _judged(answer)

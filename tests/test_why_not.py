@@ -1,0 +1,78 @@
+"""Why-not on stores that real runs have written: what is read again, in its order, gives the rows that are there.
+
+In: queries with every operator in every dialect (`every_operator.py`), run on Spark in two goes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import every_operator
+from braid.expr.loading import of_files
+from braid.face.cli import main
+from braid.plan.epochs import in_epochs
+from braid.reference import OutRecord, Reference
+from braid.store import opened
+from braid.testing.oracle import key_text, value_text
+from braid.topics.store_value import Store
+from braid.why.asking import Asked, Input, asked
+from braid.why.reading import events
+from every_operator import Queries
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module", params=every_operator.ALL, ids=lambda of: of.dialect)
+def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Queries, Path]:
+    """A store in which the queries of a dialect have run twice."""
+    of, folder = request.param, tmp_path_factory.mktemp("store")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for statements, records in (of.early, of.later):
+            of.write(folder, statements, records)
+            with pytest.raises(SystemExit) as end:
+                main(of.command())
+            assert end.value.code == 0
+    return of, folder
+
+
+def opened_query(of: Queries, folder: Path, name: str) -> Asked:
+    functions = of_files([str(folder / "functions.py")] if of.functions else [])
+    file = (of.sql, of.dialect) if of.dialect in ("lenses", "sqlstream") else None
+    return asked(Store(opened(folder / "store")), name, functions, file=file)
+
+
+def given(mine: Asked) -> list[OutRecord]:
+    """What the definitions give of all that it has read."""
+    every = {n: pl.repeat(True, x.height, dtype=pl.Boolean, eager=True) for n, x in mine.heard.rows.items()}
+    return Reference(mine.plan.query).process(events(mine.heard, mine.plan, every))
+
+
+def test_what_was_read_gives_the_rows_that_are_there(ran: tuple[Queries, Path]) -> None:
+    of, folder = ran
+    for query in every_operator.queries(of):
+        mine = opened_query(of, folder, query.name)
+        sink = mine.plan.query.sink
+        made = [every_operator.row(key_text(sink, r.key), value_text(sink, r), r.time, r.window, of) for r in given(mine)]
+        there = every_operator.written(sink.topic, of, folder)
+        others = [q for q in every_operator.queries(of) if q.sink.topic == sink.topic]
+        if len(others) == 1:
+            assert Counter(map(repr, made)) == Counter(map(repr, there)), query.name
+
+
+def test_each_record_has_a_verdict_and_those_that_gave_rows_are_the_causes(ran: tuple[Queries, Path]) -> None:
+    of, folder = ran
+    for query in every_operator.queries(of):
+        mine = opened_query(of, folder, query.name)
+        answer = mine.of_time(-(2**60), None)
+        assert answer.records or not any(x.height for x in mine.heard.rows.values()), query.name
+        assert not [x for x in answer.records if x.verdict.reason == "nothing said"], query.name
+        if not in_epochs(mine.plan.query.root):
+            assert any(x.verdict.outcome == "given" for x in answer.records) == bool(given(mine)), query.name
+        for x in answer.records[:5]:
+            one = mine.of_input(Input(x.at.topic, x.at.partition, x.at.offset))
+            assert x.verdict.reason in [y.verdict.reason for y in one.records], (query.name, x)

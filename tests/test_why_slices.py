@@ -1,0 +1,123 @@
+"""The law of slices: records that have to do with each other, judged without all others, give what they give in the
+whole run: rows, their order, and drops.
+
+In: random queries and histories of every operator (`histories.py`). Rule: all slices together are the whole run.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+import pytest
+
+import keyed_queries
+import sliding_queries
+import test_law_epochs as epochs
+from braid.plan import logical
+from braid.plan.logical import Query
+from braid.reference import Event, Record, Reference
+from braid.reference.rows import series_of
+from braid.why.slices import Slices, sliced
+from effort import examples
+from histories import SHAPES, History, events, random_history, random_query
+
+
+def frames(query: Query, placed: Sequence[Event]) -> tuple[dict[int, pl.DataFrame], dict[int, list[int]]]:
+    """The records of each source as a frame, and which event each is of."""
+    made, which = {}, {}
+    for n, s in enumerate(logical.sources(query.root)):
+        which[n] = [i for i, e in enumerate(placed) if isinstance(e, Record) and e.leaf == n]
+        rows = [Reference(query)._sources[n].values(placed[i]) for i in which[n]]
+        made[n] = pl.DataFrame([series_of(c.name, [r[c.name] for r in rows], c.column.type) for c in s.columns])
+    return made, which
+
+
+def numbered(query: Query, placed: Sequence[Event]) -> list[Event]:
+    """Each event at a place of its own; those of one record, or of one epoch, at one."""
+    known: dict[Any, int] = {}
+    return [replace(e, place=(known.setdefault(e.place[0], len(known)), i)) for i, e in enumerate(placed)]
+
+
+def judged(query: Query, placed: Sequence[Event], mine: set[int] | None) -> tuple[list[Any], list[Any]]:
+    """Rows and drops, with places; of the slice `mine`."""
+    reference = Reference(query)
+    out = []
+    in_epochs = reference._in_epochs
+    if mine is None:
+        out = reference.process(placed)
+    else:
+        some = []
+        for i, e in enumerate(placed):
+            event = e if i in mine or not isinstance(e, Record) else reference.clocked(e)
+            if in_epochs:
+                some.append(event)
+            else:
+                out += reference.process([event])
+        out += reference.process(some)
+    return [(r.place, repr(r)) for r in out], [(d.place, repr(d)) for d in reference.drops]
+
+
+def checked(query: Query, history: History, name: str) -> None:
+    placed = numbered(query, events(query, history))
+    how = sliced(query)
+    rows, which = frames(query, placed)
+    slices = Slices(how.mets, rows)
+    left = {n: pl.repeat(True, len(x), dtype=pl.Boolean, eager=True) for n, x in which.items()}
+    want_rows, want_drops = judged(query, placed, None)
+    got_rows, got_drops = [], []
+    while (leaf := next((n for n in left if left[n].any()), None)) is not None:
+        first = left[leaf].arg_true()[0]
+        start = {
+            n: pl.Series([n == leaf and i == first for i in range(len(x))], dtype=pl.Boolean) for n, x in left.items()
+        }
+        if how.whole is None:
+            taken = slices.closed(start, 10**6)
+            assert taken is not None
+        else:
+            taken = {n: pl.repeat(True, len(x), dtype=pl.Boolean, eager=True) for n, x in left.items()}
+        mine = {which[n][i] for n, flags in taken.items() for i in flags.arg_true()}
+        r, d = judged(query, placed, mine)
+        whole = iter(want_rows)
+        assert how.whole is not None or all(row in whole for row in r), f"{name}: in another order"
+        got_rows += r
+        got_drops += d
+        left = {n: flags & ~taken[n] for n, flags in left.items()}
+    assert sorted(set(got_rows)) == sorted(set(want_rows)), name
+    assert sorted(set(got_drops)) == sorted(set(want_drops)), name
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_all_slices_together_are_the_whole_run(shape: str) -> None:
+    for seed in range(examples(3)):
+        rng = random.Random(f"{shape} {seed}")
+        query = random_query(rng, shape)
+        checked(query, random_history(rng, query, explicit=rng.random() < 0.5), f"{shape} {seed}")
+
+
+@pytest.mark.parametrize("shape", epochs.SHAPES)
+def test_in_epochs(shape: str) -> None:
+    for seed in range(examples(3)):
+        rng = random.Random(f"{shape} {seed}")
+        query = epochs.random_query(rng, shape)
+        history = random_history(rng, query, explicit=True, length=rng.randint(10, 40))
+        checked(query, epochs.in_epochs(history, rng.choice([1, 2, 5])), f"{shape} {seed}")
+
+
+@pytest.mark.parametrize("shape", keyed_queries.SHAPES)
+def test_by_columns(shape: str) -> None:
+    for seed in range(examples(3)):
+        rng = random.Random(f"{shape} {seed}")
+        query = keyed_queries.random_query(rng, shape)
+        checked(query, random_history(rng, query, explicit=rng.random() < 0.5), f"{shape} {seed}")
+
+
+@pytest.mark.parametrize("shape", sliding_queries.SHAPES)
+def test_in_sliding_windows(shape: str) -> None:
+    for seed in range(examples(3)):
+        rng = random.Random(f"{shape} {seed}")
+        query = sliding_queries.random_query(rng, shape)
+        checked(query, random_history(rng, query, explicit=rng.random() < 0.5, length=12), f"{shape} {seed}")
