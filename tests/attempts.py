@@ -5,7 +5,7 @@ that Spark would shuffle; and one with what the topic holds.
 Rule: the tasks' own functions run, on a checkpoint of their own, with a context such as Spark's worker makes. A line
 differs where the bytes do.
 
-    PYTHONHASHSEED=7 python attempts.py CHAINED 7
+    PYTHONHASHSEED=7 python attempts.py 7 CHAINED
 """
 
 from __future__ import annotations
@@ -122,7 +122,10 @@ def digest(blobs: Iterable[Blob]) -> str:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as made:
-        os.chdir(made)
-        for line in main(sys.argv[1], int(sys.argv[2])):
-            print(line)
+    seed, *queries = sys.argv[1:]
+    made = []
+    for query in queries:
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            made.append("\n".join(main(query, int(seed))))
+    print("\n\n".join(made))

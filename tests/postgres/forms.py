@@ -7,6 +7,7 @@ constants that a function takes (fields, formats, patterns) are listed.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 import re
@@ -239,6 +240,7 @@ def casts() -> Iterator[Form]:
         yield from _form(f"{a.partition('(')[0]}::{b.partition('(')[0]}", f"{{0}}::{b}", (t,))
 
 
+@functools.cache
 def all_forms() -> list[Form]:
     return list(dict.fromkeys((*casts(), *operators(), *intervals(), *functions(), *of_many())))
 

@@ -205,12 +205,8 @@ def _different(s: ast.Select, context: Context, alias: str) -> Result:
     """DISTINCT over groups: the different rows of what is without it."""
     plain = replace(s, distinct=None)
     made = _select(plain, ast.Query((), plain, (), None, None, None, s.span), context, context.level("distinct"))
-    columns = tuple(Column(i.name, i.col, i.type) for i in made.items)
-    scope = of_table(Table("", columns), QUOTE)
-    every = (ast.SelectItem(ast.Star((), s.span), None, s.span),)
-    whole = replace(s, items=every, group_by=(), having=None, windows=())
-    grouped = grouping.bind_grouped(whole, made.node, scope, alias)
-    return projected(*grouped.made(), alias, grouped.types)
+    found = set_operations.different(made, alias, s.span)
+    return projected(found.node, found.items, alias, found.types)
 
 
 def _rows(source: ast.Relation, where: ast.Expr | None, context: Context) -> tuple[Node, Scope]:

@@ -47,7 +47,10 @@ def bind_sides(body: ast.SetOperation, context: Context, alias: str, bind: Bind)
             raise SqlError(message, span, "select the same number of columns on both sides")
     if body.op == "UNION" and body.all:
         return _together(found, spans, body.op, alias)
-    return _different(_together(found, spans, body.op, context.level("sides")), body.op, alias, body.span)
+    made = _together(found, spans, body.op, context.level("sides"))
+    assert isinstance(made.node, Union)
+    which = Column(_SIDE, made.node.key[0], "integer")
+    return different(made, alias, body.span, which, having=_having(body.op, body.span))
 
 
 def _sides(body: ast.Body, of: ast.SetOperation) -> Iterator[ast.Body]:
@@ -137,16 +140,16 @@ def _is_key(side: Result, n: int, wide: Type) -> bool:
 _SIDE = "of side"  # no column of a user is called so where only these are
 
 
-def _different(made: Result, op: str, alias: str, span: Span) -> Result:
-    """The different rows: of UNION all, else those that both sides have, or only the first one."""
+def different(made: Result, alias: str, span: Span, *more: Column, having: ast.Expr | None = None) -> Result:
+    """The different rows, each a group. `having`: which of them, by `more` columns of the rows."""
     names = [f"column{n}" for n in range(len(made.items))]
     columns = [Column(name, i.col, i.type) for name, i in zip(names, made.items, strict=True)]
-    assert isinstance(made.node, Union)
-    scope = of_table(Table("", (*columns, Column(_SIDE, made.node.key[0], "integer"))), QUOTE)
+    scope = of_table(Table("", (*columns, *more)), QUOTE)
     of = [ast.Name((name,), span) for name in names]
     items = tuple(ast.SelectItem(e, i.name, span) for e, i in zip(of, made.items, strict=True))
-    select = ast.Select(items, None, span, group_by=tuple(of), having=_having(op, span))
-    grouped = grouping.bind_grouped(select, made.node, scope, alias)
+    grouped = grouping.bind_grouped(
+        ast.Select(items, None, span, group_by=tuple(of), having=having), made.node, scope, alias
+    )
     node, made_items = grouped.made()
     return Result(node, tuple(made_items), types=grouped.types)
 

@@ -99,21 +99,28 @@ def _inner(
         made = binding.whole(query, context)
         return made.node, [i.expr for i in made.items], []
     tree = binding.tree(s.source, context)
-    own = tree.scope
-
-    def column(name: ast.Name) -> Expr:
-        return own.expr(name) if own.knows(name) or not scope.knows(name) else scope.expr(name)
-
-    def reads_outer(e: ast.Expr) -> bool:
-        return any(scope.knows(n) and not own.knows(n) for n in names(e))
+    stays, asks, column = _split(s.where, tree.scope, scope)
 
     def value(item: ast.SelectItem) -> Item:
         return Item("", bound(item.expr, "SELECT", column), item.span, item.expr)
 
-    parts = [] if s.where is None else written_conjuncts(s.where)
-    terms = [t for e in parts if reads_outer(e) for t in conjuncts(condition(e, "WHERE", column))]
-    node = binding.rows(tree, [e for e in parts if not reads_outer(e)], context)
-    return node, [i.expr for i in listed(s.items, own, value)], terms
+    terms = [t for e in asks for t in conjuncts(condition(e, "WHERE", column))]
+    node = binding.rows(tree, stays, context)
+    return node, [i.expr for i in listed(s.items, tree.scope, value)], terms
+
+
+def _split(
+    where: ast.Expr | None, own: Scope, outer: Scope
+) -> tuple[list[ast.Expr], list[ast.Expr], Callable[[ast.Name], Expr]]:
+    """The parts of a sub-query's WHERE that stay in it, those that read the query around it, and what a name is."""
+
+    def is_outer(name: ast.Name) -> bool:
+        return outer.knows(name) and not own.knows(name)
+
+    stays, asks = list[ast.Expr](), list[ast.Expr]()
+    for e in () if where is None else written_conjuncts(where):
+        (asks if any(map(is_outer, names(e))) else stays).append(e)
+    return stays, asks, lambda name: (outer if is_outer(name) else own).expr(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,21 +142,17 @@ def bound_apart(query: ast.Query, scope: Scope, context: Context, binding: Bindi
         return None
     tree = binding.tree(s.source, context)
     own = tree.scope
-    parts = [] if s.where is None else written_conjuncts(s.where)
-    reads = [any(scope.knows(n) and not own.knows(n) for n in names(e)) for e in parts]
-    if not any(reads):
+    stays, asks, column = _split(s.where, own, scope)
+    if not asks:
         return None
     if not _is_plain(s, replace(query, limit=None, offset=None)):
         hint = "write SELECT … FROM … WHERE t.x = outer.x ORDER BY … LIMIT …, and group around it"
         raise SqlError("a LATERAL query with groups or OVER in a view is not supported yet", query.span, hint)
 
-    def column(name: ast.Name) -> Expr:
-        return own.expr(name) if own.knows(name) or not scope.knows(name) else scope.expr(name)
-
-    node = binding.rows(tree, [e for e, outer in zip(parts, reads, strict=True) if not outer], context)
+    node = binding.rows(tree, stays, context)
     mine = frozenset(c.name for c in node.schema)
     inner, outer = list[Expr](), list[Expr]()
-    for e in (e for e, is_outer in zip(parts, reads, strict=True) if is_outer):
+    for e in asks:
         for term in conjuncts(condition(e, "WHERE", column)):
             found = pair(term, frozenset(columns(term)) - mine, mine)
             if found is None or found[2]:
