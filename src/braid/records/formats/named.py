@@ -14,6 +14,7 @@ from braid.records.formats.nothing import Nothing
 from braid.records.formats.schemed import Schemed
 from braid.records.schemas.named import AVRO, JSON, PROTOBUF
 
+CSV = "DELIMITED"  # as ksqldb calls it
 KSQLDB, EVERYWHERE = ("ksqldb",), ("ksqldb", "risingwave", "lenses")
 KAFKA, NONE, ROW_ID = Kafka("KAFKA", KSQLDB), Nothing("NONE", KSQLDB), RowId("ROW_ID", ())
 
@@ -21,7 +22,7 @@ FORMATS: dict[str, Format] = {
     f.name: f
     for f in (
         Json("JSON", EVERYWHERE),
-        Delimited("DELIMITED", KSQLDB),
+        Delimited(CSV, KSQLDB),
         KAFKA,
         NONE,
         ROW_ID,
