@@ -20,7 +20,7 @@ from braid.bind.bound import (
 from braid.bind.commands import Dialect, sinks_first
 from braid.bind.env import PUSH, Env, check_cycle
 from braid.bind.insert import widens
-from braid.bind.lenses.facets import encoding_of, type_name
+from braid.bind.lenses.facets import check_written, encoding_of, type_name
 from braid.bind.lenses.query import Faceted, bind_query
 from braid.bind.lenses.topics import bind_create, bind_values, check_topic, described
 from braid.bind.lenses.windows import check_same, key_format
@@ -76,6 +76,8 @@ def _insert(s: ast.InsertSelect, env: Env, sql: str) -> QueryBound:
     topic, span = str(s.target), s.target.span
     if topic in env.catalog.named:
         raise SqlError(f"{topic} is a WITH query, not a topic", span, "INSERT INTO a topic")
+    if s.value_format is not None:
+        check_written(s.value_format.format, s.value_format.span)
     made = bind_query(s.query, env, (s.key_format, s.value_format))
     target = env.catalog.get(topic)
     name = env.catalog.next_insert(topic)
@@ -147,6 +149,7 @@ def _declares(topic: str, made: Faceted, partitions: int | None, query: str, sql
 def _fitted(target: Declared, made: Faceted, s: ast.InsertSelect) -> Sink:
     """The result as an existing target has it: each of its fields by name, numbers widened."""
     assert target.formats is not None
+    check_written(target.formats[1], s.target.span)
     for stored, format, what in (
         (s.key_format, target.formats[0], "key"),
         (s.value_format, target.formats[1], "value"),

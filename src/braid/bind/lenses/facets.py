@@ -17,7 +17,7 @@ from braid.expr import typing
 from braid.expr.nodes import Expr
 from braid.records.encoding import Encoding
 from braid.records.facet import KeyWindow, RecordSchema
-from braid.records.formats.named import FORMATS, named_in
+from braid.records.formats.named import CSV, FORMATS, named_in
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
 PRIMITIVES = {"INT": Scalar.INT, "LONG": Scalar.BIGINT, "STRING": Scalar.VARCHAR, "BYTES": Scalar.BYTES}
@@ -25,6 +25,8 @@ CONVERTS = {  # what STORE … AS converts, by format: nothing is lost
     "LONG": (Scalar.INT,),
     "STRING": (Scalar.INT, Scalar.BIGINT, Scalar.BOOLEAN, Scalar.DOUBLE),
 }
+
+READ_ONLY = (CSV,)  # what is made of them is JSON
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -58,6 +60,16 @@ def format_of(t: Type, family: str) -> str:
     """The format of a facet that is one value of this type; `family`: that of structures and of what has none."""
     own = "JSON" if FORMATS[family].single == "record" else family
     return next((f for f, p in PRIMITIVES.items() if p == t), own)
+
+
+def written_as(format: str) -> str:
+    """The format of what is made of records in a format."""
+    return "JSON" if format in READ_ONLY else format
+
+
+def check_written(format: str, span: Span) -> None:
+    if format in READ_ONLY:
+        raise SqlError(f"format {format} is read, and not written", span, "write STORE VALUE AS JSON, or leave it out")
 
 
 def check_holds(format: str, facet: Facet, name: str, span: Span) -> None:

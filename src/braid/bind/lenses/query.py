@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from braid.bind.bound import Declared, Named
 from braid.bind.env import Env
 from braid.bind.expressions import Aggregations, bind_expr, bind_predicate, with_span
-from braid.bind.lenses.facets import Facet, format_of, type_name
+from braid.bind.lenses.facets import Facet, format_of, type_name, written_as
 from braid.bind.lenses.joins import bind_join
 from braid.bind.lenses.projections import REKEYED, bind_projections
 from braid.bind.lenses.scope import (
@@ -217,8 +217,9 @@ def _of_topic(d: Declared, alias: str, kind: Kind, span: Span, env: Env, meta: b
     formats = d.formats or ("JSON" if key is None else format_of(key.type, "JSON"), "JSON")  # a registered DataFrame
     missing = frozenset(s.name for c, s in zip(d.columns, read, strict=False) if c.nullable)
     whole = values.pop("_value", None)
-    return Relation(source, fields_of(alias, values.items(), whole), span, kind, key, formats[0], whole, formats[1],
-                    missing, d.partitions, is_query=False, windows=windows, meta=of_record)  # fmt: skip
+    return Relation(source, fields_of(alias, values.items(), whole), span, kind, key, formats[0], whole,
+                    written_as(formats[1]), missing, d.partitions, is_query=False, windows=windows,
+                    meta=of_record)  # fmt: skip
 
 
 def _of_named(named: Named, alias: str, span: Span, env: Env, notices: list[str]) -> Relation:

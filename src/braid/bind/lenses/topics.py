@@ -19,7 +19,7 @@ from braid.bind.sources import KIND, check_topic_name
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr
-from braid.records.formats.named import named_in
+from braid.records.formats.named import FORMATS, named_in
 from braid.sql import ast
 from braid.types import Array, Column, Struct, Type
 
@@ -104,6 +104,10 @@ def _facet(facet: str, fields: Sequence[ast.FieldDef], format: ast.StoreAs, at: 
     made = _struct([((f.path[1:] if f.path[0] in FACETS else f.path), f) for f in fields])
     from_fields = tuple((f.name, _as_expr(f.type)) for f in made.fields)
     check_names(format.format, from_fields, f"the {what}", format.span)
+    odd = next((f for f in made.fields if not FORMATS[format.format].holds(f.type)), None)
+    if odd is not None:
+        hint = "declare fields of one value each"
+        raise SqlError(f"format {format.format} cannot hold {odd.name}, which is {type_name(odd.type)}", at, hint)
     return made
 
 

@@ -16,7 +16,7 @@ from typing import assert_never
 from braid.bind.expressions import any_of, located, with_span
 from braid.bind.risingwave.aggregates import is_known
 from braid.bind.risingwave.batch_aggregates import AGGREGATES, WINDOWS
-from braid.errors import SqlError
+from braid.errors import SqlError, UnknownColumn
 from braid.expr import user
 from braid.expr.nodes import Call, Expr, Lit
 from braid.expr.postgres import typing
@@ -90,6 +90,8 @@ def bind(e: ast.Expr, names: Names) -> Expr:
 
 def _bind(e: ast.Expr, names: Names) -> Expr:
     match e:
+        case ast.Name(parts=(word,)) if word.upper() in _PRESENT and not names.batch:
+            return _present_or_column(e, word, names)
         case ast.Name():
             return names.column(e)
         case ast.Literal():
@@ -133,6 +135,20 @@ def _bind(e: ast.Expr, names: Names) -> Expr:
         case ast.WindowCall():
             raise AssertionError("a call of SQLstream")
     assert_never(e)
+
+
+def _present_or_column(e: ast.Name, word: str, names: Names) -> Expr:
+    """What a view has a column for, or else the time of now."""
+    try:
+        return names.column(e)
+    except UnknownColumn:
+        raise _no_present(word) from None
+
+
+def _no_present(word: str) -> SqlError:
+    hint = "keep the rows in a view, and ask a batch query for those of now: SELECT … FROM v WHERE ts > now() - …"
+    why = "rows would go as time passes, with no change to cause it"
+    return SqlError(f"{word} in a view is not supported yet: {why}", hint=hint)
 
 
 def _only_batch(e: ast.LongCall | ast.Quantified | ast.GroupingSets | ast.Subquery, names: Names) -> SqlError:
@@ -319,8 +335,10 @@ def _check_known(name: str, names: Names) -> None:
         hint = "functions of users are for materialized views: a batch query has none"
         raise SqlError(f"there is no function {name.lower()}", hint=hint)
     if name in _PRESENT:
-        hint = "compare with a column of the row; a batch query may call it"
-        raise SqlError(f"{name.lower()}() in a view is not supported yet", hint=hint)
+        raise _no_present(f"{name.lower()}()")
+    if name.startswith(("JSONB_", "JSON_")) or name in ("TO_JSONB", "TO_JSON"):
+        hint = "keep the fields that are read in columns of their own"
+        raise SqlError(f"{name.lower()} is not supported yet: there is no type JSONB", hint=hint)
     if name in WINDOWS:
         if name in WINDOWS:
             raise SqlError(f"{name.lower()} needs OVER", hint=f"write {name.lower()}(…) OVER (ORDER BY …)")

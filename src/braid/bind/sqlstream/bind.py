@@ -11,6 +11,7 @@ from dataclasses import replace
 from braid.bind.bound import Bound, Dropped, Nothing, Paused, Resumed, SettingChanged
 from braid.bind.commands import Dialect, instead
 from braid.bind.env import Env
+from braid.bind.sqlstream.foreign import bind_server
 from braid.bind.sqlstream.query import bind_insert_query, bind_pump, bind_select, bind_view
 from braid.bind.sqlstream.sources import bind_relation, bind_rows, declared, drop_first, full_name
 from braid.errors import SqlError
@@ -22,6 +23,8 @@ def _own(s: ast.Statement, env: Env) -> Bound | None:
     match s:
         case ast.CreateRelation():
             return bind_relation(s, env)
+        case ast.CreateServer():
+            return bind_server(s)
         case ast.CreateStreamView():
             return bind_view(s, env)
         case ast.CreatePump():

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from braid.bind.bound import Declared, DeclaredColumn, QueryBound, SourceDeclared
+from braid.bind.bound import Declared, DeclaredColumn, Pull, QueryBound, SourceDeclared
 from braid.bind.env import PUSH, Env, check_cycle
 from braid.bind.expressions import bind_expr, bind_predicate, conjuncts
 from braid.bind.insert import fits
@@ -36,7 +36,7 @@ from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Col, Expr
 from braid.plan import sliding
-from braid.plan.logical import Filter, Kind, Output, Project, Query, Sink
+from braid.plan.logical import Filter, Kind, Node, Output, Project, Query, Sink, Source
 from braid.plan.names import own
 from braid.sql import ast
 from braid.sql.dialects.sqlstream import SQLSTREAM
@@ -46,13 +46,26 @@ from braid.types import Scalar, Type, is_numeric
 # ------------------------------------------------------------------ statements
 
 
-def bind_select(s: ast.Ask, env: Env) -> QueryBound:
+def bind_select(s: ast.Ask, env: Env) -> QueryBound | Pull:
     result = _result(s.query, env, "")
     if result.kind == "table":
-        hint = "join a stream with it, or look into it with: braid cat TABLE"
-        raise SqlError("a query over tables alone is not supported yet", s.span, hint)
+        return _pull(s, result, env)
     outputs = tuple(Output(i.name, i.expr) for i in result.items)
     return QueryBound(_query(PUSH, s.span, result, _sink(PUSH, PUSH, outputs), env), None, transient=True)
+
+
+def _pull(s: ast.Ask, result: Result, env: Env) -> Pull:
+    """A query over one table is answered at once, from the rows that are there."""
+    node, conditions = result.node, list[Expr]()
+    while isinstance(node, Filter):
+        conditions.insert(0, node.predicate)
+        node = node.input
+    if not isinstance(node, Source):
+        hint = "read one table; join tables to a stream"
+        raise SqlError("a query over views of tables, or several tables, is not supported yet", s.span, hint)
+    read = replace(node, kind="stream", captured=False)  # of a table, which is a bag of rows, each record is one
+    outputs = tuple(Output(i.name, i.expr) for i in result.items)
+    return Pull(replace(env.catalog.sources[node.name], kind="stream"), read, outputs, typing.all_of(conditions))
 
 
 def bind_view(s: ast.CreateStreamView, env: Env) -> QueryBound | SourceDeclared:
@@ -92,12 +105,12 @@ def bind_pump(s: ast.CreatePump, env: Env) -> QueryBound:
 
 def bind_insert_query(s: ast.InsertSelect, env: Env, name: str | None = None, whole: Span | None = None) -> QueryBound:
     target = declared(s.target, env)
-    if target.kind == "table" or target.view:
-        what = "view" if target.view else "table"
-        raise SqlError(f"{target.name} is a {what}; a query writes into streams", s.target.span, "CREATE STREAM first")
+    if target.view:
+        raise SqlError(f"{target.name} is a view; a query writes into streams", s.target.span, "CREATE STREAM first")
     result = _result(s.query, env, "")
     if result.kind == "table":
-        raise SqlError("a query over tables alone is not supported yet", s.query.span, "read a stream")
+        hint = "read a stream, or INSERT INTO … VALUES"
+        raise SqlError("an INSERT of rows of tables alone is not supported yet", s.query.span, hint)
     sink = _sink(target.name, target.topic, _fitted(result, target, s), target.partitions)
     check_cycle(result.node, sink, env.catalog, s.target.span)
     query = _query(name or env.catalog.next_insert(target.name), whole or s.span, result, sink, env)
@@ -254,7 +267,8 @@ def _over(q: ast.Select, scope: Scope, bare: Result, calls: Analytics) -> Result
     rowtime, prefix, value = calls.rowtime, calls.context.prefix, calls.below
     if rowtime is None:
         if is_grouped(q) or q.order_by:
-            raise SqlError("a query over tables alone is not supported yet", q.span, "read a stream")
+            hint = "leave GROUP BY and ORDER BY out, or read a stream"
+            raise SqlError("groups and an order of tables alone are not supported yet", q.span, hint)
         return replace(bare, items=_items(q, scope, calls))
     if is_grouped(q):
         grouped = bind_groups(q, Rows(bare.node, rowtime), scope, prefix, _item(q), calls)

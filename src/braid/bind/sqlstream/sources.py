@@ -18,6 +18,7 @@ from braid.bind.bound import Declared, DeclaredColumn, Inserted, InsertedRow, So
 from braid.bind.env import Env
 from braid.bind.insert import inserted_values, named_columns, no_column
 from braid.bind.sources import KIND, check_topic_name, misread, refuse
+from braid.bind.sqlstream import foreign
 from braid.bind.sqlstream.scope import rules
 from braid.errors import Span, SqlError
 from braid.guess import meant
@@ -39,15 +40,18 @@ def bind_relation(s: ast.CreateRelation, env: Env) -> SourceDeclared:
     for c in s.columns:
         check_column(c.name, [x.name for x in columns], c.span)
         columns.append(DeclaredColumn(c.name, c.type, "value", not_null=c.name in s.not_null))
-    options = _options(s.options)
+    options = _options(s.options) if s.server is None else foreign.options(s)
     topic = str(options["TOPIC"].value.value) if "TOPIC" in options else _topic_of(name, s, env)
     check_topic_name(topic, options["TOPIC"].span if "TOPIC" in options else s.name.span, ": OPTIONS (TOPIC 'name')")
     made = Declared(
         name, kind, topic, tuple(columns), JSON, _rowtime(options.get("ROWTIME"), columns),
         partitions=_partitions(options.get("PARTITIONS")), sql=env.text[s.span.start : s.span.end],
     )  # fmt: skip
+    notices: tuple[str, ...] = ()
+    if s.server is not None:
+        made, notices = foreign.of_outside(made, options)
     refuse(misread(made, env.catalog, {c.name: c.span for c in s.columns}, s.name.span))
-    return SourceDeclared(made, replaced)
+    return SourceDeclared(made, replaced, notices=notices)
 
 
 def _topic_of(name: str, s: ast.CreateRelation, env: Env) -> str:

@@ -14,6 +14,7 @@ from braid.records.formats.nothing import Nothing
 from braid.records.formats.schemed import Schemed
 from braid.records.schemas.named import AVRO, JSON, PROTOBUF
 
+CSV = "CSV"
 KSQLDB, EVERYWHERE = ("ksqldb",), ("ksqldb", "risingwave", "lenses")
 KAFKA, NONE, ROW_ID = Kafka("KAFKA", KSQLDB), Nothing("NONE", KSQLDB), RowId("ROW_ID", ())
 
@@ -30,6 +31,7 @@ FORMATS: dict[str, Format] = {
         Schemed("PROTOBUF", EVERYWHERE, PROTOBUF),
         Schemed("AVRO_NOSR", (), AVRO, framed=False),
         Schemed("PROTOBUF_NOSR", KSQLDB, PROTOBUF, framed=False),
+        Delimited(CSV, ("lenses",)),
     )
 }
 

@@ -57,7 +57,8 @@ class CreateSource:
 
 @dataclass(frozen=True, slots=True)
 class CreateRelation:
-    """CREATE STREAM | TABLE schema.name (columns) [OPTIONS (…)]; `not_null`: the columns that take no NULL."""
+    """CREATE STREAM | TABLE schema.name (columns) [OPTIONS (…)]; `not_null`: the columns that take no NULL; `server`:
+    of a FOREIGN STREAM."""
 
     kind: Kind
     name: Name
@@ -65,6 +66,17 @@ class CreateRelation:
     not_null: tuple[str, ...]
     options: tuple[Property, ...]
     or_replace: bool
+    span: Span
+    server: Name | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateServer:
+    """CREATE SERVER name [TYPE 'type'] FOREIGN DATA WRAPPER wrapper [OPTIONS (…)]."""
+
+    name: Name
+    type: Literal | None
+    options: tuple[Property, ...]
     span: Span
 
 
@@ -530,7 +542,7 @@ class Unsupported:
 
 Statement = (
     CreateSource | CreateRelation | CreateTopic | CreateTable | CreateIndex | CreateSchema | CreateType | DropType
-    | CreateConnection | CreateFunction
+    | CreateConnection | CreateFunction | CreateServer
     | CreateAs | CreateStreamView | CreateView | CreatePump | WithQuery
     | Ask | Batch | InsertSelect | InsertValues | Insert | Update | Delete
     | Show | Describe | DescribeFunction | Explain | Drop | Alter

@@ -9,7 +9,7 @@ before `)`) is told as a notice; what does not belong in a query is refused with
 from __future__ import annotations
 
 from braid.errors import Span, SqlError
-from braid.records.formats.named import named_in, records_in
+from braid.records.formats.named import CSV, named_in, records_in
 from braid.sql import ast
 from braid.sql.cursor import Cursor
 from braid.sql.declare import Declaring, declaration, paths, quoted, typed
@@ -24,7 +24,8 @@ from braid.types import Array, Column, Scalar, Type
 
 FORMATS = ("INT", "LONG", "STRING", "BYTES", *named_in("lenses"))
 RECORDS = records_in("lenses")  # whose keys and single values would stand in a record of their own
-OTHER_FORMATS = ("XML", "CSV", "CUSTOM", "TW", "SW")  # Lenses reads them; Braid does not
+NO_KEYS = (*RECORDS, CSV)
+OTHER_FORMATS = ("XML", "CUSTOM", "TW", "SW")  # Lenses reads them; Braid does not
 
 
 JOIN_WORDS = ("JOIN", "LEFT", "RIGHT", "INNER", "OUTER", "LATERAL", "EVENTTIME", "WHERE", "WINDOW", "GROUP")
@@ -328,8 +329,8 @@ def _format(c: Cursor, facet: str) -> ast.StoreAs:
     known = ", ".join(FORMATS)
     if c.word() in OTHER_FORMATS:
         raise c.error(f"format {c.word()} is not supported yet", c.now, f"formats are {known}")
-    if facet == "KEY" and c.word() in RECORDS:
-        hint = f"write {' or '.join(f for f in FORMATS if f not in RECORDS)}"
+    if facet == "KEY" and c.word() in NO_KEYS:
+        hint = f"write {' or '.join(f for f in FORMATS if f not in NO_KEYS)}"
         raise c.error(f"keys in format {c.word()} are not supported", c.now, hint)
     if c.word() not in FORMATS:
         raise c.unexpected("a format", *FORMATS, hint=f"formats are {known}")

@@ -52,6 +52,9 @@ class SqlType:
 def sql_type(c: Cursor) -> SqlType:
     """A type by any of its names."""
     start, word = c.index, c.word()
+    if word in ("JSONB", "JSON", "STRUCT", "MAP"):
+        hint = "keep the fields that are read in columns of their own, or the document as varchar"
+        raise c.error(f"type {word} is not supported yet", c.now, hint)
     if word in ("NUMERIC", "DECIMAL"):
         c.advance()
         found = _numeric(c, start)

@@ -258,6 +258,10 @@ def column_name(c: Cursor) -> ast.Name:
 
 def _create_relation(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     """CREATE STREAM | TABLE name (column TYPE [NOT NULL] [PRIMARY KEY], … [, PRIMARY KEY (…)]) [OPTIONS (…)]."""
+    return _relation(c, start, or_replace, foreign=False)
+
+
+def _relation(c: Cursor, start: int, or_replace: bool, foreign: bool) -> ast.CreateRelation:
     kind: Literal["STREAM", "TABLE"] = "STREAM" if c.at("STREAM") else "TABLE"
     c.advance()
     name = object_name(c, f"the name of the {kind.lower()}")
@@ -283,9 +287,10 @@ def _create_relation(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
         if all(d.name != str(key) for d in columns):
             raise c.error(f"no column {key} for the PRIMARY KEY", key.span, "name a column of the table")
         not_null.append(str(key))
+    server = _server(c) if foreign else None
     options = in_parentheses(c, _option) if c.accept("OPTIONS") else ()
     _description(c)
-    return ast.CreateRelation(kind, name, tuple(columns), tuple(not_null), options, or_replace, c.span(start))
+    return ast.CreateRelation(kind, name, tuple(columns), tuple(not_null), options, or_replace, c.span(start), server)
 
 
 def _column(c: Cursor, kind: str, not_null: list[str]) -> ast.ColumnDef:
@@ -371,9 +376,30 @@ def _create_schema(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
 
 
 def _create_foreign(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
-    """CREATE FOREIGN STREAM | TABLE, SERVER: they reach outside by drivers of the system."""
+    """CREATE FOREIGN STREAM name (…) SERVER server [OPTIONS (…)]; tables reach outside by drivers of the system."""
     c.advance()
-    return unsupported(c, "CREATE FOREIGN", start)
+    if not c.at("STREAM"):
+        return unsupported(c, "CREATE FOREIGN", start)
+    return _relation(c, start, or_replace, foreign=True)
+
+
+def _server(c: Cursor) -> ast.Name:
+    c.expect("SERVER")
+    return object_name(c, "the name of a server")
+
+
+def _create_server(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
+    """CREATE SERVER name [TYPE 'type'] FOREIGN DATA WRAPPER wrapper [OPTIONS (…)] [DESCRIPTION '…']."""
+    name = _server(c)
+    kind: ast.Literal | None = None
+    if c.accept("TYPE"):
+        at = c.index
+        kind = ast.Literal(c.string("the type in single quotes", "write TYPE 'KAFKA10'"), Scalar.VARCHAR, c.span(at))
+    c.expect("FOREIGN", "DATA", "WRAPPER")
+    object_name(c, "the name of a data wrapper")
+    options = in_parentheses(c, _option) if c.accept("OPTIONS") else ()
+    _description(c)
+    return ast.CreateServer(name, kind, options, c.span(start))
 
 
 def _drop(c: Cursor) -> ast.Statement:
@@ -501,7 +527,7 @@ SQLSTREAM = Words(
         "PUMP": _create_pump,
         "SCHEMA": _create_schema,
         "FOREIGN": _create_foreign,
-        "SERVER": _create_foreign,
+        "SERVER": _create_server,
     },
     types={
         "BOOLEAN": Scalar.BOOLEAN,
