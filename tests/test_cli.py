@@ -198,21 +198,12 @@ def test_check_lists_every_problem(folder: Path) -> None:
     assert "2 statements, no problem" in braid("check", "-e", L + "CREATE STREAM a AS SELECT * FROM l;").out
 
 
-@pytest.mark.parametrize(
-    ("dialect", "table", "view"),
-    [
-        ("ksqldb", "CREATE TABLE {} (k INT PRIMARY KEY, n INT) WITH (kafka_topic='{}', value_format='JSON', "
-         "partitions=1);", "CREATE TABLE v AS SELECT t0.k, t0.n FROM"),
-        ("risingwave", "CREATE TABLE {} (k INT PRIMARY KEY);", "CREATE MATERIALIZED VIEW v AS SELECT t0.k FROM"),
-    ],
-)  # fmt: skip
-def test_check_says_what_a_run_would(dialect: str, table: str, view: str, folder: Path) -> None:
-    tables = [f"t{n}" for n in range(17)]
-    joined = " ".join(["t0", *(f"JOIN {t} ON {t}.k = t0.k" for t in tables[1:])])
-    made = [f"-- dialect: {dialect}", *(table.format(t, t) for t in tables), f"{view} {joined};"]
-    (folder / "q.sql").write_text("\n".join(made))
+def test_check_says_what_a_run_would(folder: Path) -> None:
+    joined = " ".join(["t AS t0", *(f"JOIN t AS t{n} ON t{n}.k = t0.k" for n in range(1, 17))])
+    made = ["-- dialect: risingwave", "CREATE TABLE t (k INT PRIMARY KEY);"]
+    (folder / "q.sql").write_text("\n".join([*made, f"CREATE MATERIALIZED VIEW v AS SELECT t0.k FROM {joined};"]))
     said = braid("check", "q.sql")
-    assert said.code == 1 and "17 sources in one query; at most 16" in said.err and "line 19" in said.err
+    assert said.code == 1 and "topic t is read 17 times in one query; at most 16" in said.err and "line 3" in said.err
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,19 @@ CREATE STREAM o AS SELECT l.k AS k, a / b AS q, c FROM l
 
 
 @pytest.mark.parametrize("runtime", ["local", "reference"])
+def test_a_row_whose_window_never_began_shows_its_own_side(runtime: Literal["local", "reference"]) -> None:
+    with Driver("sqlstream", runtime) as d:
+        d.execute("""CREATE STREAM l (k INT, v INT); CREATE STREAM r (k INT, w INT);
+            CREATE VIEW o AS SELECT STREAM l.v, r.w
+            FROM l FULL JOIN r OVER (ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING) ON l.k = r.k;""")
+        d.write("L", None, {"K": 1, "V": 1}, 1000)
+        d.write("R", None, {"K": 1, "W": 2}, 1000)
+        d.finish()
+        (told,) = d.drops("O")
+    assert (told["topic"], told["reason"], told["value"]) == ("R", "unreached", {"R.K": 1, "R.W": 2})
+
+
+@pytest.mark.parametrize("runtime", ["local", "reference"])
 def test_a_drop_shows_its_own_side(runtime: Literal["local", "reference"]) -> None:
     with Driver(runtime=runtime) as d:
         d.execute(SQL)

@@ -124,8 +124,10 @@ class Tail:
         """Topic, partition and offset of the record at a position."""
         if position is None:
             return None, None, None
-        leaf, low = position % (1 << LEAF_BITS), position % LOW // (1 << LEAF_BITS)
+        reading, low = position % (1 << LEAF_BITS), position % LOW // (1 << LEAF_BITS)
         rank, offset = divmod(low, 1 << OFFSET_BITS)
+        some = [x.number for x in self._plan.leaves if x.reading == reading]
+        leaf = next((n for n in some if self._ranks.partition(n, rank) is not None), some[0])
         return self._plan.leaves[leaf].source.topic, self._ranks.partition(leaf, rank), offset
 
     def _chunks(self, end: Cut) -> Iterator[Chunk]:

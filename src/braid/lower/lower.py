@@ -10,7 +10,8 @@ Positions and clocks: a leaf's clock steps travel iff some join above it reads a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -24,7 +25,7 @@ from braid.operators.aggregate import GroupBy
 from braid.operators.analytic import Analytic
 from braid.operators.as_of import AsOf
 from braid.operators.base import Operator
-from braid.operators.changes import MAX_LEAVES, key_column
+from braid.operators.changes import MAX_READINGS, key_column
 from braid.operators.clocks import Closing
 from braid.operators.closed import Closed
 from braid.operators.coalesce import Coalesce
@@ -65,8 +66,7 @@ ALONE = Lit(0, Scalar.INT)
 def lower(query: Query, apart: bool = False) -> Plan:
     """The physical plan of a query; `apart`: as checkpoints have it in which all rows of a result are spread anew."""
     read = tuple(logical.sources(query.root))
-    if len(read) > MAX_LEAVES:
-        raise BraidError(f"{len(read)} sources in one query; at most {MAX_LEAVES}", "split it into two statements")
+    readings = _readings(read)
     clocked, judged, ahead = (frozenset(f(query.root)) for f in (clocked_by, _judged, _ahead))
     unseen = tuple(_unseen(query.root))
     b = Builder(read, needed(query), clocked, judged, ahead, apart, by_epoch(query.root), unseen, numbers=len(read))
@@ -86,8 +86,24 @@ def lower(query: Query, apart: bool = False) -> Plan:
         Stage(i, s.keys, tuple(s.steps), s.output, s.exchange, s.single, query.sink.keeps and s.exchange is None)
         for i, s in enumerate(b.stages)
     )
-    leaves = tuple(sorted(b.leaves, key=lambda leaf: leaf.number))
-    return Plan(query, leaves, stages, stored_names(query), in_place=b.placed)
+    leaves = sorted((replace(x, reading=readings[x.number]) for x in b.leaves), key=lambda x: x.number)
+    return Plan(query, tuple(leaves), stages, stored_names(query), in_place=b.placed)
+
+
+def _readings(read: Sequence[logical.Source]) -> list[int]:
+    """A number for each source, to tell it from those that read the same topic; where they are few, its own."""
+    if len(read) <= MAX_READINGS:
+        return list(range(len(read)))
+    before = Counter[str]()
+    found = []
+    for source in read:
+        found.append(before[source.topic])
+        before[source.topic] += 1
+    topic, most = before.most_common(1)[0]
+    if most > MAX_READINGS:
+        hint = "make a view of it, and read that; or split it into two statements"
+        raise BraidError(f"topic {topic} is read {most} times in one query; at most {MAX_READINGS}", hint)
+    return found
 
 
 def _one_bucket(root: Frame, query: Query, b: Builder) -> Frame:

@@ -43,6 +43,7 @@ class Leaf:
     partitions have shown something.
     `clocked`: the clock steps of the source travel to the stage's buckets.
     `silent`: only its clock is read, no row of it travels.
+    `reading`: tells it from others that read the same records, in positions; `number` tells it from all.
     `ahead`: what the source holds at the start comes one epoch before what the others hold (`Query.snapshot`).
     """
 
@@ -57,6 +58,7 @@ class Leaf:
     awaits: int = 0
     ahead: bool = False
     silent: bool = False
+    reading: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ _POSITION = [("high", ">u8"), ("low", ">u8")]
 _AT_THE_STEP = b"\2"  # what is prior sorts below
 
 OFFSET_BITS, LEAF_BITS, RANK_BITS = 44, 4, 15
-MAX_LEAVES, MAX_RANKS = 1 << LEAF_BITS, 1 << RANK_BITS
+MAX_READINGS, MAX_RANKS = 1 << LEAF_BITS, 1 << RANK_BITS
 N_BITS, HOP_BITS = 41, 4  # of an explicit order: hops | rank | n | leaf
 
 
@@ -66,7 +66,8 @@ def key_column(i: int) -> str:
 
 
 def partitioned_position(m: pl.Expr, rank: int, offset: pl.Expr, leaf: int) -> pl.Expr:
-    """Position of a record of a source partition: (running maximum of its times in the batch, rank, offset, leaf)."""
+    """Position of a record of a source partition: (running maximum of its times in the batch, rank, offset, leaf).
+    `leaf`: the number of the reading, of those of the record's topic."""
     low = (pl.lit(rank, pl.Int64) * (1 << OFFSET_BITS) + offset.cast(pl.Int64)) * (1 << LEAF_BITS) + leaf
     return m.cast(POS_TYPE) * pl.lit(LOW, POS_TYPE) + low.cast(POS_TYPE)
 

@@ -155,7 +155,7 @@ class Sliding:
                 lost = rows.filter(late)
                 moved = clocks.late_by(clock.leaf, lost[PART][0], lost[POS].head(1))  # told of the first
                 told = Late(None, moved.extend_constant(None, lost.height - 1))
-                drops.append(late_rows(lost.drop(PART), None, told))
+                drops.append(late_rows(lost.drop(PART), str(i), told))
                 rows = rows.filter(~late)
         made = rows.select(
             pl.col(TIME).alias(AT),
@@ -197,7 +197,7 @@ class Sliding:
             lost = lives[i].filter(pl.col(ENTER).is_null())
             if lost.height:
                 lost = lost.with_columns(positions_of(lost[place(i)]), pl.col(AT).alias(TIME))
-                yield dropped_rows(lost.select(POS, TIME, *payload_of(lost)), Reason.UNREACHED, None)
+                yield dropped_rows(lost.select(POS, TIME, *payload_of(lost)), Reason.UNREACHED, str(i))
 
     def _needed(self, lives: Sequence[pl.DataFrame], now: int) -> list[pl.DataFrame]:
         """The rows that something still open depends on: a row that may be alive later, a row that met it, …"""

@@ -165,9 +165,13 @@ class Ranks(dict[str, int]):
         return rank
 
     def partition(self, leaf: int, rank: int) -> int | None:
-        """The number of a leaf's partition that has this rank; None where it is of a DataFrame."""
+        """The number of the leaf's partition that has this rank; None where it has none, or is of a DataFrame."""
         known = (int(place.split("/")[1]) for place, n in self.items() if n == rank and place.startswith(f"{leaf}/"))
-        return next(known, self.added(rank)[1] if self.behind is not None and rank >= self.behind else None)
+        found = next(known, None)
+        if found is not None or self.behind is None or rank < self.behind:
+            return found
+        partition, topic = divmod(rank - self.behind, self._count)
+        return partition if self._topics[leaf] == topic else None
 
     def added(self, rank: int) -> tuple[int, int]:
         """A leaf, and the partition that was added, of a rank."""

@@ -17,12 +17,13 @@ import polars as pl
 from braid.expr.nodes import Col
 from braid.expr.show import duration
 from braid.lower.physical import Leaf, Plan, Step
-from braid.operators.changes import BY, LEAF_BITS, POS, POS_TYPE, TIME, causes, no_rows
+from braid.operators.changes import BY, POS, POS_TYPE, TIME, causes, no_rows
 from braid.operators.pairing import BOTH
 from braid.plan.drop_reasons import Reason
 from braid.plan.groups import Sessions, TimeWindows
 from braid.plan.joins import StreamStreamJoin
 from braid.plan.logical import Node, Source
+from braid.plan.told import SIDES
 from braid.records import codec
 from braid.records.wire import Wire
 from braid.stage.decode import wires_of
@@ -131,10 +132,9 @@ def of_operator(plan: Plan, step: Step, dropped: pl.DataFrame) -> pl.DataFrame:
     if len(step.inputs) == 1:  # a row that came, or one that goes
         text = shown(dropped, [*columns_of(plan, step.inputs[0]), *step.columns])
     else:  # a row of one side shows that side's columns, a pair all
-        leaf, sides = pl.col(POS) % (1 << LEAF_BITS), pl.lit(None, pl.String)
-        for name, number in zip(("left", "right", *("" for _ in step.inputs)), step.inputs, strict=False):
-            below = leaf.is_in([x.number for x in _leaves_below(plan, number)])
-            mine = pl.when(pl.col("side").is_null()).then(below).otherwise(pl.col("side") == name)
+        sides = pl.lit(None, pl.String)
+        for i, number in enumerate(step.inputs):
+            mine = pl.col("side").is_in([str(i), *SIDES[i : i + 1]])
             sides = pl.when(mine).then(shown(dropped, columns_of(plan, number))).otherwise(sides)
         both = pl.when(pl.col("side") == BOTH).then(shown(dropped, step.columns)).otherwise(sides)
         text = dropped.select(text=both)["text"]
@@ -200,12 +200,6 @@ def _step_of(plan: Plan, number: int) -> Step:
 def columns_of(plan: Plan, number: int) -> tuple[Col, ...]:
     """The columns of the leaf or step with this number."""
     return plan.leaves[number].columns if number < len(plan.leaves) else _step_of(plan, number).columns
-
-
-def _leaves_below(plan: Plan, number: int) -> list[Leaf]:
-    if number < len(plan.leaves):
-        return [plan.leaves[number]]
-    return [leaf for x in _step_of(plan, number).inputs for leaf in _leaves_below(plan, x)]
 
 
 # ------------------------------------------------------------ for users

@@ -213,11 +213,11 @@ def ingested(plan: Plan, chunk: Chunk) -> Ingested:
     chunk = _above(chunk)
     rows = chunk.decoded.rows
     if chunk.order is not None:
-        place = explicit_position(pl.col("seq"), pl.col("hops"), pl.col("rank"), pl.col("n"), leaf.number)
+        place = explicit_position(pl.col("seq"), pl.col("hops"), pl.col("rank"), pl.col("n"), leaf.reading)
         positions = chunk.order.select(place.alias("p"))["p"]
     else:
         m = pl.max_horizontal(pl.col(TIME).cum_max(), pl.lit(chunk.floor, pl.Int64)) - (EARLY if chunk.early else 0)
-        place = partitioned_position(m, chunk.rank, pl.col("_offset"), leaf.number)
+        place = partitioned_position(m, chunk.rank, pl.col("_offset"), leaf.reading)
         positions = rows.select(place.alias("p"))["p"]
     return ingest(
         leaf, chunk.decoded, positions, chunk.partition, chunk.rank, [*chunk.marks, *_ends(leaf, chunk, rows)]
