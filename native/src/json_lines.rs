@@ -65,7 +65,10 @@ pub fn read(data: &[u8], sinks: &mut [Sink], sure: &mut [u8], ends: &mut [u64]) 
         let end = data[start..].iter().position(|&b| b == b'\n').map_or(data.len(), |n| start + n);
         let line = &data[start..end];
         let next = (end + 1).min(data.len());
-        *sure.get_mut(row)? = one(line, sinks, row, is_text, &mut hints);
+        if row == sure.len() {
+            return None;
+        }
+        sure[row] = one(line, sinks, row, is_text, &mut hints);
         ends[row] = next as u64;
         for s in sinks.iter_mut().filter(|s| s.kind == Kind::Text) {
             s.offsets[row + 1] = s.used as i64;
