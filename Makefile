@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 FLINK  := .venv-flink/.installed
 DOCS   := $(VENV)/.docs
+CORE   := $(VENV)/.core
 # A worker that dies ends the tests, and its test is named. With a new one in its place the last tests can wait for ever
 # (pytest-xdist 3.8, its issues 784 and 1378).
 BY_FILE := -n 2 --dist loadfile --max-worker-restart 0
@@ -13,7 +14,12 @@ unexport PYTHONDONTWRITEBYTECODE  # else each of the hundreds of processes compi
 
 .PHONY: install demo demo-kafka test test-fast test-heavy test-spark test-spark43 test-cluster test-kafka lint law fuzz bench bench-kafka bench-nexmark bench-small flink crash soak docs picture clean java
 
-install: $(STAMP)
+install: $(STAMP) $(CORE)
+
+# The compiled core, where cargo is there; without it Braid does the same in Python.
+$(CORE): $(STAMP) $(wildcard native/*.toml native/*.lock native/*.py native/src/*.rs)
+	@$(BIN)/python native/build.py
+	@touch $(CORE)
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Braid needs Python 3.11 or newer: make install PYTHON=python3.11"; exit 1; }
@@ -22,7 +28,7 @@ $(STAMP): pyproject.toml
 	@touch $(STAMP)
 
 # Checks Java; then makes the archive of classes with which Spark starts a third faster, where there is none.
-java: $(STAMP)
+java: $(STAMP) $(CORE)
 	@$(BIN)/python -m braid doctor --java
 	@$(BIN)/python -m braid doctor --quick-start > /dev/null || echo "Spark starts without an archive of its classes"
 
@@ -49,10 +55,10 @@ test: $(STAMP) java
 	@echo "4 of 4: tests on Spark, some of them with Kafka (about 10 minutes)"
 	@$(MAKE) --no-print-directory test-spark
 
-test-fast: $(STAMP)
+test-fast: $(STAMP) $(CORE)
 	@$(BIN)/python -m pytest -m "not spark and not kafka and not objects and not heavy and not law" -n 2 --dist worksteal
 
-test-heavy: $(STAMP)
+test-heavy: $(STAMP) $(CORE)
 	@$(BIN)/python -m pytest -m "heavy and not spark and not kafka and not objects and not law" -n 2 --dist worksteal
 
 test-spark: $(STAMP) java

@@ -148,7 +148,9 @@ def test_executors_that_go_have_a_line_without_a_batch(tmp_path: Path) -> None:
     for line in ("braid_executors 0.0", "braid_executors_lost_total 3.0", "braid_tasks_failed_total 6.0"):
         assert line in lines
     (line,) = map(json.loads, path.read_text().splitlines())
+    lines_read = {name: line["run"].pop(name) for name in ("json_lines_compiled", "json_lines_python")}
     assert line["run"] == {"executors": 0, "executors_lost": 3, "tasks_failed": 6, "store_again": 0}
+    assert all(n >= 0 for n in lines_read.values())
 
 
 # ------------------------------------------------------------------ telling

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from rich.console import Console
 from rich.table import Table
 
+from braid import native
 from braid.errors import BraidError
 from braid.face import quick_start
 from braid.store import NOWHERE, ObjectStore
@@ -59,6 +60,9 @@ def examine(
             out.print(f"miss  {name}: pip install {name}")
     out.print(f"ok    {_memory_gib():.0f} GiB of memory, {os.cpu_count()} cores")
     out.print("ok    connectors: topic store, Kafka, CSV, JSON lines, Parquet")
+    core, why = native.loaded()
+    by = "the compiled core" if core is not None else f"Python, without the compiled core: {why}"
+    out.print(f"ok    JSON lines are read by {by}", markup=False)
     fine_here = fine
     store = store or Store(NOWHERE)
     if (broker := store.broker) is not None:

@@ -327,6 +327,10 @@ RUN_METRICS = (
     RunMetric("braid_executors_lost_total", "counter", "Executors that were lost.", "executors_lost"),
     RunMetric("braid_tasks_failed_total", "counter", "Attempts of tasks that failed.", "tasks_failed"),
     RunMetric("braid_run_store_again_total", "counter", "Calls to the store made again, not by tasks.", "store_again"),
+    RunMetric(
+        "braid_json_lines_compiled_total", "counter", "JSON lines read by the compiled core.", "json_lines_compiled"
+    ),
+    RunMetric("braid_json_lines_python_total", "counter", "JSON lines read by Python.", "json_lines_python"),
 )
 
 Sample = tuple[tuple[str, ...], float]  # labels behind `query`, value

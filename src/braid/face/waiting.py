@@ -111,7 +111,8 @@ def plan_of(store: TopicStore, name: str, known: checkpoint.Document, functions:
         catalogue = Catalogue(store, dialect, functions)
         if catalogue.kept and (query := catalogue.program("once").queries.get(name)) is not None:
             if known.plan == canonical(query):
-                return replace(lower(query), numbers=dict(known.numbers))
+                whole = checkpoint.PRUNED not in known.settings
+                return replace(lower(query, whole=whole), numbers=dict(known.numbers))
             hint = "braid upgrade takes the change over; braid check shows it"
             raise BraidError(f"the statement of {name} has changed since its last run", hint)
     hint = "name the functions it calls: --functions FILE; or run its statement again, with braid run"

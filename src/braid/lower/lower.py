@@ -57,14 +57,17 @@ from braid.plan.bands import bands
 from braid.plan.canonical import stored_names
 from braid.plan.logical import Node, Query
 from braid.plan.needed import needed
+from braid.plan.rewrite import pruned
 from braid.types import Array, Scalar
 
 _OneKey = joins.StreamStreamJoin | joins.StreamTableJoin | joins.TableTableJoin  # both sides are spread by it, once
 ALONE = Lit(0, Scalar.INT)
 
 
-def lower(query: Query, apart: bool = False) -> Plan:
-    """The physical plan of a query; `apart`: as checkpoints have it in which all rows of a result are spread anew."""
+def lower(query: Query, apart: bool = False, whole: bool = False) -> Plan:
+    """The physical plan of a query; `apart`: as checkpoints have it in which all rows of a result are spread anew;
+    `whole`: as those have it that keep all columns of a sub-query."""
+    asked, query = query, query if whole else pruned(query)
     read = tuple(logical.sources(query.root))
     readings = _readings(read)
     clocked, judged, ahead = (frozenset(f(query.root)) for f in (clocked_by, _judged, _ahead))
@@ -87,7 +90,7 @@ def lower(query: Query, apart: bool = False) -> Plan:
         for i, s in enumerate(b.stages)
     )
     leaves = sorted((replace(x, reading=readings[x.number]) for x in b.leaves), key=lambda x: x.number)
-    return Plan(query, tuple(leaves), stages, stored_names(query), in_place=b.placed)
+    return Plan(asked, tuple(leaves), stages, stored_names(asked), in_place=b.placed, pruned=query != asked)
 
 
 def _readings(read: Sequence[logical.Source]) -> list[int]:

@@ -106,7 +106,7 @@ def _keeping(stage: Stage) -> list[Step]:
 class Plan:
     """`stored`: the names that plan columns have in kept rows (`plan.canonical`). `numbers`: of steps that keep their
     state under the number that they had in a query whose place this one took. `in_place`: some rows stay where they
-    are that a plan that is lowered `apart` moves."""
+    are that a plan that is lowered `apart` moves. `pruned`: columns of a sub-query are left out that nobody reads."""
 
     query: logical.Query
     leaves: tuple[Leaf, ...]
@@ -114,6 +114,7 @@ class Plan:
     stored: Mapping[str, str] = field(default_factory=dict)
     numbers: Mapping[int, int] = field(default_factory=dict)
     in_place: bool = False
+    pruned: bool = False
 
     def kept_as(self, step: int) -> int:
         """The number under which a step, or the sink, keeps its state."""

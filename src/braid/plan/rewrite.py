@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from braid.expr.nodes import columns
+from braid.expr.nodes import Col, Expr, columns
+from braid.plan.epochs import Union
 from braid.plan.logical import Node, Project, Query, Source
 from braid.plan.needed import needed_by, written
 
+_Outputs = tuple[tuple[Col, Expr], ...]
 PSEUDO_PLACES = ("rowtime", "rowpartition", "rowoffset")
 
 
@@ -32,7 +34,31 @@ def _without_unread(node: Node, above: frozenset[str]) -> Node:
 
 
 def _read_part(node: Project, above: frozenset[str]) -> Node:
-    keys = node.input.row_key
-    kept = tuple((c, e) for c, e in node.outputs if c.name in above or e in keys) or node.outputs[:1]
-    below = _without_unread(node.input, frozenset(c for _, e in kept for c in columns(e)))
+    kept = _kept(node, above)
+    below = _without_unread(node.input, _read_by(kept))
     return below if all(c == e for c, e in kept) else replace(node, input=below, outputs=kept)
+
+
+def pruned(query: Query) -> Query:
+    """The same with projections of what is read above them, and of the key of their rows, alone. For how a query runs:
+    its text and its fingerprint are those of all columns (`Plan.pruned`)."""
+    return replace(query, root=_pruned(query.root, written(query)))
+
+
+def _pruned(node: Node, above: frozenset[str]) -> Node:
+    if isinstance(node, Project):
+        kept = _kept(node, above)
+        return replace(node, input=_pruned(node.input, _read_by(kept)), outputs=kept)
+    read = above.union(needed_by(node))
+    if isinstance(node, Union):  # its parts have the same columns, whatever their keys are
+        read = read.union(c.name for c in node.schema)
+    return node.over(lambda x: _pruned(x, read))
+
+
+def _kept(node: Project, above: frozenset[str]) -> _Outputs:
+    keys = node.input.row_key
+    return tuple((c, e) for c, e in node.outputs if c.name in above or e in keys) or node.outputs[:1]
+
+
+def _read_by(outputs: _Outputs) -> frozenset[str]:
+    return frozenset(c for _, e in outputs for c in columns(e))

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from braid.native import LINES
 from braid.store import objects
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Health:
             "executors_lost": len(self.lost),
             "tasks_failed": self.failed,
             "store_again": self.again,
+            "json_lines_compiled": LINES.compiled,
+            "json_lines_python": LINES.python,
         }
 
     def line(self, restarts: int, again: int = 0) -> str:

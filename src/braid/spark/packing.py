@@ -34,6 +34,7 @@ OWN = "braid-sql"  # the distribution
 OF_WORKERS = frozenset({"pyspark", "py4j"})  # what lies there with Spark
 OF_THIS_PROJECT = frozenset({"dev", "docs"})  # extras that no query needs
 NOT_SENT = frozenset({"..", "__pycache__", "tests", "direct_url.json"})  # the last: an address may have a password
+CORE = "braid_native."  # compiled for the driver's system; files are read there
 ON_DRIVER = frozenset({"demo", "reference", "testing"})  # packages of Braid's that no task has a use for
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"  # archives are of one version
 
@@ -121,7 +122,12 @@ def _own() -> Iterator[tuple[str, Path]]:
     package = Path(__file__).parent.parent
     for path in sorted(package.rglob("*")):
         name = path.relative_to(package)
-        if path.is_file() and "__pycache__" not in name.parts and name.parts[0] not in ON_DRIVER:
+        if (
+            path.is_file()
+            and not path.name.startswith(CORE)
+            and "__pycache__" not in name.parts
+            and name.parts[0] not in ON_DRIVER
+        ):
             yield str(path.relative_to(package.parent)), path
 
 

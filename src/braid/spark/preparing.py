@@ -146,9 +146,11 @@ class _There:
         elsewhere = output is not None and not output.is_topic
         if elsewhere or (known is not None and checkpoint.KEEPS not in known.settings):  # or it began without
             plan = plan.unkept()
-        if plan.in_place and known is not None and checkpoint.IN_PLACE not in known.settings:
-            plan = lower(plan.query, apart=True)
-        return plan
+        if known is None:
+            return plan
+        apart = plan.in_place and checkpoint.IN_PLACE not in known.settings
+        whole = plan.pruned and checkpoint.PRUNED not in known.settings
+        return lower(plan.query, apart=apart, whole=whole) if apart or whole else plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +324,8 @@ def _settings(plan: Plan, there: _There, run: str, watches: Mapping[str, FileWat
         settings[checkpoint.KEEPS] = True
     if plan.in_place:
         settings[checkpoint.IN_PLACE] = True
+    if plan.pruned:
+        settings[checkpoint.PRUNED] = True
     if deleted := {n: x.input.options.deleted for n, x in sorted(watches.items()) if x.input.options.deleted}:
         settings["deleted"] = deleted
     others = _elsewhere(plan, (*watches, *options.frames))

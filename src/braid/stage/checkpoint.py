@@ -43,6 +43,7 @@ READY = "ready.json"  # that all was worked out anew, and this checkpoint takes 
 RESET = "reset.json"  # that the query is to begin anew (`stage/reset_marker.py`)
 RESCALE = "rescale.json"  # that it is to be spread otherwise (`stage/rescale.py`)
 KEEPS = "keeps"  # the setting of a query whose result is kept by key
+PRUNED = "pruned"  # of one that does not keep what nobody reads of a sub-query (`Plan.pruned`)
 IN_PLACE = "in_place"  # of one whose rows are not spread anew by the key of the result (`Plan.in_place`)
 _SHOWN = 60  # lines of a difference
 _WIDEST = 100  # characters of a line of a plan

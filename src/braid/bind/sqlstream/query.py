@@ -36,7 +36,7 @@ from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Col, Expr
 from braid.plan import sliding
-from braid.plan.logical import Filter, Kind, Node, Output, Project, Query, Sink, Source
+from braid.plan.logical import Filter, Kind, Output, Project, Query, Sink, Source
 from braid.plan.names import own
 from braid.sql import ast
 from braid.sql.dialects.sqlstream import SQLSTREAM
