@@ -8,12 +8,13 @@ or not; nothing of it is changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import click
 
+from braid.bind.bound import Declared
 from braid.bind.dialects import DIALECTS
 from braid.errors import BraidError
 from braid.expr.user import Functions
@@ -75,7 +76,7 @@ def print_waiting(
         raise found.torn
     known = checkpoint.load(found.folder)
     assert known is not None
-    plan = plan_of(opened, found.name, known, functions)
+    plan, _ = plan_of(opened, found.name, known, functions)
     documents, runs = state_file.latest(found.folder)[1], lambda place: CheckpointRuns(found.folder, place)
     places = {
         f"{x.number}/{p}": n for n, (t, p) in enumerate(known.sources) for x in plan.leaves if x.source.topic == t
@@ -105,14 +106,17 @@ def _cells(row: dict[str, Any]) -> list[Any]:
     return [until, at, row["waits_for"], row["key"], row["row"]]
 
 
-def plan_of(store: TopicStore, name: str, known: checkpoint.Document, functions: Functions) -> Plan:
-    """Of a query of the store, as its checkpoint has it."""
+def plan_of(
+    store: TopicStore, name: str, known: checkpoint.Document, functions: Functions
+) -> tuple[Plan, Mapping[str, Declared]]:
+    """The plan of a query of the store, as its checkpoint has it, and what was declared."""
     for dialect in DIALECTS:
         catalogue = Catalogue(store, dialect, functions)
-        if catalogue.kept and (query := catalogue.program("once").queries.get(name)) is not None:
+        program = catalogue.program("once") if catalogue.kept else None
+        if program is not None and (query := program.queries.get(name)) is not None:
             if known.plan == canonical(query):
-                whole = checkpoint.PRUNED not in known.settings
-                return replace(lower(query, whole=whole), numbers=dict(known.numbers))
+                plan = lower(query, whole=checkpoint.PRUNED not in known.settings)
+                return replace(plan, numbers=dict(known.numbers)), program.catalog.sources
             hint = "braid upgrade takes the change over; braid check shows it"
             raise BraidError(f"the statement of {name} has changed since its last run", hint)
     hint = "name the functions it calls: --functions FILE; or run its statement again, with braid run"

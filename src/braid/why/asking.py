@@ -9,11 +9,13 @@ records is not judged, and neither are all records of a query that falls into no
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import polars as pl
 
+from braid.bind.bound import Declared
 from braid.errors import BraidError
 from braid.expr.user import Functions
 from braid.face.catalogue import over
@@ -21,6 +23,9 @@ from braid.face.reset import named, queries
 from braid.face.show import open_store
 from braid.face.tabular import time_text
 from braid.face.waiting import plan_of
+from braid.files.input import FileInput, reading
+from braid.files.log import FileLog
+from braid.files.watch import log_path
 from braid.guess import guesses
 from braid.lower.lower import lower
 from braid.lower.physical import Plan
@@ -33,6 +38,7 @@ from braid.stage.checkpoint import Document
 from braid.stage.inputs import Readable
 from braid.stage.registered import input_of
 from braid.store import ObjectStore
+from braid.topics.files import members
 from braid.topics.interface import Topics, open_topics
 from braid.topics.store_value import Store
 from braid.why.notes import Notes
@@ -116,6 +122,7 @@ class Asked:
     inputs: Mapping[int, Readable]
     topics: Topics
     values: bool = True
+    cache: object = None  # a folder for what files are parsed into; it goes with this
     heard: Heard = field(init=False)
     how: Sliced = field(init=False)
     slices: Slices = field(init=False)
@@ -365,34 +372,47 @@ def asked(
         raise found.torn
     known = checkpoint.load(found.folder)
     assert known is not None
-    plan = (
-        plan_of(opened, found.name, known, functions)
-        if file is None
-        else _plan_in(store, file, found.name, known, functions)
-    )
+    if file is None:
+        plan, declared = plan_of(opened, found.name, known, functions)
+    else:
+        plan, declared = _plan_in(store, file, found.name, known, functions)
     if "topics" in known.settings and not store.in_kafka:
         raise BraidError(f"{found.name} reads topics in Kafka", "name the broker, as its run did: --kafka HOST:PORT")
     topics: Topics = open_topics(store) if store.in_kafka else opened
-    inputs = {leaf.number: _input(leaf.source, known, topics) for leaf in plan.leaves}
-    return Asked(found.name, plan, known, found.folder, inputs, topics, values)
+    cache = tempfile.TemporaryDirectory(prefix="braid-files-")
+    inputs = {x.number: _input(x.source, known, topics, found.folder, declared, cache.name) for x in plan.leaves}
+    return Asked(found.name, plan, known, found.folder, inputs, topics, values, cache)
 
 
-def _plan_in(store: Store, file: tuple[str, str], name: str, known: Document, functions: Functions) -> Plan:
-    """The plan of a query whose statement is in a file."""
+def _plan_in(
+    store: Store, file: tuple[str, str], name: str, known: Document, functions: Functions
+) -> tuple[Plan, Mapping[str, Declared]]:
+    """The plan of a query whose statement is in a file, and what was declared."""
     sql, dialect = file
-    for effect in over(store, dialect, functions).statements(sql):
+    program = over(store, dialect, functions)
+    for effect in program.statements(sql):
+        program.apply(effect)
         if effect.query is not None and effect.query.name == name:
             if known.plan != canonical(effect.query):
                 raise BraidError(f"the statement of {name} in the file is not that of its last run")
-            return replace(lower(effect.query), numbers=dict(known.numbers))
+            return replace(lower(effect.query), numbers=dict(known.numbers)), program.catalog.sources
     raise BraidError(f"the file has no statement of {name}")
 
 
-def _input(source: Source, known: Document, topics: Topics) -> Readable:
-    if source.topic not in {topic for topic, _ in known.sources} and source.name not in known.files:
-        raise BraidError(f"{source.name} was read by Spark", "why-not reads topics, of the store and of Kafka, so far")
+def _input(
+    source: Source,
+    known: Document,
+    topics: Topics,
+    folder: ObjectStore,
+    declared: Mapping[str, Declared],
+    cache: str,
+) -> Readable:
+    """What a source has read, where it lies."""
     if source.name in known.files:
-        raise BraidError(
-            f"{source.name} was read from files", "why-not reads topics, of the store and of Kafka, so far"
-        )
+        options = declared[source.name].in_files if source.name in declared else {}
+        says = members(known.settings.get("deleted", {})).get(source.name)
+        options |= {} if says is None else {"deleted": str(says)}
+        return FileInput(source, FileLog.open(log_path(folder, source.name), ""), reading(options), cache)
+    if source.topic not in {topic for topic, _ in known.sources}:
+        raise BraidError(f"{source.name} was read by Spark", "why-not reads topics of the store, of Kafka, and files")
     return input_of(topics, source)

@@ -19,7 +19,7 @@ from braid.expr.show import duration, show
 from braid.expr.typing import conjuncts
 from braid.guess import guesses
 from braid.operators.changes import POS, POS_TYPE, TIME
-from braid.plan import groups, joins, logical, sliding
+from braid.plan import epochs, groups, joins, logical, sliding
 from braid.plan.drop_reasons import Reason
 from braid.plan.over import Over
 from braid.reference import Fact
@@ -79,6 +79,8 @@ class Case:
             return Verdict("missing", "nothing said", "it was read, and no step says what became of it")
         last = max(f.step for f in said)
         here = [f for f in said if f.step == last]
+        if isinstance(self.notes.reference.nodes[last], epochs.RegularJoin | epochs.AsOfJoin):  # what holds in the end
+            here = [f for f in here if f.place == here[-1].place]
         count = self.notes.counts[place]
         waits = self._waiting(said)
         if count:
@@ -263,6 +265,10 @@ class Case:
                 then = self.where(later[0].row, later[0].place)
                 text = f"{names} had no row under its key{of} when it came; one came later: {then}"
                 return Verdict("missing", "row came later", text, "a stream row looks at a table once, when it comes")
+        met = [x for x in self.notes.said[place] if x.step == f.step and x.what == "met" and x.detail.get("other")]
+        if met:
+            gone = f"its partner {self.where(met[-1].detail['other'])} was deleted or changed, and it has no other"
+            return Verdict("missing", "partner gone", gone)
         kind = "row" if table else "partner"
         text = f"no {kind} in {names} under its key{of}, in all that was read"
         return Verdict("missing", f"no {kind}", text, self._alike(node, other, key))
