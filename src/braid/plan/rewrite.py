@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from braid.expr.compile import can_fail
 from braid.expr.nodes import Col, Expr, columns
 from braid.plan.epochs import Union
 from braid.plan.logical import Node, Project, Query, Source
@@ -56,8 +57,10 @@ def _pruned(node: Node, above: frozenset[str]) -> Node:
 
 
 def _kept(node: Project, above: frozenset[str]) -> _Outputs:
+    """One that can fail is kept: its rows are reported."""
     keys = node.input.row_key
-    return tuple((c, e) for c, e in node.outputs if c.name in above or e in keys) or node.outputs[:1]
+    read = tuple((c, e) for c, e in node.outputs if c.name in above or e in keys or can_fail(e))
+    return read or node.outputs[:1]
 
 
 def _read_by(outputs: _Outputs) -> frozenset[str]:

@@ -14,11 +14,11 @@ from typing import Any
 
 import polars as pl
 
-from braid.expr.nodes import Col
+from braid.expr.nodes import Col, Lit
 from braid.expr.show import duration
 from braid.lower.physical import Leaf, Plan, Step
 from braid.operators.changes import BY, POS, POS_TYPE, TIME, causes, no_rows
-from braid.operators.pairing import BOTH
+from braid.operators.pairing import BOTH, keys_of
 from braid.plan.drop_reasons import Reason
 from braid.plan.groups import Sessions, TimeWindows
 from braid.plan.joins import StreamStreamJoin
@@ -128,7 +128,7 @@ def too_large(rows: pl.DataFrame, keys: pl.Series, sizes: pl.Series, holds: str)
 
 def of_operator(plan: Plan, step: Step, dropped: pl.DataFrame) -> pl.DataFrame:
     """Rows that an operator dropped; places as in `drops_of`."""
-    keys = [c for c in dropped.columns if c.startswith("_k") and c[2:].isdigit()]
+    keys = known_by(plan, step, dropped)
     if len(step.inputs) == 1:  # a row that came, or one that goes
         text = shown(dropped, [*columns_of(plan, step.inputs[0]), *step.columns])
     else:  # a row of one side shows that side's columns, a pair all
@@ -178,6 +178,13 @@ def _with_text(x: pl.Expr, dtype: pl.DataType) -> pl.Expr:
             fields = [_with_text(x.struct.field(f.name), f.dtype).alias(f.name) for f in dtype.fields]  # type: ignore[arg-type]
             return pl.when(x.is_not_null()).then(pl.struct(fields))
     return x
+
+
+def known_by(plan: Plan, step: Step, rows: pl.DataFrame) -> list[str]:
+    """The key columns of a step's rows that a user knows: a constant stands beside keys whose NULLs are keys, too."""
+    stage = next(s for s in plan.stages if any(x.number == step.number for x in s.steps))
+    beside = {f"_k{i}" for i, key in enumerate(stage.keys) if isinstance(key, Lit)}
+    return [c for c in keys_of(rows) if c not in beside]
 
 
 def key_shown(columns: Sequence[str]) -> pl.Expr:

@@ -18,12 +18,11 @@ from braid.lower.physical import Leaf, Plan
 from braid.operators.base import Awaited, RunStore, State
 from braid.operators.changes import NEVER, TIME, no_rows
 from braid.operators.clocks import CLOCK, STEPS, Clocks, LeafClock
-from braid.operators.pairing import keys_of
 from braid.operators.watermarks import ABOVE_ALL
 from braid.stage import state_file
 from braid.stage.bucket import StoredRuns
 from braid.stage.call_order import Ranks
-from braid.stage.drops import columns_of, key_shown, shown
+from braid.stage.drops import columns_of, key_shown, known_by, shown
 from braid.types import WHOLE_NUMBERS
 
 LOOKED = 5_000_000  # entries of a step
@@ -100,7 +99,7 @@ def _rows(plan: Plan, step: Any, one: Awaited) -> pl.DataFrame:
         "timestamp": pl.col(TIME) if TIME in rows.columns else pl.lit(None),
         "until": until.set(until == ABOVE_ALL, None),
         "moments": pl.lit(one.moments),
-        "key": key_shown(keys_of(rows)),
+        "key": key_shown(known_by(plan, step, rows)),
         "row": text,
     }
     return rows.select(x.cast(ROWS[c]).alias(c) for c, x in made.items())
