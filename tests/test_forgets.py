@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import pytest
 
+import effort
 from braid.testing.driver import Driver
 
 pytestmark = pytest.mark.heavy
-SECONDS = 1200
+SECONDS = 1200 if effort.LAW else 600
 MOST = 200  # rows of one store: some windows of ten seconds, a batch, and as much that has not been merged away
 
 KSQL = """
