@@ -51,7 +51,7 @@ def promoted(q: ast.Select, tree: Tree) -> Tree:
     order = q.order_by[0] if q.order_by and q.order_by[0].within is not None else None
     behind = next((i for i in q.order_by[1:] if i.within is not None), None)
     if behind is not None:
-        raise SqlError("WITHIN stands behind the first item of ORDER BY", behind.span, "put the time first")
+        raise SqlError("WITHIN belongs to the first item of ORDER BY", behind.span, "put the time first")
     if not items and order is None:
         return tree
     if order is not None and order.descending:
