@@ -32,6 +32,8 @@ FIRST_NAMES = ("Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie"
 LAST_NAMES = ("Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris")
 CHANNELS = ("Google", "Facebook", "Baidu", "Apple")
 
+HALVES = "halves"  # a folder beside
+
 Ints = npt.NDArray[np.int64]
 
 
@@ -51,6 +53,20 @@ def write(events: int, folder: Path, seed: int = 1) -> None:
     finally:
         for file in files.values():
             file.close()
+
+
+def halve(folder: Path) -> None:
+    """The same lines as two files a kind, in turn: for an engine that has a reader for each file. Both are in order."""
+    for kind in KINDS:
+        to = folder / HALVES / kind
+        to.mkdir(parents=True)
+        with (
+            (folder / f"{kind}.jsonl").open("rb") as f,
+            (to / "0.jsonl").open("wb") as a,
+            (to / "1.jsonl").open("wb") as b,
+        ):
+            for n, line in enumerate(f):
+                (b if n % 2 else a).write(line)
 
 
 def _persons(at: Ints, chance: np.random.Generator) -> pl.DataFrame:

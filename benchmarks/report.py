@@ -177,19 +177,17 @@ lines; `braid run` with the defaults, from the shell to its end, into a topic of
 that are made ready are part of it. The rows that stand at the end must be those of DuckDB.
 `python -m benchmarks nexmark --rows 500000 --rounds 1` is shorter.
 
-Beside it, in turn with it, over the same files: Flink SQL in one process (streaming mode, exactly-once checkpoints each
-second, parallelism 2, object reuse, its state on the heap or in RocksDB), and Spark's own joins of streams (two
-shuffle partitions, until all is read). Both write JSON lines into files. *start* is the time until a query has been
-handed over; *÷ Braid* is their whole command by Braid's, *without start* the same less the start, of Braid less all
-that goes by before its first batch. Each row that they write must be one of DuckDB's. *rows it lacks*: Spark's joins
-and windows wait for a watermark, and it cannot be told that nothing follows. It cannot say q4 (a group over groups).
-An engine that takes more than 75 s takes one turn, not three.
+Beside it, in turn with it, over the same lines: Flink SQL in one process (streaming mode, exactly-once checkpoints
+each ten seconds, parallelism 2, two files a kind, as it has a reader for each, object reuse, its state on the heap,
+there with mini-batches too, or in RocksDB), and Spark's own joins of streams (two shuffle partitions, until all is
+read, its state on the heap or in RocksDB with a changelog). Both write JSON lines into files. *start* is the time until
+a query has been handed over; *÷ Braid* is their whole command by Braid's, *without start* the same less the start, of
+Braid less all that goes by before its first batch. Each row that they write must be one of DuckDB's. *rows it lacks*:
+Spark's joins and windows wait for a watermark, and it cannot be told that nothing follows. It cannot say q4 (a group
+over groups). An engine that takes more than 75 s takes one turn, not three.
 
-In the run below Braid had the archive of the JVM's classes that `braid doctor --quick-start` makes and a new
-installation does not have (44 to 46 CPU seconds without it, 37 to 40 with it), and Flink a checkpoint each second and
-one reader. As installed, on one quiet machine, beside Flink with a checkpoint every five seconds and files for two
-readers, Braid takes 0.73 to 1.0 of Flink's time and 0.57 to 0.69 of Spark's; that is what counts until these tables are
-made again.
+Braid runs as `make install` and `make java` leave it: with the compiled core where cargo is, and with the archive of
+the JVM's classes, which an installed package has from its second run on. Times are texts for all.
 """
 KAFKA = """# Benchmarks of Kafka to Kafka
 
