@@ -205,7 +205,7 @@ class Case:
             assert node.top is not None
             rank = f.row.values.get(node.top.rank.name)
             return Verdict(
-                "missing", "ranked out", f"it stands at place {rank} of its partition, and {node.top.most} are kept"
+                "missing", "ranked out", f"it is at place {rank} of its partition, and {node.top.most} are kept"
             )
         assert isinstance(node, logical.Filter)
         parts = [p for p in conjuncts(node.predicate)]
@@ -264,7 +264,7 @@ class Case:
             if later:
                 then = self.where(later[0].row, later[0].place)
                 text = f"{names} had no row under its key{of} when it came; one came later: {then}"
-                return Verdict("missing", "row came later", text, "a stream row looks at a table once, when it comes")
+                return Verdict("missing", "row came later", text, "a stream row meets a table once, when it comes")
         met = [x for x in self.notes.said[place] if x.step == f.step and x.what == "met" and x.detail.get("other")]
         if met:
             gone = f"its partner {self.where(met[-1].detail['other'])} was deleted or changed, and it has no other"
