@@ -57,7 +57,9 @@ def test_what_was_read_gives_the_rows_that_are_there(ran: tuple[Queries, Path]) 
     for query in every_operator.queries(of):
         mine = opened_query(of, folder, query.name)
         sink = mine.plan.query.sink
-        made = [every_operator.row(key_text(sink, r.key), value_text(sink, r), r.time, r.window, of) for r in given(mine)]
+        made = [
+            every_operator.row(key_text(sink, r.key), value_text(sink, r), r.time, r.window, of) for r in given(mine)
+        ]
         there = every_operator.written(sink.topic, of, folder)
         others = [q for q in every_operator.queries(of) if q.sink.topic == sink.topic]
         if len(others) == 1:
