@@ -19,7 +19,7 @@ import sliding_queries
 import test_law_epochs as epochs
 from braid.plan import logical
 from braid.plan.logical import Query
-from braid.reference import Event, Record, Reference
+from braid.reference import Event, Fact, Record, Reference
 from braid.reference.rows import series_of
 from braid.why.slices import Slices, sliced
 from effort import examples
@@ -121,3 +121,20 @@ def test_in_sliding_windows(shape: str) -> None:
         rng = random.Random(f"{shape} {seed}")
         query = sliding_queries.random_query(rng, shape)
         checked(query, random_history(rng, query, explicit=rng.random() < 0.5, length=12), f"{shape} {seed}")
+
+
+@pytest.mark.parametrize("shape", ["ss", "st", "tt", "ft", "sessions"])
+def test_who_listens_changes_nothing(shape: str) -> None:
+    for seed in range(3):
+        rng = random.Random(f"{shape} {seed}")
+        query = random_query(rng, shape)
+        placed = numbered(query, events(query, random_history(rng, query, explicit=False)))
+        heard: list[Fact] = []
+        listening, alone = Reference(query), Reference(query)
+        listening.listen(heard.append, [e.place for e in placed])
+        rows, want = listening.process(placed), alone.process(placed)
+        assert [repr(r) for r in rows] == [repr(r) for r in want]
+        assert [repr(d) for d in listening.drops] == [repr(d) for d in alone.drops]
+        made = {place for f in heard if f.what == "gave" for place in f.origin}
+        assert {f.detail["written"].place for f in heard if f.what == "gave"} == {r.place for r in rows}
+        assert bool(made) == bool(rows)

@@ -51,7 +51,8 @@ class Public:
                 setattr(cls, name, _speaking(method))
 
     def __dir__(self) -> list[str]:
-        return sorted(n for n in {*vars(type(self)), *getattr(self, "__slots__", ())} if not n.startswith("_"))
+        names = {n for c in type(self).__mro__[:-1] for n in vars(c)}
+        return sorted(n for n in {*names, *getattr(self, "__slots__", ())} if not n.startswith("_"))
 
 
 def _speaking(method: Callable[..., Waited]) -> Callable[..., Waited]:

@@ -89,10 +89,10 @@ def waiting(
 
 @click.command("why-not")
 @click.argument("query")
-@click.option("--key", metavar="KEY", help="Ask for the records of this key, or joined by it: JSON, or a text.")
-@click.option("--input", "place", metavar="TOPIC:PARTITION:OFFSET", help="Ask for one record.")
-@click.option("--since", metavar="TIME", help="Ask for all records from this time on, by reason (UTC; event time).")
-@click.option("--until", metavar="TIME", help="With --since: and before this time.")
+@click.option("--key", metavar="KEY", help="Show the records of this key, or joined by it: JSON, or a text.")
+@click.option("--input", "place", metavar="TOPIC:PARTITION:OFFSET", help="Show one record.")
+@click.option("--since", metavar="TIME", help="Show all records from this time on, by reason (UTC; event time).")
+@click.option("--until", metavar="TIME", help="Show with --since only records before this time.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--file", type=click.Path(), help="Find its statement in FILE, where the store keeps none: INSERT INTO.")
 @click.option("--no-values", is_flag=True, help="Show no keys and values of records.")
@@ -116,12 +116,12 @@ def why_not(
 
     The definitions of its joins judge what it has read, up to its last batch; it may run meanwhile.
     """
-    from braid.why.command import print_answer
+    from braid.why.command import Question, print_answer
     from braid.why.command import why_not as told
 
     sql = None if file is None else read_sql(file, None, None)
-    more |= {"input": place, "parent": checkpoint, "values": not no_values, "file": sql}
-    answer = told(more.pop("store"), query, since=since, **more)
+    what = Question(more["key"], place, since, more["until"], not no_values, sql)
+    answer = told(more["store"], query, what, more["functions"], checkpoint)
     print_answer(answer, as_json)
 
 

@@ -39,10 +39,11 @@ from braid.expr.annotations import Definition
 from braid.expr.listing import check_names
 from braid.face import frames
 from braid.face import reset as resetting
+from braid.face.asked import Answering
 from braid.face.assertions import Looked, StoreLookout
 from braid.face.begin import begins_of
 from braid.face.catalogue import Catalogue
-from braid.face.cells import Handle, Lines, Plan, Public, Result, Rows, page_of, tell, warn
+from braid.face.cells import Handle, Lines, Plan, Result, Rows, page_of, tell, warn
 from braid.face.effects import Rows as Shown
 from braid.face.effects import bound_whole, carry_out, carry_out_whole
 from braid.face.engine import Engine, EngineWorld
@@ -73,11 +74,11 @@ from braid.types import Column
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from braid.expr.user import Functions
     from braid.spark.dataframes import Registered as InSpark
-    from braid.why.asking import Answer
 
 
-class Session(Public):
+class Session(Answering):
     """Made by `connect`. `spark` is the SparkSession; `store` the folder of topics and checkpoints. In a `with` its
     queries end with the block. A statement that is executed again, word for word, gives the query that it started."""
 
@@ -403,31 +404,8 @@ class Session(Public):
             raise BraidError(f"no query {query} has run", f"queries: {', '.join(self.queries())}")
         return read_drops(self._root, found)
 
-    def why_not(
-        self,
-        query: str,
-        *,
-        key: str | int | None = None,
-        input: str | None = None,
-        since: str | None = None,
-        until: str | None = None,
-        values: bool = True,
-    ) -> Answer:
-        """What became of the records of a key, of one record (TOPIC:PARTITION:OFFSET), or of all of a time, and why
-        they gave no row. As text it is what `braid why-not` prints."""
-        from braid.why.command import why_not
-
-        asked = None if key is None else str(key)
-        return why_not(
-            self._store.store,
-            query,
-            key=asked,
-            input=input,
-            since=since,
-            until=until,
-            functions=self._program.catalog.functions,
-            values=values,
-        )
+    def _asked_of(self) -> tuple[Store, Functions]:
+        return self._store.store, self._program.catalog.functions
 
     def queries(self) -> list[str]:
         """The names of the queries that have run on this store, and `query`, by which the SELECTs of `sql` go."""

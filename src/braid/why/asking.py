@@ -26,7 +26,7 @@ from braid.face.waiting import plan_of
 from braid.files.input import FileInput, reading
 from braid.files.log import FileLog
 from braid.files.watch import log_path
-from braid.guess import guesses
+from braid.guess import guesses, suggested
 from braid.lower.lower import lower
 from braid.lower.physical import Plan
 from braid.operators.changes import POS, TIME
@@ -45,51 +45,12 @@ from braid.why.notes import Notes
 from braid.why.reading import BATCH, KEY, OFFSET, PARTITION, Heard, Place, events, heard
 from braid.why.reasons import At, Case, Verdict
 from braid.why.slices import Sliced, Slices, sliced
+from braid.why.words import Answer, Answered, Step
 
 MOST = 5_000  # records of a slice
 WHOLE = 10_000  # records of a query that falls into no slices
 SHOWN = 20  # records of one key
 UNREAD = 200_000  # records behind the last batch among which a key is looked for
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What a step said of a record, in words."""
-
-    what: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """A record that was asked for."""
-
-    at: At
-    source: str
-    key: str | None
-    value: Mapping[str, object] | None
-    batch: int | None
-    verdict: Verdict
-    steps: Sequence[Step] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """`judged`: so many records were; `read`: of so many; `left`: asked for and not shown."""
-
-    query: str
-    records: Sequence[Answered]
-    judged: int
-    read: int
-    batches: int
-    whole: str | None
-    left: int = 0
-    by_reason: bool = False
-
-    def __str__(self) -> str:
-        from braid.why.words import lines, summary
-
-        return "\n".join(summary(self) if self.by_reason else lines(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +154,7 @@ class Asked:
             else []
         )
         near = guesses(key, (t.strip('"') for t in known), 3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "keys are written as in JSON, or plainly: --key 42"
+        hint = suggested(near, "keys are written as in JSON, or plainly: --key 42")
         return BraidError(f"no record that {self.query} has read has the key {key}", hint)
 
     def _unread(self, texts: Sequence[str]) -> Iterator[Answered]:
@@ -227,7 +188,7 @@ class Asked:
         begin = self.heard.begin.get(where, 0)
         verdict = _UNREAD
         if place.offset < begin:
-            text = f"the query began to read at offset {begin} of this partition (--from), and never looked at it"
+            text = f"the query began to read at offset {begin} of this partition (--from), and has not read it"
             verdict = Verdict(
                 "missing", "before the start", text, "braid reset lets the query begin again, from earlier"
             )
@@ -252,7 +213,7 @@ class Asked:
                 what = (
                     f"{self.query} cannot be asked: {self.how.whole}, so all of its {self.heard.count:,} records count"
                 )
-                raise BraidError(what, f"as it is, this works for up to {WHOLE:,} records")
+                raise BraidError(what, f"as it is, it works for up to {WHOLE:,} records")
             return every
         found = self.slices.closed(start, MOST)
         if found is None:

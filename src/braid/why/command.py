@@ -7,6 +7,7 @@ Rule: one of key, place and time is asked for.
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 
 import click
 
@@ -15,38 +16,41 @@ from braid.expr.user import Functions
 from braid.face.tabular import json_line, seen, time_option
 from braid.store import ObjectStore
 from braid.topics.store_value import Store
-from braid.why.asking import Answer, Input, asked
-from braid.why.words import counted, document
+from braid.why.asking import Input, asked
+from braid.why.words import Answer, counted, document
 
 OPTIONS = ("--key", "--input", "--since", "--until")
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of a query: a key, a record, or a time. `values`: whether keys and values are shown; `file`: its
+    statements and their dialect, where the store does not keep them."""
+
+    key: str | None = None
+    input: str | None = None
+    since: str | None = None
+    until: str | None = None
+    values: bool = True
+    file: tuple[str, str] | None = None
+
+
 def why_not(
-    store: Store,
-    query: str,
-    *,
-    key: str | None = None,
-    input: str | None = None,
-    since: str | None = None,
-    until: str | None = None,
-    functions: Functions,
-    parent: ObjectStore | None = None,
-    values: bool = True,
-    file: tuple[str, str] | None = None,
+    store: Store, query: str, what: Question, functions: Functions, parent: ObjectStore | None = None
 ) -> Answer:
     """What became of the records of a key, of one record, or of all of a time."""
-    if [key, input, since].count(None) != 2:
+    if [what.key, what.input, what.since].count(None) != 2:
         raise BraidError(f"what of {query} is asked?", "--key KEY, or --input TOPIC:PARTITION:OFFSET, or --since TIME")
-    if until is not None and since is None:
+    if what.until is not None and what.since is None:
         raise BraidError("--until needs --since", "--since TIME --until TIME")
-    place = None if input is None else Input.of(input)
-    first = None if since is None else time_option("--since", since)
-    last = None if until is None else time_option("--until", until)
-    made = asked(store, query, functions, parent, values, file)
+    place = None if what.input is None else Input.of(what.input)
+    first = None if what.since is None else time_option("--since", what.since)
+    last = None if what.until is None else time_option("--until", what.until)
+    made = asked(store, query, functions, parent, what.values, what.file)
     if place is not None:
         return made.of_input(place)
-    if key is not None:
-        return made.of_key(key)
+    if what.key is not None:
+        return made.of_key(what.key)
     assert first is not None
     return made.of_time(first, last)
 
@@ -62,7 +66,7 @@ def why_not_of(store: Store, line: str, functions: Functions) -> Answer:
     if len(rest) % 2 or not given or given.keys() - set(OPTIONS):
         raise BraidError(f"what of {query} is asked?", usage)
     more = {name.removeprefix("--"): value for name, value in given.items()}
-    return why_not(store, query, functions=functions, **more)  # type: ignore[arg-type]
+    return why_not(store, query, Question(**more), functions)  # type: ignore[arg-type]
 
 
 def print_answer(answer: Answer, as_json: bool) -> None:

@@ -205,7 +205,7 @@ class Case:
             assert node.top is not None
             rank = f.row.values.get(node.top.rank.name)
             return Verdict(
-                "missing", "ranked out", f"it stands at place {rank} of its partition, and {node.top.most} are kept"
+                "missing", "ranked out", f"it is at place {rank} of its partition, and {node.top.most} are kept"
             )
         assert isinstance(node, logical.Filter)
         parts = [p for p in conjuncts(node.predicate)]
@@ -264,11 +264,16 @@ class Case:
             if later:
                 then = self.where(later[0].row, later[0].place)
                 text = f"{names} had no row under its key{of} when it came; one came later: {then}"
-                return Verdict("missing", "row came later", text, "a stream row looks at a table once, when it comes")
+                return Verdict("missing", "row came later", text, "a stream row meets a table once, when it comes")
         met = [x for x in self.notes.said[place] if x.step == f.step and x.what == "met" and x.detail.get("other")]
         if met:
             gone = f"its partner {self.where(met[-1].detail['other'])} was deleted or changed, and it has no other"
             return Verdict("missing", "partner gone", gone)
+        there = self._others_of(node, other, key) if not table else []
+        if there:
+            count = _many(len(there), "record")
+            text = f"{names} has {count} of its key, such as {there[0]}, and none came as far as here"
+            return Verdict("missing", "partner missing", text, f"ask why: --input {there[0]}")
         kind = "row" if table else "partner"
         text = f"no {kind} in {names} under its key{of}, in all that was read"
         return Verdict("missing", f"no {kind}", text, self._alike(node, other, key))
@@ -365,6 +370,16 @@ class Case:
             if met.of is node and side in met.sides:
                 return [n for n in met.keys if n not in met.sides[side]]
         return []
+
+    def _others_of(self, node: logical.Node, leaves: Sequence[int], key: Any) -> Sequence[At]:
+        """The records of the other side that have a key, whatever became of them."""
+        found = list[At]()
+        for i, met in enumerate(self.sliced.mets):
+            for leaf in leaves if met.of is node else ():
+                rows = self.heard.rows[leaf].filter(self.slices.texts(i, leaf) == key.text)
+                topic = self._source(leaf).topic
+                found += [At(topic, *row) for row in rows.select(PARTITION, OFFSET, TIME).iter_rows()]
+        return found
 
     def _alike(self, node: logical.Node, leaves: Sequence[int], key: Any) -> str | None:
         """The nearest key that there is."""

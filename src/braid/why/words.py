@@ -9,14 +9,54 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from braid.face.tabular import cell, time_text
-from braid.why.asking import Answer, Answered
+from braid.why.reasons import At, Verdict
 
 EXAMPLES = 3  # of each reason
 WIDTH = 100
 MARKS = {"given": "✓", "waiting": "…", "missing": "✗", "unread": "…"}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a step said of a record, in words."""
+
+    what: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A record that was asked for."""
+
+    at: At
+    source: str
+    key: str | None
+    value: Mapping[str, object] | None
+    batch: int | None
+    verdict: Verdict
+    steps: Sequence[Step] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`judged`: so many records were; `read`: of so many; `left`: asked for and not shown."""
+
+    query: str
+    records: Sequence[Answered]
+    judged: int
+    read: int
+    batches: int
+    whole: str | None
+    left: int = 0
+    by_reason: bool = False
+
+    def __str__(self) -> str:
+        return "\n".join(summary(self) if self.by_reason else lines(self))
+
 
 # ------------------------------------------------------------------- as a program reads it
 

@@ -1,0 +1,42 @@
+"""`session.why_not`: why a row is missing, from Python.
+
+In: the name of a query, and a key, a record, or a time. Out: an answer, which is as text what `braid why-not` prints.
+Rule: as in `braid why-not`, whose function is called.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from braid.face.cells import Public
+
+if TYPE_CHECKING:
+    from braid.expr.user import Functions
+    from braid.topics.store_value import Store
+    from braid.why.words import Answer
+
+
+class Answering(Public):
+    """What can be asked about the records that queries have read."""
+
+    def _asked_of(self) -> tuple[Store, Functions]:
+        """The store, and the functions of the user."""
+        raise NotImplementedError
+
+    def why_not(
+        self,
+        query: str,
+        *,
+        key: str | int | None = None,
+        input: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        values: bool = True,
+    ) -> Answer:
+        """What became of the records of a key, of one record (TOPIC:PARTITION:OFFSET), or of all of a time, and why
+        they gave no row."""
+        from braid.why.command import Question, why_not
+
+        store, functions = self._asked_of()
+        what = Question(None if key is None else str(key), input, since, until, values)
+        return why_not(store, query, what, functions)
