@@ -52,7 +52,7 @@ test: $(STAMP) java
 	@$(MAKE) --no-print-directory test-fast
 	@echo "3 of 4: random histories and large inputs, without Spark (2 to 3 minutes)"
 	@$(MAKE) --no-print-directory test-heavy
-	@echo "4 of 4: tests on Spark, some of them with Kafka (about 10 minutes)"
+	@echo "4 of 4: tests on Spark, some of them with Kafka (about 15 minutes)"
 	@$(MAKE) --no-print-directory test-spark
 
 test-fast: $(STAMP) $(CORE)

@@ -105,6 +105,7 @@ def test_january(january: tuple[Said, TopicStore]) -> None:
     assert len(text.splitlines()) < 75 and not re.search(r"\[/?\w+\]", text.split("The plan")[0])
 
 
+@pytest.mark.law
 def test_february(february: tuple[Path, TopicStore]) -> None:
     data, store = february
     counts = compare(data, partial(values, store))

@@ -116,7 +116,9 @@ def rows(store: str) -> list[dict[str, Any]]:
     return [found[n] for n in sorted(found) if n]
 
 
-@pytest.mark.parametrize("dialect", DAY)
+@pytest.mark.parametrize(
+    "dialect", [x if x in ("ksqldb", "risingwave") else pytest.param(x, marks=pytest.mark.law) for x in DAY]
+)
 def test_a_day(dialect: str, spark: Any, store: str) -> None:
     words = DAY[dialect]
     first, second, third = (statement(dialect, *x) for x in ((False, 5), (True, 5), (True, 10)))

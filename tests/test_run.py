@@ -323,7 +323,7 @@ def test_what_the_end_lets_go_can_be_read(tmp_path: Path) -> None:
     assert [r["timestamp"] for r in found][1:] == [2500, 2500]
 
 
-@pytest.mark.parametrize("how", ["--until-idle", "--end"])
+@pytest.mark.parametrize("how", ["--until-idle", pytest.param("--end", marks=pytest.mark.law)])
 def test_files_are_read_while_they_are_made_ready(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Large files, in pieces, of two streams and a table that joins both: the rows of files that are read whole."""
     rng = random.Random(how)

@@ -217,7 +217,7 @@ def kills(folder: Path, count: int, seed: int) -> None:
 
 @pytest.mark.spark
 def test_killed_runs_write_each_batch_once(tmp_path: Path) -> None:
-    kills(tmp_path, 2, 1)
+    kills(tmp_path, 1, 1)
 
 
 @pytest.mark.spark

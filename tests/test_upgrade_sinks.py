@@ -43,7 +43,7 @@ def goes_on(root: Path, sink: str, read: Callable[[], list[tuple[Any, ...]]], po
     assert read() == [*before, (2, 100), (2, 102), (2, 103)]
 
 
-@pytest.mark.parametrize("point", ["upgrade is ready", "writer taken over"])
+@pytest.mark.parametrize("point", [pytest.param("upgrade is ready", marks=pytest.mark.law), "writer taken over"])
 def test_a_table_of_postgres_goes_on(tmp_path: Path, db: psycopg.Connection, point: str) -> None:
     sink = f"postgres:host={db.info.host} user=judge dbname=postgres"
     goes_on(tmp_path, sink, lambda: db.execute("SELECT k, v FROM out ORDER BY k, v").fetchall(), point)

@@ -40,7 +40,9 @@ def records(name: str, sql: str, tasks: int) -> tuple[list[tuple[object, ...]], 
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("name", "sql"), [("risingwave", RISINGWAVE), ("ksqldb", KSQLDB)])
+@pytest.mark.parametrize(
+    ("name", "sql"), [pytest.param("risingwave", RISINGWAVE, marks=pytest.mark.law), ("ksqldb", KSQLDB)]
+)
 def test_ranges_follow_each_other(name: str, sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from braid.testing.on_spark import shared_session
 

@@ -18,7 +18,7 @@ from moments import check_copy, in_use
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("server", ["memory", pytest.param("gateway", marks=pytest.mark.objects)])
+@pytest.mark.parametrize("server", ["memory", pytest.param("gateway", marks=[pytest.mark.objects, pytest.mark.law])])
 def test_backups_of_a_store_in_use(server: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     request.getfixturevalue(server)
     url = "s3://memory/live" if server == "memory" else str(request.getfixturevalue("place"))

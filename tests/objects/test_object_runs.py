@@ -109,6 +109,7 @@ CREATE TABLE counted AS SELECT item, COUNT(*) AS c, SUM(n) AS s FROM orders GROU
 """
 
 
+@pytest.mark.law
 def test_two_drivers_that_do_not_see_each_other(place: str, tmp_path: Path) -> None:
     """Both go on from one checkpoint, at once, on machines that share only topics: each row is there once."""
     (tmp_path / "q.sql").write_text(COUNT)

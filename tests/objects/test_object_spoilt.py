@@ -18,7 +18,7 @@ from braid.records.registry import Schema
 from braid.store import ObjectStore, opened
 from braid.topics import documents, drops, log, object_topics, retention
 from braid.topics.object_topic_store import ObjectTopicStore
-from braid.topics.registries import of_store
+from braid.topics.registries import InObjects, StoreRegistry, of_store
 from braid.topics.retention import Retention
 from objects.faulty import Faulty
 from spoiling import Spoilt, named, spoils
@@ -27,7 +27,7 @@ COMMITS = 10
 NEWEST = (f"commits/{COMMITS:020d}.json", "retention/00000000000000000002.json", "registry/00000000000000000002.json")
 
 
-@pytest.fixture(params=["memory", pytest.param("server", marks=pytest.mark.objects)])
+@pytest.fixture(params=["memory", pytest.param("server", marks=[pytest.mark.objects, pytest.mark.law])])
 def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
     monkeypatch.setattr(log, "FOLD", 4)
     monkeypatch.setattr(object_topics, "BESIDE", False)
@@ -70,7 +70,7 @@ def put_in(room: ObjectStore, name: str, data: bytes | None, folder: Path) -> No
 
 def rows(room: ObjectStore) -> object:
     """All that users see of it."""
-    store, schemas = ObjectTopicStore(room), type(of_store(room))(room)  # type: ignore[call-arg, arg-type]
+    store, schemas = ObjectTopicStore(room), StoreRegistry(InObjects(room))
     records = {name: [store.read(name, p, 0, 99)["_line"].to_list() for p in range(2)] for name in ("t", "u")}
     known = [schemas.latest(f"{name}-value") for name in ("a", "b")]
     return records, retention.all_of(room), known, drops.read_drops(room, "q")

@@ -24,7 +24,7 @@ from braid.store import cache, objects, opened
 from braid.topics import Staged, StageWriters, clean_staging, documents, drops, log, object_topics, publish, stage
 from braid.topics.object_topic_store import ObjectTopicStore
 from braid.topics.object_topics import ObjectTopic
-from braid.topics.registries import of_store
+from braid.topics.registries import InObjects, StoreRegistry, of_store
 from braid.topics.sealed import unsealed
 from objects.faulty import Faulty
 from sums import loaded, with_sum
@@ -562,7 +562,7 @@ def test_two_who_change_a_document(store: ObjectTopicStore) -> None:
 
 
 def test_schemas(store: ObjectTopicStore) -> None:
-    first, second = (of_store(store.root), type(of_store(store.root))(store.root))  # type: ignore[call-arg]
+    first, second = of_store(store.root), StoreRegistry(InObjects(store.root))
     text = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}'
     with pytest.raises(UnknownSchema):
         first.by_id(1)
