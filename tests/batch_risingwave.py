@@ -263,11 +263,48 @@ def aggregate(rng: random.Random, columns: Sequence[E], more: bool = False) -> E
     return E(*made, "long")
 
 
+def in_order(rng: random.Random, columns: Sequence[E]) -> E:
+    """A call that depends on the order of its rows, which is total in DuckDB by its value."""
+    n, t = rng.choice(of_type(columns, "int", "long")), rng.choice(of_type(columns, "text"))
+    by, down = rng.choice(of_type(columns, "int", "long", "text")), rng.choice(["", " DESC"])
+    nulls = "FIRST" if down else "LAST"
+    behind = predicate(rng, columns, "risingwave") if rng.random() < 0.3 else None
+    where = ["" if behind is None else f" FILTER (WHERE {behind[i]})" for i in (0, 1)]
+    tie = ["", " NULLS {}, {} NULLS LAST"]
+    f = rng.choice(["string", "string", "array", "disc", "cont", "first", "different"])
+    made = []
+    for i in (0, 1):
+        text, number = f"{t[i]}", f"{n[i]}"
+        order = f"ORDER BY {by[i]}{down}"
+        match f:
+            case "string":
+                made.append(f"string_agg({text}, '-' {order}{tie[i].format(nulls, text)}){where[i]}")
+            case "array":
+                v = f"COALESCE({number}, -1)"
+                made.append(f"array_to_string(array_agg({v} {order}{tie[i].format(nulls, v)}){where[i]}, ',')")
+            case "disc":
+                made.append(f"percentile_disc(0.4) WITHIN GROUP (ORDER BY {number}{down}){where[i]}")
+            case "cont":
+                median = f"percentile_cont(0.3) WITHIN GROUP (ORDER BY {number}{down}){where[i]}"
+                made.append(f"round(CAST({median} AS NUMERIC(38, 9)), 4)")
+            case "first":
+                tail = tie[i].format(nulls, f"COALESCE({number}, -1)")
+                made.append(f"{'first_value' if i == 0 else 'first'}(COALESCE({number}, -1) {order}{tail}){where[i]}")
+            case _:
+                made.append(f"string_agg(DISTINCT {text}, ',' ORDER BY {text}{down})")
+    return E(*made, "text")
+
+
 def group(
-    rng: random.Random, joined: bool = False, whole: bool = False, more: bool = False, sets: bool = False
+    rng: random.Random,
+    joined: bool = False,
+    whole: bool = False,
+    more: bool = False,
+    sets: bool = False,
+    ordered: bool = False,
 ) -> Question:
     """`whole`: without GROUP BY, over rows of which one has come (past conditions, too); `more`: DISTINCT, FILTER and
-    rarer functions; `sets`: GROUPING SETS."""
+    rarer functions; `sets`: GROUPING SETS; `ordered`: functions of rows in order, too."""
     tables = [table(rng, name) for name in ("tu" if joined else "t")]
     rel = leaf(rng, tables[0], "a")
     while whole and "WHERE" in rel.sql:
@@ -280,6 +317,8 @@ def group(
     chosen = {"c": same("count(*)", "long")}
     for i in range(rng.choice([1, 2, 3] if more else [1, 2])):
         chosen[f"a{i}"] = aggregate(rng, rel.columns, more)
+    for i in range(rng.choice([1, 2]) if ordered else 0):
+        chosen[f"o{i}"] = in_order(rng, rel.columns)
     having = rng.choice(["", "", " HAVING count(*) > 1"])
     words = rng.choice(["ROLLUP ({})", "CUBE ({})", "GROUPING SETS (({0}), ({1}), ({0}, {1}))"]) if sets else ""
     if sets and "GROUPING" not in words:
@@ -612,6 +651,9 @@ SHAPES: dict[str, Shape] = {
     "risingwave aggregates": partial(group, whole=True),
     "risingwave joined group": partial(group, joined=True),
     "risingwave more aggregates": partial(group, more=True),
+    "risingwave ordered aggregates": partial(group, ordered=True),
+    "risingwave ordered aggregates over joins": partial(group, ordered=True, joined=True, more=True),
+    "risingwave ordered aggregates without key": partial(group, ordered=True, whole=True),
     "risingwave more without groups": partial(group, more=True, whole=True),
     "risingwave sets": partial(group, more=True, sets=True),
     "risingwave partners": partners,

@@ -285,6 +285,8 @@ CREATE MATERIALIZED VIEW as_it_was AS SELECT l.id AS a, l.t AS lt, r.t AS rt
 CREATE MATERIALIZED VIEW appended AS SELECT s1.id AS a, r.t AS rt
   FROM s1 LEFT JOIN r FOR SYSTEM_TIME AS OF PROCTIME() ON s1.k = r.id;
 CREATE MATERIALIZED VIEW grouped AS SELECT k, count(*) AS c, min(t) AS mi, max(t) AS ma FROM l GROUP BY k;
+CREATE MATERIALIZED VIEW listed AS SELECT k, string_agg(s, ',' ORDER BY t DESC) AS s, array_agg(t ORDER BY id) AS ts,
+  percentile_disc(0.5) WITHIN GROUP (ORDER BY t) AS m FROM l GROUP BY k;
 CREATE MATERIALIZED VIEW several AS SELECT l.k AS k, count(*) AS c FROM l JOIN r ON l.k = r.k
   GROUP BY l.k HAVING count(*) > 1;
 CREATE MATERIALIZED VIEW interval_join AS SELECT s1.id AS a, s2.id AS b

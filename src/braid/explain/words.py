@@ -71,10 +71,8 @@ def of_node(node: logical.Node) -> Words:
         case logical.Project(input=x, outputs=outputs):
             known = names(x)
             return Words("project", more={"columns": {show(c): show(e, known) for c, e in outputs}})
-        case groups.Aggregate(keys=keys, aggregations=made):
-            told, aggregates, closed = node.told, ", ".join(a.shown for a in made), _passed(node)
-            held = told.kept if closed is None else [Kept("input", x.keeps, *closed) for x in told.kept]
-            return Words("aggregate", [show(e) for _, e in keys], held, told.clock, [*told.notes, aggregates])
+        case groups.Aggregate():
+            return _aggregate(node)
         case groups.TimeWindows(windows=windows, grace=grace):
             open_ = f"{windows.told(duration)}; open until stream time reaches its end + {duration(grace)}"
             return Words(windows.called, clock="the input's", notes=[open_])
@@ -125,6 +123,15 @@ def of_node(node: logical.Node) -> Words:
             notes = ["a row that changes goes out again, none is taken back"] if only_rows else []
             return Words("coalesce", [show(e) for e in key], notes=notes)
     assert_never(node)
+
+
+def _aggregate(node: groups.Aggregate) -> Words:
+    told, made, closed = node.told, node.aggregations, _passed(node)
+    held = told.kept if closed is None else [Kept("input", x.keeps, *closed) for x in told.kept]
+    notes = [*told.notes, ", ".join(a.shown for a in made)]
+    if any(a.function == groups.GATHER for a in made):
+        notes.append("of a group that changes all values are read")
+    return Words("aggregate", [show(e) for _, e in node.keys], held, told.clock, notes)
 
 
 def _passed(node: logical.Node) -> tuple[str, bool] | None:

@@ -15,7 +15,7 @@ from typing import assert_never
 from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns
 from braid.operators.changes import key_column
 from braid.plan.epochs import AsOfJoin, Changes, Clocked, OnTime, RegularJoin, TemporalJoin, Windows, in_epochs
-from braid.plan.groups import Aggregate
+from braid.plan.groups import GATHER, Aggregate
 from braid.plan.logical import Filter, Node, Project, Source
 from braid.plan.sliding import Merged, Operand, RowsFrame, SlidingJoin, meetings, preserved_table
 from braid.types import FLOATS, Scalar
@@ -23,7 +23,7 @@ from braid.types import FLOATS, Scalar
 Keys = tuple[Expr, ...]
 
 _EPOCH = {Scalar.TIMESTAMP: datetime(1970, 1, 1), Scalar.TIMESTAMPTZ: datetime(1970, 1, 1, tzinfo=UTC)}
-_ANY_ORDER = ("COUNT", "MIN", "MAX", "SUM", "AVG")  # but for sums of what is rounded
+_ANY_ORDER = ("COUNT", "MIN", "MAX", "SUM", "AVG", GATHER)  # but for sums of what is rounded
 
 
 def common_keys(node: SlidingJoin) -> tuple[Keys, ...]:

@@ -25,6 +25,7 @@ class Groups:
     start: Flags
     first: Ints  # where each group begins
     diff: Ints  # 0 for the leading rows
+    ends: Flags | None = None  # which of the others are the last of their group in an epoch, where that is asked for
 
     @staticmethod
     def led(first: Ints, diff: Ints) -> Groups:
@@ -61,6 +62,11 @@ class Groups:
         """A running value of column `v` within each group."""
         frame = pl.DataFrame([values.alias("v"), pl.Series("g", self.group)])
         return frame.select(running.over("g", mapping_strategy="explode"))["v"]
+
+
+def ends_of(group: Ints, epoch: Ints) -> Flags:
+    """Which rows are the last of their group in an epoch."""
+    return np.append((group[1:] != group[:-1]) | (epoch[1:] != epoch[:-1]), True)
 
 
 Columns = Callable[[Type], tuple[pl.DataType, ...]]

@@ -18,7 +18,7 @@ Which functions exist, over what, is told by `expr.aggregates`; here is how each
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -26,7 +26,7 @@ import polars as pl
 from braid.expr import compile, reasons, user
 from braid.expr.nodes import Col, Expr
 from braid.operators import totals
-from braid.operators.accumulation import Accumulation, Groups, Merged, Scanned
+from braid.operators.accumulation import Accumulation, Groups, Merged, Scanned, ends_of
 from braid.operators.arrangement import Newest
 from braid.operators.base import Result, State
 from braid.operators.changes import (
@@ -53,6 +53,7 @@ from braid.operators.watermarks import Passing, by_time
 from braid.operators.watermarks import after as after_batch
 from braid.plan import groups
 from braid.plan.drop_reasons import Reason
+from braid.plan.groups import GATHER
 from braid.plan.node import Mode
 from braid.types import Column, Decimal, Scalar, Struct, Type, polars_type
 
@@ -411,6 +412,8 @@ class GroupBy:
         line = timeline([rows], None, keys)
         shown = values if self.own is None else self._shown(line, keys, accumulators.arguments, values, state)
         groups, before = self._before(line, rows, held, accumulators)
+        if any(a.function == GATHER for a in self.aggregations):
+            groups = replace(groups, ends=ends_of(line.group, _epochs(rows, line.number)))
         stood = groups.spread(before[TIME], rows_at(rows, line.number)[TIME])
         known = [(shown if a.function == "LATEST" else values)[f"{i}"] for i, a in enumerate(self.aggregations)]
         known = [values_at(x, line.number) for x in known]
@@ -458,7 +461,7 @@ class GroupBy:
         if not len(new):
             return after
         first = np.union1d(line.first, new)
-        parts = Groups.led(first, groups.diff[~groups.start])
+        parts = replace(Groups.led(first, groups.diff[~groups.start]), ends=groups.ends)
         which = np.where(np.isin(first, new), before.height, np.searchsorted(line.first, first))
         nothing = pl.DataFrame({n: [None] for n in before.columns}, schema=before.schema)
         began = rows_at(before.vstack(nothing).rechunk(), which).with_columns(pl.col(TIME).fill_null(rows[TIME].min()))
@@ -577,9 +580,7 @@ def _lasts(line: Timeline, rows: pl.DataFrame, tells: Flags) -> Ints:
     """Of the rows that tell, the last of each group in each epoch."""
     speaks = tells[line.number]
     number, group = line.number[speaks], line.group[speaks]
-    epoch = _epochs(rows, number)
-    goes_on = (group[1:] == group[:-1]) & (epoch[1:] == epoch[:-1])
-    return np.sort(number[np.append(~goes_on, True)])
+    return np.sort(number[ends_of(group, _epochs(rows, number))])
 
 
 def _tells(line: Timeline, rows: pl.DataFrame, by_place: bool) -> Flags:

@@ -7,6 +7,7 @@ Rule: what stands after a row is a stretch of the group's values where it can be
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from functools import reduce
 from typing import Any
@@ -18,8 +19,10 @@ from braid.expr.functions_arrays import same
 from braid.expr.rows import lists
 from braid.operators.accumulation import Accumulation, Groups, Merged, Running
 from braid.operators.ranges import Ints, expand, values_at
+from braid.plan.groups import PRESENT
 from braid.types import Map, Scalar, Type, polars_type
 
+MOST_GATHERED = 2**31
 MOST_COUNTED = 1000  # different values that HISTOGRAM counts, and those of which one knows how often they are there
 
 
@@ -156,6 +159,42 @@ def _collected(most: int) -> Running:
         return whole(groups, value, held)
 
     return running
+
+
+def _gathered(groups: Groups, value: pl.Series, held: Sequence[pl.Series]) -> list[pl.Series]:
+    """All values that stand, in any order, behind the last row of a group in an epoch; behind others, which nobody
+    sees, none. Slow path (Python rows)."""
+    assert groups.ends is not None
+    before, values, ends = iter(held[0].to_list()), iter(value.to_list()), iter(groups.ends.tolist())
+    state, gone, found = list[Any](), Counter[Hashable](), list[list[Any] | None]()
+    for leads, diff in zip(groups.start.tolist(), groups.diff.tolist(), strict=True):
+        found.append(None)
+        if leads:
+            state = list(next(before) or [])
+            continue
+        given, last = next(values), next(ends)
+        if given is not None and given[PRESENT]:
+            if diff > 0:
+                state.append(given)
+            else:
+                gone[same(given)] += 1
+        if last:
+            state = _without(state, gone) if gone else state
+            gone.clear()
+            found[-1] = list(state)
+    return [pl.Series(found, dtype=held[0].dtype)]
+
+
+def _without(values: list[Any], gone: Counter[Hashable]) -> list[Any]:
+    """Without so many of each value."""
+    left = []
+    for x in values:
+        key = same(x)
+        if gone[key]:
+            gone[key] -= 1
+        else:
+            left.append(x)
+    return left
 
 
 def _size(value: Any) -> tuple[bool, Any]:
@@ -404,6 +443,7 @@ COLLECTED: dict[str, Callable[..., Accumulation]] = {
     "EARLIEST_BY_OFFSET": _by_offset(True),
     "LATEST_BY_OFFSET": _by_offset(False),
     "COLLECT_LIST": lambda most: Accumulation(_list_of, _collected(most), _as_it_is, _joined(most)),
+    "GATHER": lambda: Accumulation(_list_of, _gathered, _as_it_is, _joined(MOST_GATHERED)),
     "COLLECT_SET": lambda most: Accumulation(_list_of, _set(most), _as_it_is, _joined(most, once=True)),
     "COUNT_DISTINCT": lambda: Accumulation(
         lambda t: (*_list_of(t), pl.Int64()), _distinct, lambda held, t: held[1], _distinct_joined

@@ -119,10 +119,13 @@ class Closed(OfOne):
         yield from self.input.row_key if self.input.mode != "append" else ()
 
 
+GATHER, PRESENT = "GATHER", "P"  # all values, which are structures: whether one counts is a field of it
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """One aggregate: `function` is a name of `expr.aggregates`; `arg` None for COUNT(*), a structure where it takes
-    several values; `options`: its constants."""
+    """One aggregate: `function` is a name of `expr.aggregates`, or GATHER; `arg` None for COUNT(*), a
+    structure where it takes several values; `options`: its constants."""
 
     output: Col
     function: str

@@ -21,7 +21,7 @@ import polars as pl
 
 from braid.errors import BraidError
 from braid.expr import user
-from braid.plan.groups import Aggregation
+from braid.plan.groups import PRESENT, Aggregation
 from braid.records.python import python_values
 from braid.records.values import single
 from braid.types import FLOATS, Decimal, Scalar, Struct, Type, polars_type
@@ -103,6 +103,8 @@ def aggregated(a: Aggregation, arguments: Sequence[Any], changes: Changes, sprea
             return _collected(changes, int(a.options[0] or 0))
         case "COLLECT_SET":
             return _different(arguments)[: a.options[0]]
+        case "GATHER":
+            return [v for v in values if v[PRESENT]]
         case "COUNT_DISTINCT":
             return len(_different(values))
         case "TOPK":

@@ -19,7 +19,8 @@ from braid.expr import typing, user
 from braid.expr.aggregates import common, is_aggregate, shaped
 from braid.expr.nodes import Expr, Lit
 from braid.expr.postgres import typing as postgres
-from braid.types import FLOATS, Decimal, Scalar, Type, is_numeric
+from braid.plan.groups import GATHER, PRESENT
+from braid.types import FLOATS, Array, Decimal, Map, Scalar, Struct, Type, is_numeric
 
 S = Scalar
 DIGITS, MEAN_SCALE = 38, 16
@@ -27,14 +28,29 @@ _BITS = {S.SMALLINT: 16, S.INT: 32, S.BIGINT: 64}
 
 
 @dataclass(frozen=True, slots=True)
+class OrderedBy:
+    """A value that rows are ordered by."""
+
+    by: Expr
+    descending: bool
+    nulls_first: bool
+
+    @property
+    def said(self) -> str:
+        return ("d" if self.descending else "a") + ("f" if self.nulls_first else "l")
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
-    """One call. `args` empty: of rows, as count(*). `where`: of FILTER; `over_table`: rows may go again."""
+    """One call. `args` empty: of rows, as count(*). `where`: of FILTER; `over_table`: rows may go again;
+    `order`: that of its rows."""
 
     name: str
     args: tuple[Expr, ...]
     into: Aggregations
     over_table: bool
     where: Expr | None = None
+    order: tuple[OrderedBy, ...] = ()
 
     @property
     def shown(self) -> str:
@@ -56,6 +72,22 @@ class Asked:
         """How often a condition is true."""
         return self.count(typing.case([(e, Lit(1, S.INT))]))
 
+    def arranged(self, e: Expr, *, nulls: bool) -> Expr:
+        """The values in order, with their NULLs or without."""
+        if any(isinstance(x.type, Array | Map | Struct) for x in (e, *(o.by for o in self.order))):
+            raise SqlError(f"{self.shown} takes plain values in a view", hint="take a plain value of it")
+        passes: Expr = Lit(True, S.BOOLEAN) if self.where is None else postgres.logic_value(self.where)
+        if not nulls:
+            passes = typing.call("and", [passes, typing.call("is_not_null", [e])])
+        keys = [(f"O{i}", o.by) for i, o in enumerate(self.order)]
+        each = typing.struct([(PRESENT, passes), *keys, ("V", e)])
+        found = self.into.column(GATHER, each, Array(each.type))
+        return postgres.row("pg.arranged", [found, Lit(" ".join(o.said for o in self.order), S.VARCHAR)])
+
+    def rows(self) -> Expr:
+        """How many pass."""
+        return self.into.column("COUNT", None, S.BIGINT) if self.where is None else self.count(Lit(1, S.INT))
+
     def computed(self, *args: Expr, type_: Type | None = None, over_table: bool | None = None) -> Expr:
         """What operators compute. `type_`: of the result, where it is another than usual; `over_table`: as above."""
         over_table = self.over_table if over_table is None else over_table
@@ -67,14 +99,17 @@ def value(a: Asked) -> Expr:
     """What a call gives."""
     if user.overloads(a.name, "aggregate"):
         return a.computed(*a.args)
-    if not a.args:
+    if not a.args and a.name != "MODE":
         if a.name != "COUNT":
             raise SqlError(f"{a.shown}(*) is not possible", hint="only count takes *")
-        return a.into.column("COUNT", None, S.BIGINT) if a.where is None else a.count(Lit(1, S.INT))
+        return a.rows()
     if a.name not in FUNCTIONS:
         hint = f"a view has {', '.join(sorted(n.lower() for n in FUNCTIONS))}; a batch query may have it"
         raise SqlError(f"{a.shown} in a view is not supported yet", hint=hint)
     return FUNCTIONS[a.name].value(a)
+
+
+WITHIN = ("MODE", "PERCENTILE_CONT", "PERCENTILE_DISC")  # whose ORDER BY stands in WITHIN GROUP
 
 
 def is_known(name: str) -> bool:
@@ -161,6 +196,56 @@ def _bits(of: Callable[[Expr, Expr], Expr]) -> Callable[[Asked], Expr]:
     return made
 
 
+def _array(a: Asked) -> Expr:
+    return typing.case([(typing.call("gt", [a.rows(), Lit(0, S.BIGINT)]), a.arranged(a.one(), nulls=True))])
+
+
+def _text(a: Asked) -> Expr:
+    match a.args:
+        case (e, Lit(value=str()) as between) if e.type is S.VARCHAR:
+            joined = postgres.row("pg.array_to_string", [a.arranged(e, nulls=False), between])
+            return _at_least(a, e, 1, joined)
+    raise SqlError("string_agg takes a text and a constant to put between", hint="write string_agg(x::varchar, ',')")
+
+
+def _outermost(last: bool) -> Callable[[Asked], Expr]:
+    """The value of the first row, or of the last one."""
+
+    def made(a: Asked) -> Expr:
+        at: Expr = a.rows() if last else Lit(1, S.BIGINT)
+        return postgres.row("pg.subscript", [a.arranged(a.one(), nulls=True), at])
+
+    return made
+
+
+def _of_order(a: Asked) -> Expr:
+    """What WITHIN GROUP orders by, which is what it is about."""
+    if len(a.order) != 1:
+        raise SqlError(f"{a.shown} orders by one value", hint=f"write {a.shown}(…) WITHIN GROUP (ORDER BY x)")
+    return a.order[0].by
+
+
+def _percentile(a: Asked) -> Expr:
+    e = _of_order(a)
+    fraction = a.args[0].value if len(a.args) == 1 and isinstance(a.args[0], Lit) else None
+    if not isinstance(fraction, int | float | PyDecimal) or not 0 <= fraction <= 1:
+        hint = f"write {a.shown}(0.5) WITHIN GROUP (ORDER BY x)"
+        raise SqlError(f"{a.shown} takes a constant from 0 to 1", hint=hint)
+    of = Lit(float(fraction), S.DOUBLE)
+    if a.name == "PERCENTILE_DISC":
+        return postgres.row("pg.percentile_among", [a.arranged(e, nulls=False), of])
+    if not is_numeric(e.type):
+        raise SqlError(f"{a.shown} takes numbers, not {e.type}", hint="percentile_disc takes any value")
+    return postgres.row("pg.percentile_of", [a.arranged(typing.cast(e, S.DOUBLE), nulls=False), of])
+
+
+def _mode(a: Asked) -> Expr:
+    e = _of_order(a)
+    if a.args:
+        raise SqlError("mode takes nothing", hint="write mode() WITHIN GROUP (ORDER BY x)")
+    return postgres.row("pg.most_frequent", [a.arranged(e, nulls=False)])
+
+
 def _is_odd(e: Expr) -> Expr:
     return typing.call("eq", [typing.call("mod", [e, Lit(2, S.BIGINT)]), Lit(1, S.BIGINT)])
 
@@ -232,6 +317,13 @@ FUNCTIONS: dict[str, _Function] = {
     "BIT_AND": _Function(_bits(lambda have, all: typing.call("eq", [have, all])), once=True),
     "BIT_OR": _Function(_bits(lambda have, all: typing.call("gt", [have, Lit(0, S.BIGINT)])), once=True),
     "BIT_XOR": _Function(_bits(lambda have, all: _is_odd(have))),
+    "ARRAY_AGG": _Function(_array),
+    "STRING_AGG": _Function(_text),
+    "FIRST_VALUE": _Function(_outermost(last=False)),
+    "LAST_VALUE": _Function(_outermost(last=True)),
+    "PERCENTILE_CONT": _Function(_percentile),
+    "PERCENTILE_DISC": _Function(_percentile),
+    "MODE": _Function(_mode),
     "STDDEV": _spreads(root=True, of_all=False),
     "STDDEV_SAMP": _spreads(root=True, of_all=False),
     "STDDEV_POP": _spreads(root=True, of_all=True),

@@ -17,7 +17,7 @@ from itertools import combinations
 import polars as pl
 
 from braid.bind.expressions import Aggregations, any_of, children, with_span
-from braid.bind.risingwave.aggregates import Asked, ignores_distinct, is_known, value
+from braid.bind.risingwave.aggregates import WITHIN, Asked, OrderedBy, ignores_distinct, is_known, value
 from braid.bind.risingwave.expressions import Names, bind, bind_condition, bound, condition, usual_name
 from braid.bind.risingwave.over import Overs
 from braid.bind.risingwave.scope import default_name
@@ -27,9 +27,10 @@ from braid.bind.select.scope import Scope
 from braid.errors import SqlError
 from braid.expr import compile, typing
 from braid.expr.nodes import Call, Col, Expr, Lit, substituted
+from braid.expr.postgres import typing as postgres
 from braid.expr.postgres.typing import finished
 from braid.plan.epochs import Changes
-from braid.plan.groups import Aggregate, Aggregation
+from braid.plan.groups import GATHER, PRESENT, Aggregate, Aggregation
 from braid.plan.logical import Filter, Lateral, Node, Project
 from braid.plan.names import level_of, own
 from braid.sql import ast
@@ -97,8 +98,9 @@ class _Groups(Groups):
         """What an aggregate gives that only this dialect has, or the key that `e` is, if it is a grouping
         expression."""
         match e:
-            case ast.LongCall(call=call, where=where, over=None, order_by=(), within_group=()) if is_known(call.name):
-                return self.aggregate(call, where)
+            case ast.LongCall(call=call, where=where, over=None) if is_known(call.name):
+                _check_order(e)
+                return self.aggregate(call, where, (*e.order_by, *e.within_group))
             case ast.Call(name="GROUPING", args=args) if self.sets is not None:
                 return self.sets.grouping([self.below(x, "GROUPING") for x in args])
             case ast.Call(name=name) if is_known(name):
@@ -110,17 +112,28 @@ class _Groups(Groups):
     def has_aggregates(self, e: ast.Expr) -> bool:
         return _has_aggregates(e)
 
-    def aggregate(self, call: ast.Call, where: ast.Expr | None = None) -> Expr:
-        args = self.arguments(call) or []
+    def aggregate(
+        self, call: ast.Call, where: ast.Expr | None = None, order_by: tuple[ast.OrderItem, ...] = ()
+    ) -> Expr:
+        args, order = self.arguments(call) or [], tuple(map(self._ordered, order_by))
         passes = None if where is None else condition(where, "FILTER", self.scope.expr)
         if not call.distinct or ignores_distinct(call.name):
-            return value(Asked(call.name, tuple(args), self.aggregations, self.over_table, passes))
-        if len(args) != 1:
+            return value(Asked(call.name, tuple(args), self.aggregations, self.over_table, passes, order))
+        if len(args) != 1 and call.name != "STRING_AGG":
             raise SqlError(f"DISTINCT in {call.name.lower()} takes one value", call.span, "name one")
+        if any(o.by != args[0] for o in order):
+            hint = "order by the value itself, or GROUP BY it in a sub-query"
+            raise SqlError(f"{call.name.lower()} with DISTINCT is ordered by its value only", call.span, hint)
         of = args[0] if passes is None else typing.case([(passes, args[0])])
         n = len(self.distinct)
         into = self.distinct.setdefault(of, Aggregations(f"{self.alias}.distinct_{n}_"))
-        return value(Asked(call.name, (Col(_value_of(into), of.type),), into, over_table=True))
+        one = Col(_value_of(into), of.type)
+        order = tuple(replace(o, by=one) for o in order)
+        return value(Asked(call.name, (one, *args[1:]), into, True, None, order))
+
+    def _ordered(self, i: ast.OrderItem) -> OrderedBy:
+        first = i.descending if i.nulls_first is None else i.nulls_first
+        return OrderedBy(self.below(i.expr, "ORDER BY"), i.descending, first)
 
     def node(self) -> Node:
         """The changes of the groups. One that has no rows any more is gone."""
@@ -158,10 +171,9 @@ class _Groups(Groups):
             given[_value_of(into)] = of(among, n, shown)
         below = Aggregations(f"{alias}.below_")
         picked = [
-            Aggregation(a.output, _pick(a), of(among, 0, below.column(a.function, of(part, 0, _what(a)), a.output.type,
-                                                                     a.options, a.code)))
+            _picked(a, of(among, 0, below.column(a.function, of(part, 0, _what(a)), a.output.type, a.options, a.code)))
             for a in self.aggregations.made
-        ]  # fmt: skip
+        ]
         rows = below.column("COUNT", None, Scalar.BIGINT) if node.mode != "append" else None
         node = _grouped(node, keys, below.made, rows)
         made = [replace(a, arg=None if a.arg is None else substituted(a.arg, given))
@@ -173,13 +185,23 @@ class _Groups(Groups):
         """An item over the columns of `node`. What was counted below another group is a pick: none of nothing."""
         if not self.distinct:
             return e
-        counts = [a.output for a in self.aggregations.made if a.function == "COUNT"]
-        return substituted(e, {c.name: typing.call("COALESCE", [c, Lit(0, Scalar.BIGINT)]) for c in counts})
+        above: dict[str, Expr] = {}
+        for a in self.aggregations.made:
+            if a.function == "COUNT":
+                above[a.output.name] = typing.call("COALESCE", [a.output, Lit(0, Scalar.BIGINT)])
+            if a.function == GATHER:
+                one = _picked(a, a.output).output
+                first = postgres.row("pg.subscript", [one, Lit(1, Scalar.BIGINT)])
+                above[a.output.name] = typing.field(first, "V")
+        return substituted(e, above)
 
 
-def _pick(a: Aggregation) -> str:
-    """What gives the one value of part 0; that of a count need not be kept beside its group."""
-    return "SUM" if a.function == "COUNT" else "MAX"
+def _picked(a: Aggregation, of: Expr) -> Aggregation:
+    """What gives the one value of part 0; that of a count need not be kept beside its group. An array is in one."""
+    if a.function != GATHER:
+        return Aggregation(a.output, "SUM" if a.function == "COUNT" else "MAX", of)
+    each = typing.struct([(PRESENT, typing.call("is_not_null", [of])), ("V", of)])
+    return Aggregation(Col(f"{a.output.name}_picked", Array(each.type)), GATHER, each)
 
 
 def _what(a: Aggregation) -> Expr:
@@ -251,6 +273,14 @@ def _or(a: Expr, b: Expr) -> Expr:
 
 def has_aggregates(s: ast.Select) -> bool:
     return any(_has_aggregates(i.expr) for i in s.items)
+
+
+def _check_order(e: ast.LongCall) -> None:
+    shown = e.call.name.lower()
+    if e.call.name in WITHIN and e.order_by:
+        raise SqlError(f"{shown} takes its ORDER BY in WITHIN GROUP", e.span, "write … WITHIN GROUP (ORDER BY x)")
+    if e.call.name not in WITHIN and e.within_group:
+        raise SqlError(f"{shown} takes no WITHIN GROUP", e.span, f"write {shown}(x ORDER BY y)")
 
 
 def _has_aggregates(e: ast.Expr) -> bool:

@@ -11,17 +11,19 @@ from __future__ import annotations
 import decimal as py
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import polars as pl
 
-from braid.expr.nodes import Call, Expr, Lambda, Param
+from braid.expr.functions_arrays import same
+from braid.expr.nodes import Call, Expr, Lambda, Lit, Param
 from braid.expr.postgres.base import common, fallible, in_rows, row, sum_type, takes
 from braid.expr.postgres.values import key, ordered, rank
 from braid.expr.signatures import Builder, Fallible, Function, Refused, Resolver, Signature
-from braid.types import WHOLE_NUMBERS, Array, Decimal, Scalar, Type, is_numeric, polars_type
+from braid.types import WHOLE_NUMBERS, Array, Decimal, Scalar, Struct, Type, is_numeric, polars_type
 
 S = Scalar
 _EXACT = py.Context(prec=100)
@@ -89,6 +91,63 @@ def _depth(t: Type) -> int:
 
 def _of(element: Type, depth: int) -> Type:
     return Array(_of(element, depth - 1)) if depth else element
+
+
+# ------------------------------------------------------------------- values of a group in order
+
+
+def _resolve_arranged(args: Sequence[Expr]) -> Signature | Refused:
+    t = args[0].type
+    if isinstance(t, Array) and isinstance(t.element, Struct):
+        return Signature((t, S.VARCHAR), Array(t.element.fields[-1].type))
+    return Refused("it takes an array of structures and how they are sorted")
+
+
+def _arranged(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """The last fields of structures, which are sorted by those behind the first, then by the last: `d` falls, `f` has
+    NULLs first."""
+    how = call.args[1]
+    assert isinstance(how, Lit) and isinstance(call.args[0].type, Array)
+    assert isinstance(call.args[0].type.element, Struct)
+    names = [f.name for f in call.args[0].type.element.fields][1:]
+    words = [*str(how.value).split(), ""]
+    x = pl.element()
+    by = [x.struct.field(n) for n in names]
+    down, last = ["d" in w for w in words], ["f" not in w for w in words]
+    return args[0].list.eval(x.sort_by(by, descending=down, nulls_last=last).struct.field(names[-1]))
+
+
+def _element(t: Type) -> Type:
+    assert isinstance(t, Array)
+    return t.element
+
+
+def _most_frequent(array: list[Any]) -> Any:
+    """The first one of those that are there most often."""
+    counts = Counter(map(same, array))
+    return max(array, key=lambda x: counts[same(x)], default=None)
+
+
+def _resolve_percentile(args: Sequence[Expr]) -> Signature | Refused:
+    return Signature((Array(S.DOUBLE), S.DOUBLE), S.DOUBLE)
+
+
+def _resolve_among(args: Sequence[Expr]) -> Signature | Refused:
+    return Signature((args[0].type, S.DOUBLE), _element(args[0].type))
+
+
+def _percentile(array: list[Any], fraction: float) -> float | None:
+    """At a fraction of the way from the first of sorted numbers to the last, between two of them."""
+    if not array:
+        return None
+    at = fraction * (len(array) - 1)
+    low, high = array[math.floor(at)], array[math.ceil(at)]
+    return float(low if low == high else low + (high - low) * (at - math.floor(at)))
+
+
+def _among(array: list[Any], fraction: float) -> Any:
+    """The first of sorted values that has such a fraction of them up to it."""
+    return array[max(math.ceil(fraction * len(array)) - 1, 0)] if array else None
 
 
 # ------------------------------------------------------------------- parts and sizes
@@ -420,6 +479,10 @@ ARRAYS: dict[str, Function] = {
         _mark(in_rows("ARRAY_OVERLAP", _resolve_sets, _overlaps)),
         _mark(row("SUBSCRIPT", _resolve_subscript, Fallible(_subscript, _subscript_failed, "integer out of range"))),
         _mark(in_rows("SERIES", _resolve_series, _series)),
+        _mark(row("ARRANGED", _resolve_arranged, _arranged)),
+        _mark(in_rows("MOST_FREQUENT", _array("an array", _element), _most_frequent)),
+        _mark(in_rows("PERCENTILE_OF", _resolve_percentile, _percentile)),
+        _mark(in_rows("PERCENTILE_AMONG", _resolve_among, _among)),
         _mark(row("ANY", takes("BOOLEANs in an array", ((Array(S.BOOLEAN),), S.BOOLEAN)), _answer(True))),
         _mark(row("ALL", takes("BOOLEANs in an array", ((Array(S.BOOLEAN),), S.BOOLEAN)), _answer(False))),
     )
