@@ -178,11 +178,9 @@ class Asked:
         source, where = self.plan.leaves[leaf].source, f"{leaf}/{place.partition}"
         ends = self.inputs[leaf].ends()
         if place.partition >= len(ends) or place.offset >= ends[place.partition]:
-            there = (
-                f"it has {len(ends)} partitions"
-                if place.partition >= len(ends)
-                else f"its last offset is {ends[place.partition] - 1}"
-            )
+            there = f"it has {len(ends)} partition{'s' * (len(ends) != 1)}"
+            if place.partition < len(ends):
+                there = f"its last offset is {ends[place.partition] - 1}"
             raise BraidError(f"{source.topic} has no record {place.partition}:{place.offset}", there)
         start = self.topics.start_offsets(source.topic)[place.partition] if self.topics.exists(source.topic) else 0
         begin = self.heard.begin.get(where, 0)
