@@ -50,6 +50,13 @@ def test_a_record_that_is_not_read_yet(root: Path) -> None:
     assert [x["reason"] for x in (*by_key, *by_place)] == ["not read yet", "not read yet"]
 
 
+def test_records_that_are_gone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TopicStore, "start_offsets", lambda self, name: [1])
+    said = braid("why-not", "o", "--key", 1, "--store", root)
+    assert said.code == 1
+    assert "partition 0 of l begins at 1 now, and O has read it from 0 on: what was before is gone" in said.err
+
+
 def test_no_values(root: Path) -> None:
     shown = braid("why-not", "o", "--key", 2, "--no-values", "--store", root).out
     assert "V=" not in shown and "key" not in shown and "it gave 1 row of O." in shown
