@@ -40,6 +40,7 @@ from braid.stage.registered import input_of
 from braid.store import ObjectStore
 from braid.topics.files import members
 from braid.topics.interface import Topics, open_topics
+from braid.topics.store import TopicStore
 from braid.topics.store_value import Store
 from braid.why.notes import Notes
 from braid.why.reading import BATCH, KEY, OFFSET, PARTITION, Heard, Place, events, heard
@@ -178,11 +179,9 @@ class Asked:
         source, where = self.plan.leaves[leaf].source, f"{leaf}/{place.partition}"
         ends = self.inputs[leaf].ends()
         if place.partition >= len(ends) or place.offset >= ends[place.partition]:
-            there = (
-                f"it has {len(ends)} partitions"
-                if place.partition >= len(ends)
-                else f"its last offset is {ends[place.partition] - 1}"
-            )
+            there = f"it has {len(ends)} partition{'s' * (len(ends) != 1)}"
+            if place.partition < len(ends):
+                there = f"its last offset is {ends[place.partition] - 1}"
             raise BraidError(f"{source.topic} has no record {place.partition}:{place.offset}", there)
         start = self.topics.start_offsets(source.topic)[place.partition] if self.topics.exists(source.topic) else 0
         begin = self.heard.begin.get(where, 0)
@@ -247,6 +246,7 @@ class Asked:
             self.how.whole,
             len(mine) - len(shown),
             most is None,
+            _notes(self.plan, self.topics),
         )
 
     def _position(self, record: Record, place: Place) -> tuple[int, int, int]:
@@ -339,10 +339,40 @@ def asked(
         plan, declared = _plan_in(store, file, found.name, known, functions)
     if "topics" in known.settings and not store.in_kafka:
         raise BraidError(f"{found.name} reads topics in Kafka", "name the broker, as its run did: --kafka HOST:PORT")
-    topics: Topics = open_topics(store) if store.in_kafka else opened
+    ids = {name: str(x) for name, x in members(known.settings.get("topics", {})).items()}
+    topics: Topics = open_topics(store, ids) if store.in_kafka else opened
+    _check_kept(found.name, plan, known, topics)
     cache = tempfile.TemporaryDirectory(prefix="braid-files-")
     inputs = {x.number: _input(x.source, known, topics, found.folder, declared, cache.name) for x in plan.leaves}
     return Asked(found.name, plan, known, found.folder, inputs, topics, values, cache)
+
+
+def _notes(plan: Plan, topics: Topics) -> list[str]:
+    """What the answer lacks."""
+    if not isinstance(topics, TopicStore):
+        return []
+    read = dict.fromkeys(leaf.source.topic for leaf in plan.leaves)
+    compacted = [t for t in read if topics.exists(t) and topics.topic(t).view().marks]
+    return [
+        f"{t} was compacted: its records that a later one of their key has replaced are not judged" for t in compacted
+    ]
+
+
+def _check_kept(query: str, plan: Plan, known: Document, topics: Topics) -> None:
+    """What a query has read is still in its topics: else nobody can say what became of the rest."""
+    begin = members(known.settings.get("begin", {}))
+    for leaf in plan.leaves:
+        topic = leaf.source.topic
+        if leaf.source.name in known.files or not topics.exists(topic):
+            continue
+        for partition, start in enumerate(topics.start_offsets(topic)):
+            first = begin.get(f"{leaf.number}/{partition}", 0)
+            if start > first:
+                gone = (
+                    f"partition {partition} of {topic} begins at {start} now, and {query} has read it from {first} on"
+                )
+                hint = "records behind those that are gone may have met them; braid retain keeps records for longer"
+                raise BraidError(f"{gone}: what was before is gone", hint)
 
 
 def _plan_in(

@@ -53,6 +53,7 @@ class Answer:
     whole: str | None
     left: int = 0
     by_reason: bool = False
+    notes: Sequence[str] = ()
 
     def __str__(self) -> str:
         return "\n".join(summary(self) if self.by_reason else lines(self))
@@ -70,6 +71,7 @@ def document(answer: Answer) -> dict[str, Any]:
         "read": answer.read,
         "batches": answer.batches,
         "whole": answer.whole,
+        "notes": answer.notes,
     }
 
 
@@ -124,6 +126,7 @@ def lines(answer: Answer) -> Iterator[str]:
             yield ""
         yield from _lines_of(x)
     yield ""
+    yield from (f"note: {note}" for note in answer.notes)
     if answer.left:
         yield f"… and {answer.left:,} earlier records; --input asks for one of them"
     yield _judged(answer)
@@ -171,4 +174,5 @@ def summary(answer: Answer) -> Iterator[str]:
                 subsequent_indent=" " * (wide + 4),
             )
     yield ""
+    yield from (f"note: {note}" for note in answer.notes)
     yield _judged(answer)
