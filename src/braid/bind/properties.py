@@ -270,7 +270,7 @@ def _delimiter(p: Properties, facet: str, format: str, inherited: str | None) ->
     if text is None:
         return inherited or ","
     if not FORMATS[format].delimited:
-        some = " or ".join(f.name for f in FORMATS.values() if f.delimited)
+        some = " or ".join(n for n in named_in("ksqldb") if FORMATS[n].delimited)
         raise SqlError(f"{name} is for {some} {facet}s, not {format}", p.span(name), "leave it out")
     text = DELIMITERS.get(text.upper(), text if text.strip() else "")
     if len(text) != 1:
