@@ -41,14 +41,14 @@ def _read_part(node: Project, above: frozenset[str]) -> Node:
 
 
 def pruned(query: Query) -> Query:
-    """The same with projections of what is read above them, and of the key of their rows, alone. For how a query runs:
-    its text and its fingerprint are those of all columns (`Plan.pruned`)."""
+    """The same with projections of what is read above them, of the key of their rows, and of what can fail, which is
+    reported, alone. For how a query runs: its text and its fingerprint are those of all columns (`Plan.pruned`)."""
     return replace(query, root=_pruned(query.root, written(query)))
 
 
 def _pruned(node: Node, above: frozenset[str]) -> Node:
     if isinstance(node, Project):
-        kept = _kept(node, above)
+        kept = _kept(node, above.union(c.name for c, e in node.outputs if can_fail(e)))
         return replace(node, input=_pruned(node.input, _read_by(kept)), outputs=kept)
     read = above.union(needed_by(node))
     if isinstance(node, Union):  # its parts have the same columns, whatever their keys are
@@ -57,10 +57,8 @@ def _pruned(node: Node, above: frozenset[str]) -> Node:
 
 
 def _kept(node: Project, above: frozenset[str]) -> _Outputs:
-    """One that can fail is kept: its rows are reported."""
     keys = node.input.row_key
-    read = tuple((c, e) for c, e in node.outputs if c.name in above or e in keys or can_fail(e))
-    return read or node.outputs[:1]
+    return tuple((c, e) for c, e in node.outputs if c.name in above or e in keys) or node.outputs[:1]
 
 
 def _read_by(outputs: _Outputs) -> frozenset[str]:
