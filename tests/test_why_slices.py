@@ -92,7 +92,7 @@ def checked(query: Query, history: History, name: str) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_all_slices_together_are_the_whole_run(shape: str) -> None:
-    for seed in range(examples(3)):
+    for seed in range(examples(30, 3)):
         rng = random.Random(f"{shape} {seed}")
         query = random_query(rng, shape)
         checked(query, random_history(rng, query, explicit=rng.random() < 0.5), f"{shape} {seed}")
@@ -100,7 +100,7 @@ def test_all_slices_together_are_the_whole_run(shape: str) -> None:
 
 @pytest.mark.parametrize("shape", epochs.SHAPES)
 def test_in_epochs(shape: str) -> None:
-    for seed in range(examples(3)):
+    for seed in range(examples(30, 3)):
         rng = random.Random(f"{shape} {seed}")
         query = epochs.random_query(rng, shape)
         history = random_history(rng, query, explicit=True, length=rng.randint(10, 40))
@@ -109,7 +109,7 @@ def test_in_epochs(shape: str) -> None:
 
 @pytest.mark.parametrize("shape", keyed_queries.SHAPES)
 def test_by_columns(shape: str) -> None:
-    for seed in range(examples(3)):
+    for seed in range(examples(30, 3)):
         rng = random.Random(f"{shape} {seed}")
         query = keyed_queries.random_query(rng, shape)
         checked(query, random_history(rng, query, explicit=rng.random() < 0.5), f"{shape} {seed}")
@@ -117,7 +117,7 @@ def test_by_columns(shape: str) -> None:
 
 @pytest.mark.parametrize("shape", sliding_queries.SHAPES)
 def test_in_sliding_windows(shape: str) -> None:
-    for seed in range(examples(3)):
+    for seed in range(examples(30, 3)):
         rng = random.Random(f"{shape} {seed}")
         query = sliding_queries.random_query(rng, shape)
         checked(query, random_history(rng, query, explicit=rng.random() < 0.5, length=12), f"{shape} {seed}")

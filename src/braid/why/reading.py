@@ -161,7 +161,7 @@ def _moment(batch: int, parts: Sequence[Part]) -> Moment | None:
 
 def events(heard: Heard, plan: Plan, taken: Mapping[int, pl.Series]) -> list[Event]:
     """The events of a query in which nothing but the records `taken` (flags, by source) is looked at."""
-    placed: list[tuple[int, int, Event]] = []
+    placed: list[tuple[int, int, Event | tuple[int, int, int | None, int | None]]] = []
     mine = [pl.DataFrame(schema={BATCH: pl.Int32(), POS: POS_TYPE})]
     for n, flags in taken.items():
         rows = heard.rows[n].filter(flags)
@@ -169,7 +169,7 @@ def events(heard: Heard, plan: Plan, taken: Mapping[int, pl.Series]) -> list[Eve
         placed += [(b, p, x) for b, p, x in zip(rows[BATCH], rows[POS], _records(plan, n, rows), strict=True)]
     others = heard.steps.join(pl.concat(mine), on=[BATCH, POS], how="anti")
     for b, p, leaf, partition, time, stored in others.iter_rows():
-        placed.append((b, p, Clocked(leaf, partition, time, stored)))
+        placed.append((b, p, (leaf, partition, time, stored)))
     for m in heard.moments:
         if m.idle:
             placed.append((m.batch, END_OF_BATCH, Idle(m.idle)))
@@ -180,12 +180,9 @@ def events(heard: Heard, plan: Plan, taken: Mapping[int, pl.Series]) -> list[Eve
     for i, (batch, position, event) in enumerate(placed):
         now = (batch, position // LOW)  # rows of one time come at once
         epoch, last = epoch + (now != last), now
-        made.append(_at(event, (epoch, i)))
+        place = (epoch, i)
+        made.append(Clocked(*event, place) if isinstance(event, tuple) else replace(event, place=place))
     return made
-
-
-def _at(event: Event, place: Place) -> Event:
-    return replace(event, place=place)
 
 
 def _records(plan: Plan, leaf: int, rows: pl.DataFrame) -> Iterator[Record]:
