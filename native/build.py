@@ -1,6 +1,6 @@
 """Builds the compiled core into the package, where cargo is there and the core is not yet that of these sources.
 
-In: `native/`. Out: `src/braid/braid_native.so`, and beside it the digest of its sources.
+In: `native/`. Out: `src/braid/braid_native.so`, and beside it the digest of its sources and its own checksum.
 Rule: nothing depends on it. Without cargo, or where it cannot be built, that is said in a line, and Braid does the same
 in Python; BRAID_NATIVE=0 leaves it out.
 """
@@ -28,12 +28,17 @@ def digest() -> str:
     return found.hexdigest()[:32]
 
 
+def checksum() -> str:
+    """Of the core."""
+    return hashlib.sha256(TO.read_bytes()).hexdigest()
+
+
 def built() -> Path | None:
     """The core of these sources, built where it is not there; None, and a line that says why, where it cannot be."""
     named = TO.with_suffix(".source")
     if os.environ.get("BRAID_NATIVE") == "0":
         return None
-    if TO.exists() and named.exists() and named.read_text().strip() == digest():
+    if TO.exists() and named.exists() and named.read_text().split() == [digest(), checksum()]:
         return TO
     if shutil.which("cargo") is None:
         return _without("cargo is not there")
@@ -46,7 +51,7 @@ def built() -> Path | None:
             new = TO.with_suffix(f".{os.getpid()}.new")
             shutil.copy(made, new)
             os.replace(new, TO)
-            named.write_text(digest() + "\n")
+            named.write_text(f"{digest()} {checksum()}\n")
         except subprocess.CalledProcessError as e:
             return _without((e.stderr.strip().splitlines() or ["cargo failed"])[0])
         except (OSError, subprocess.TimeoutExpired, StopIteration) as e:

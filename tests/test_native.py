@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -136,18 +137,21 @@ def test_without_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows.columns[0].to_list() == [1, None] and native.LINES.python == before + 2
 
 
-@pytest.mark.parametrize("what", ["off", "missing", "other sources", "no library"])
+@pytest.mark.parametrize("what", ["off", "missing", "other sources", "damaged", "no library"])
 def test_a_core_that_cannot_be_taken_is_not(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "HERE", tmp_path)
     monkeypatch.delenv(native.OFF, raising=False)
     path = tmp_path / native.LIBRARY
     if what == "no library":
         path.write_bytes(b"\x7fELF, cut short")
-    if what == "other sources":
+    if what in ("other sources", "damaged"):
         if native.core() is None:
             pytest.skip("no compiled core")
         shutil.copy(ROOT / "src" / "braid" / native.LIBRARY, path)
-        path.with_suffix(".source").write_text("0" * 32)
+    if what != "missing" and path.exists():
+        path.with_suffix(".source").write_text(f"{'0' * 32} {hashlib.sha256(path.read_bytes()).hexdigest()}")
+    if what == "damaged":  # cut in half: to load it would end the process
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     if what == "off":
         monkeypatch.setenv("BRAID_NATIVE", "0")
     core, why = native.loaded.__wrapped__()
@@ -155,6 +159,7 @@ def test_a_core_that_cannot_be_taken_is_not(what: str, tmp_path: Path, monkeypat
         "off": "BRAID_NATIVE is 0",
         "missing": "not built",
         "other sources": "other sources",
+        "damaged": "not as it was built",
         "no library": "loaded",
     }
     assert core is None and words[what] in why
