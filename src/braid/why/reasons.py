@@ -393,7 +393,8 @@ class Case:
                     return f"{self._source(leaf).name} has no record at all"
                 same = [t for t in known.to_list() if _bare(t) == _bare(asked)]
                 some = known.to_list() if known.len() <= ALIKE else _begin_alike(known, asked)
-                found = same or guesses(asked, (_plain(t) for t in some), 1)
+                # another number is another thing, and no misspelling
+                found = same or ([] if asked.isdigit() else guesses(asked, (_plain(t) for t in some), 1))
                 if found:
                     return f"{self._source(leaf).name} has {_quoted(_plain(found[0]))}: is it spelled otherwise?"
         return None
