@@ -121,7 +121,8 @@ class Reference:
     def process(self, events: Iterable[Event]) -> list[OutRecord]:
         """What the events cause, in order."""
         events = list(events)
-        self._learn([e for e in events if isinstance(e, Record)])
+        if records := [e for e in events if isinstance(e, Record)]:
+            self._learn(records)
         limit = self.query.sink.limit
         if self._in_epochs:
             grouped = groupby(events, key=lambda e: epoch_of(e.place))

@@ -2,8 +2,8 @@
 
 In: a store, the name of a query, what is asked. Out: an answer: each record with its verdict and its steps.
 Rule: whatever was read is read again, and nothing is written; a query that runs goes on. A slice of more than `MOST`
-records is not judged, and neither are all records of a query that falls into no slices where there are more than
-`WHOLE`: then that is said, and what to ask instead.
+records is not judged, and neither are those of a time, or all of a query that falls into no slices, where there are
+more than `WHOLE`: then that is said, and what to ask instead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from braid.files.watch import log_path
 from braid.guess import guesses, suggested
 from braid.lower.lower import lower
 from braid.lower.physical import Plan
-from braid.operators.changes import POS, TIME
+from braid.operators.changes import TIME
 from braid.plan.canonical import canonical
 from braid.plan.logical import Source
 from braid.reference import Fact, Record
@@ -43,13 +43,13 @@ from braid.topics.interface import Topics, open_topics
 from braid.topics.store import TopicStore
 from braid.topics.store_value import Store
 from braid.why.notes import Notes
-from braid.why.reading import BATCH, KEY, OFFSET, PARTITION, Heard, Place, events, heard
+from braid.why.reading import KEY, OFFSET, PARTITION, Heard, Place, events, heard
 from braid.why.reasons import At, Case, Verdict
 from braid.why.slices import Sliced, Slices, sliced
 from braid.why.words import Answer, Answered, Step
 
 MOST = 5_000  # records of a slice
-WHOLE = 10_000  # records of a query that falls into no slices
+WHOLE = 10_000  # those of a time, and of a query that falls into no slices
 SHOWN = 20  # records of one key
 UNREAD = 200_000  # records behind the last batch among which a key is looked for
 
@@ -201,8 +201,8 @@ class Asked:
 
     # -------------------------------------------------------------------- judging
 
-    def _taken(self, asked: Mapping[int, pl.Series]) -> Mapping[int, pl.Series]:
-        """The records that are judged."""
+    def _taken(self, asked: Mapping[int, pl.Series], limit: int) -> Mapping[int, pl.Series]:
+        """The records that are judged, at most `limit` of a query that falls into slices."""
         every = {n: pl.repeat(True, x.height, dtype=pl.Boolean, eager=True) for n, x in self.heard.rows.items()}
         start = {n: asked.get(n, ~flags) for n, flags in every.items()}
         if self.heard.count <= MOST // 10:
@@ -214,15 +214,15 @@ class Asked:
                 )
                 raise BraidError(what, f"as it is, it works for up to {WHOLE:,} records")
             return every
-        found = self.slices.closed(start, MOST)
+        found = self.slices.closed(start, limit)
         if found is None:
-            what = f"more than {MOST:,} records have to do with what is asked"
+            what = f"more than {limit:,} records have to do with what is asked"
             raise BraidError(what, "ask for one record: --input TOPIC:PARTITION:OFFSET; or for a shorter time")
         return found
 
     def _answer(self, asked: Mapping[int, pl.Series], more: Sequence[Answered], most: int | None = SHOWN) -> Answer:
-        taken = self._taken(asked) if any(x.any() for x in asked.values()) else {}
-        placed = events(self.heard, self.plan, taken)
+        taken = self._taken(asked, MOST if most is not None else WHOLE) if any(x.any() for x in asked.values()) else {}
+        placed, order = events(self.heard, self.plan, taken)
         records = {e.place: e for e in placed if isinstance(e, Record)}
         at = {p: At(self.plan.leaves[e.leaf].source.topic, e.partition, e.offset, e.time) for p, e in records.items()}
         wanted = {
@@ -233,7 +233,7 @@ class Asked:
         mine = [p for p, e in records.items() if (e.leaf, e.partition, e.offset) in wanted]
         shown = mine if most is None else mine[-most:]
         notes = Notes(self.plan.query, placed, shown)
-        positions = {p: self._position(records[p], p) for p in shown}
+        positions = {p: (records[p].leaf, *order[p[1]]) for p in shown}
         case = Case(self.plan.query, notes, self.heard, self.slices, self.how, at, positions, time_text, self.values)
         made = [self._answered(case, p, records[p], at[p]) for p in shown]
         judged = sum(int(x.sum()) for x in taken.values())
@@ -248,11 +248,6 @@ class Asked:
             most is None,
             _notes(self.plan, self.topics),
         )
-
-    def _position(self, record: Record, place: Place) -> tuple[int, int, int]:
-        which = (pl.col(PARTITION) == record.partition) & (pl.col(OFFSET) == record.offset)
-        batch, pos = self.heard.rows[record.leaf].filter(which).select(BATCH, POS).row(0)
-        return record.leaf, batch, pos
 
     def _answered(self, case: Case, place: Place, record: Record, at: At) -> Answered:
         source = self.plan.leaves[record.leaf].source

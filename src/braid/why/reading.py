@@ -87,12 +87,13 @@ def heard(folder: ObjectStore, known: Document, plan: Plan, inputs: Mapping[int,
         first = early if batch == 0 or start.get("early") else []
         if batch == 0 and "begin" in end:
             start = {**start, "next": end["begin"]}
-        for part in parts_of(start, end, first):
+        parts = parts_of(start, end, first)
+        for part in parts:
             if part.last > part.first:
                 mine, moved = _read(plan, part, batch, inputs[part.leaf], ranks[f"{part.leaf}/{part.partition}"])
                 rows[part.leaf].append(mine)
                 steps.append(moved)
-        if (at := _moment(batch, parts_of(start, end, first))) is not None:
+        if (at := _moment(batch, parts)) is not None:
             moments.append(at)
         start = end
     found = {n: pl.concat(some) if some else _nothing(plan.leaves[n].source) for n, some in rows.items()}
@@ -159,8 +160,9 @@ def _moment(batch: int, parts: Sequence[Part]) -> Moment | None:
 # --------------------------------------------------------------------- events
 
 
-def events(heard: Heard, plan: Plan, taken: Mapping[int, pl.Series]) -> list[Event]:
-    """The events of a query in which nothing but the records `taken` (flags, by source) is looked at."""
+def events(heard: Heard, plan: Plan, taken: Mapping[int, pl.Series]) -> tuple[list[Event], Sequence[tuple[int, int]]]:
+    """The events of a query in which nothing but the records `taken` (flags, by source) is looked at; and of each the
+    batch, and the position there."""
     placed: list[tuple[int, int, Event | tuple[int, int, int | None, int | None]]] = []
     mine = [pl.DataFrame(schema={BATCH: pl.Int32(), POS: POS_TYPE})]
     for n, flags in taken.items():
@@ -182,7 +184,7 @@ def events(heard: Heard, plan: Plan, taken: Mapping[int, pl.Series]) -> list[Eve
         epoch, last = epoch + (now != last), now
         place = (epoch, i)
         made.append(Clocked(*event, place) if isinstance(event, tuple) else replace(event, place=place))
-    return made
+    return made, [(batch, position) for batch, position, _ in placed]
 
 
 def _records(plan: Plan, leaf: int, rows: pl.DataFrame) -> Iterator[Record]:

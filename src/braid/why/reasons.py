@@ -103,8 +103,8 @@ class Case:
     def _given(self, place: Place, count: int, here: Sequence[Fact]) -> Verdict:
         rows = self.notes.given[place]
         topic = self.query.sink.name
-        keys = dict.fromkeys(_shown(r.key[0] if r.key is not None and len(r.key) == 1 else r.key) for r in rows)
-        under = f" under {', '.join(list(keys)[:3])}{' …' * (len(keys) > 3)}" if self.values and rows else ""
+        keys = dict.fromkeys(_shown(r.key[0] if len(r.key) == 1 else r.key) for r in rows if r.key is not None)
+        under = f" under {', '.join(list(keys)[:3])}{' …' * (len(keys) > 3)}" if self.values and keys else ""
         gone = " The last one deletes it." if rows and rows[-1].values is None and count <= len(rows) else ""
         alone = any(f.what == "padded" for f in here) and not any(f.what == "met" for f in here)
         more = "; its partner is missing, so the columns of the other side are NULL" if alone else ""

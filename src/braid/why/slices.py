@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import assert_never
 
 import polars as pl
 
@@ -20,6 +21,7 @@ from braid.expr.compile import evaluate
 from braid.expr.nodes import Col, Expr, columns, substituted
 from braid.expr.show import show
 from braid.plan import epochs, groups, joins, logical, sliding
+from braid.plan.analytic import Analytic
 from braid.plan.over import Over
 from braid.records.key import canonical_key
 from braid.types import Column
@@ -92,7 +94,7 @@ def _meetings(node: logical.Node) -> Iterator[tuple[Sequence[Side], bool, bool]]
             yield sides, isinstance(node, epochs.TemporalJoin), any(node.on.null_safe)
         case groups.Aggregate():
             yield [(node.input, [e for _, e in node.keys])], False, True
-        case Over():
+        case Over() | Analytic():
             yield [(node.input, node.partition)], False, True
         case epochs.Coalesce():
             if node.input.mode != "append" and not _tells_apart(node.key, node.input):
@@ -101,9 +103,17 @@ def _meetings(node: logical.Node) -> Iterator[tuple[Sequence[Side], bool, bool]]
             if node.kind == "table" and not node.captured:
                 yield [(node, node.spread_by)], False, False
         case sliding.SlidingJoin():
-            yield [(node, ())], False, False
+            if len(node.operands) > 1:
+                yield [(node, ())], False, False
+        case (
+            logical.Filter() | logical.Project() | logical.Lateral() | logical.Materialize()
+            | groups.TimeWindows() | groups.Sessions() | groups.Final() | groups.Closed()
+            | epochs.Changes() | epochs.Clocked() | epochs.OnTime() | epochs.Windows() | epochs.Union()
+            | epochs.EmitOnClose()
+        ):  # fmt: skip
+            pass  # each row by itself, or rows that meet below
         case _:
-            pass
+            assert_never(node)
 
 
 class _Numbers:
