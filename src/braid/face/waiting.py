@@ -115,7 +115,7 @@ def plan_of(
         program = catalogue.program("once") if catalogue.kept else None
         if program is not None and (query := program.queries.get(name)) is not None:
             if known.plan == canonical(query):
-                plan = lower(query, whole=checkpoint.PRUNED not in known.settings)
+                plan = checkpoint.as_begun(lower(query), known)
                 return replace(plan, numbers=dict(known.numbers)), program.catalog.sources
             hint = "braid upgrade takes the change over; braid check shows it"
             raise BraidError(f"the statement of {name} has changed since its last run", hint)

@@ -23,7 +23,6 @@ import pyspark
 
 from braid.errors import BraidError, QueryRefused, anew
 from braid.files.watch import FileWatch, watched
-from braid.lower.lower import lower
 from braid.lower.physical import Plan
 from braid.plan.canonical import canonical, wording
 from braid.plan.logical import Source
@@ -146,11 +145,7 @@ class _There:
         elsewhere = output is not None and not output.is_topic
         if elsewhere or (known is not None and checkpoint.KEEPS not in known.settings):  # or it began without
             plan = plan.unkept()
-        if known is None:
-            return plan
-        apart = plan.in_place and checkpoint.IN_PLACE not in known.settings
-        whole = plan.pruned and checkpoint.PRUNED not in known.settings
-        return lower(plan.query, apart=apart, whole=whole) if apart or whole else plan
+        return plan if known is None else checkpoint.as_begun(plan, known)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from typing import Any
 from braid.errors import BraidError, anew
 from braid.expr.meanings import MEANING, version
 from braid.expr.show import bare
+from braid.lower.lower import lower
 from braid.lower.physical import Plan
 from braid.plan.canonical import canonical, changed_expressions, superseded, wording
 from braid.plan.groups import Aggregation, names
@@ -190,6 +191,13 @@ def upgrade(folder: ObjectStore, old: Plan, new: Plan) -> None:
     plan, sql = canonical(new.query), wording(new.query)
     made = replace(known, plan=plan, sql=sql, origin=known.fingerprint, numbers=kept, meaning=MEANING)
     _write(folder, made)
+
+
+def as_begun(plan: Plan, known: Document) -> Plan:
+    """The plan of a query that has begun, as it has begun."""
+    apart = plan.in_place and IN_PLACE not in known.settings
+    whole = plan.pruned and PRUNED not in known.settings
+    return lower(plan.query, apart=apart, whole=whole) if apart or whole else plan
 
 
 def as_run(folder: ObjectStore, known: Document, run: str) -> None:

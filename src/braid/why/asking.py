@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -381,7 +381,7 @@ def _plan_in(
         if effect.query is not None and effect.query.name == name:
             if known.plan != canonical(effect.query):
                 raise BraidError(f"the statement of {name} in the file is not that of its last run")
-            return replace(lower(effect.query), numbers=dict(known.numbers)), program.catalog.sources
+            return checkpoint.as_begun(lower(effect.query), known), program.catalog.sources
     raise BraidError(f"the file has no statement of {name}")
 
 
