@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import socket
+import sys
 import threading
 import time
 from collections import deque
@@ -27,6 +28,15 @@ CODES = {403: "AccessDenied", 409: "ConditionalRequestConflict", 429: "TooManyRe
 CODES |= {412: "PreconditionFailed", 500: "InternalError", 503: "SlowDown"}
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that was killed has reset its connection: no news, and nothing for the stderr of a test."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class Faulty:
     """`faults`: of the next requests, one each; `always`: of all others. A fault is a status; "cut": the connection
     ends, nothing is done; "hang": the same, and it does not end; "done, cut", "done, 500", "done, hang": it is done,
@@ -43,8 +53,7 @@ class Faulty:
         self.signed: list[str] = []
         self.lock = threading.Lock()
         self.over = threading.Event()
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self.server.daemon_threads = True
+        self.server = _Server(("127.0.0.1", 0), _handler(self))
         self.endpoint = f"http://127.0.0.1:{self.server.server_address[1]}"
 
     @property
