@@ -1,4 +1,4 @@
-"""WITH (…): properties of sources and sinks.
+"""WITH (…), OPTIONS (…): properties of sources and sinks.
 
 In: properties as written. Out: their values, checked; encodings.
 Rule: an unknown property is an error; one that has no effect here is told, never silently ignored.
@@ -6,7 +6,7 @@ Rule: an unknown property is an error; one that has no effect here is told, neve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from braid.bind.bound import DeclaredColumn, Windowing
@@ -102,6 +102,20 @@ def read(properties: Sequence[ast.Property], allowed: tuple[str, ...], at: Span)
             raise SqlError(f"unknown property {p.name.lower()}", p.span, hint)
         items[p.name] = p
     return Properties(items, at)
+
+
+def options_of(
+    written: tuple[ast.Property, ...], known: Collection[str], hint: Callable[[str], str], of: str = ""
+) -> dict[str, ast.Property]:
+    """Options by name, each one of the `known`, once. `hint`: for one that is not."""
+    found: dict[str, ast.Property] = {}
+    for o in written:
+        if o.name not in known:
+            raise SqlError(f"unknown option {o.name}{of}", o.span, hint(o.name))
+        if o.name in found:
+            raise SqlError(f"option {o.name} is written twice", o.span, "keep one of them")
+        found[o.name] = o
+    return found
 
 
 def windowing(p: Properties) -> Windowing | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from braid.bind.bound import Declared, Nothing
+from braid.bind.properties import options_of
 from braid.errors import SqlError
 from braid.guess import meant
 from braid.records.encoding import Encoding
@@ -96,12 +97,5 @@ def _format(given: dict[str, ast.Property]) -> str:
 
 
 def _given(written: tuple[ast.Property, ...]) -> dict[str, ast.Property]:
-    found: dict[str, ast.Property] = {}
-    for o in written:
-        if o.name not in _KNOWN:
-            hint = meant(o.name, _KNOWN, f"options are {', '.join(_MEANT)}; of clients: braid run --kafka-config FILE")
-            raise SqlError(f"unknown option {o.name} of a foreign stream", o.span, hint)
-        if o.name in found:
-            raise SqlError(f"option {o.name} is written twice", o.span, "keep one of them")
-        found[o.name] = o
-    return found
+    hint = f"options are {', '.join(_MEANT)}; of clients: braid run --kafka-config FILE"
+    return options_of(written, _KNOWN, lambda name: meant(name, _KNOWN, hint), " of a foreign stream")

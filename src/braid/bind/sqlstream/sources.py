@@ -17,6 +17,7 @@ from typing import Any
 from braid.bind.bound import Declared, DeclaredColumn, Inserted, InsertedRow, SourceDeclared
 from braid.bind.env import Env
 from braid.bind.insert import inserted_values, named_columns, no_column
+from braid.bind.properties import options_of
 from braid.bind.sources import KIND, check_topic_name, misread, refuse
 from braid.bind.sqlstream import foreign
 from braid.bind.sqlstream.scope import rules
@@ -40,7 +41,11 @@ def bind_relation(s: ast.CreateRelation, env: Env) -> SourceDeclared:
     for c in s.columns:
         check_column(c.name, [x.name for x in columns], c.span)
         columns.append(DeclaredColumn(c.name, c.type, "value", not_null=c.name in s.not_null))
-    options = _options(s.options) if s.server is None else foreign.options(s)
+    options = (
+        options_of(s.options, OPTIONS, lambda _: f"options are {', '.join(OPTIONS)}")
+        if s.server is None
+        else foreign.options(s)
+    )
     topic = str(options["TOPIC"].value.value) if "TOPIC" in options else _topic_of(name, s, env)
     check_topic_name(topic, options["TOPIC"].span if "TOPIC" in options else s.name.span, ": OPTIONS (TOPIC 'name')")
     made = Declared(
@@ -89,17 +94,6 @@ def check_column(name: str, before: list[str], span: Span) -> None:
         raise SqlError(f"{name} is a reserved column name", span, hint)
     if name in before:
         raise SqlError(f"column {name} is declared twice", span, "rename one of them")
-
-
-def _options(options: tuple[ast.Property, ...]) -> dict[str, ast.Property]:
-    found: dict[str, ast.Property] = {}
-    for o in options:
-        if o.name not in OPTIONS:
-            raise SqlError(f"unknown option {o.name}", o.span, f"options are {', '.join(OPTIONS)}")
-        if o.name in found:
-            raise SqlError(f"option {o.name} is written twice", o.span, "keep one of them")
-        found[o.name] = o
-    return found
 
 
 def _partitions(o: ast.Property | None) -> int | None:
