@@ -11,7 +11,6 @@ rows are not those of DuckDB fails.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from benchmarks.nexmark_events import KINDS, halve, write
 from benchmarks.nexmark_queries import COLUMNS, QUERIES, Query
 from benchmarks.report import Goal, Report, Table
 from braid.native import core
-from braid.spark.jvm import archive
+from braid.spark.jvm import archived
 from braid.store import opened
 from braid.topics import TopicStore
 
@@ -88,7 +87,7 @@ def run(sizes: Sizes) -> Report:
                         goals.append(Goal(what, other.whole / mid.whole, ">=", AHEAD))
             beside += [_beside(query.name, name, x, took["risingwave"]) for name, x in took.items() if name in others]
     events = f"{sizes.rows:,} events as JSON lines, {size / 1e6:,.0f} MB; {sizes.rounds} rounds, the median of each."
-    events += f" Braid {'with' if os.path.exists(archive()) else 'without'} the archive of the JVM's classes,"
+    events += f" Braid {'with' if archived() else 'without'} the archive of the JVM's classes,"
     events += f" {'with' if core() is not None else 'without'} the compiled core."
     heads = ("query", "dialect", "whole s", "before the first batch", "batches", "end", "CPU s", "cores at work")
     tables = [Table("NEXMark, the whole command", f"{events} Into a topic of the store.", heads, tuple(own))]

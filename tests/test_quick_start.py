@@ -22,7 +22,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An environment of the test's own, whose archive is not there."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     jvm.archive.cache_clear()
-    yield Path(jvm.archive())
+    yield Path(jvm.archive_of(0))
     jvm.archive.cache_clear()
 
 
@@ -53,7 +53,7 @@ def test_a_run_does_not_let_it_be_made(
         if why == "it is being made":
             fcntl.flock(lock, fcntl.LOCK_EX)
         if why == "it failed":
-            Path(f"{place}.failed").touch()
+            Path(f"{jvm.archive()}.failed").touch()
         if why == "no folder to write":
             monkeypatch.setattr(os, "access", lambda *_: False)
         quick_start.make_behind("spark://x:7077" if why == "a cluster" else "local[2]")
@@ -77,8 +77,9 @@ def test_what_fails_once_is_not_tried_behind_each_run(
     assert "to try again" in quick_start.described()
     quick_start.make_behind("local[2]")
     assert not begun
+    place = Path(jvm.archive_of(len("classes")))
     assert quick_start.make() == str(place) and place.read_text() == "classes"
-    assert not os.path.exists(f"{place}.failed") and ends == [0]
+    assert not os.path.exists(f"{jvm.archive()}.failed") and ends == [0]
     assert quick_start.make() == str(place) and ends == [0]  # it is there
 
 
@@ -94,7 +95,7 @@ def test_a_stale_one_is_not_there(tmp_path: Path, place: Path, monkeypatch: pyte
             (tmp_path / "jdk" / "bin" / "java").chmod(0o700)
             monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
         jvm.archive.cache_clear()
-        names.add(Path(jvm.archive()))
+        names.add(Path(jvm.archive_of(0)))
     assert len(names) == 3
     place.parent.mkdir()
     for n, path in enumerate(sorted(names)):
@@ -102,7 +103,7 @@ def test_a_stale_one_is_not_there(tmp_path: Path, place: Path, monkeypatch: pyte
         os.utime(path, (n, n))
     (place.parent / "~7-killed.jsa").touch()
     jvm.archive.cache_clear()
-    newest = Path(jvm.archive())
+    newest = Path(jvm.archive_of(0))
     newest.unlink()
     monkeypatch.setattr(quick_start, "_learn", lambda new: Path(new).touch() or 0)
     monkeypatch.setattr("braid.spark.jvm.java_version", lambda: 17)
@@ -116,3 +117,11 @@ def test_a_class_path_of_the_users_own_goes_without(place: Path) -> None:
     place.touch()
     assert str(place) in jvm.told({}, "1", "x.log")[jvm.JAVA_OPTIONS]
     assert str(place) not in jvm.told({jvm.CLASS_PATH: "/b.jar"}, "1", "x.log")[jvm.JAVA_OPTIONS]
+
+
+def test_one_that_is_cut_short_is_not_taken(place: Path) -> None:
+    """A JVM would die of it."""
+    place.parent.mkdir()
+    Path(jvm.archive_of(9)).write_text("classe")
+    assert jvm.archived() == "" and "SharedArchiveFile" not in jvm.told({}, "1", "x.log")[jvm.JAVA_OPTIONS]
+    assert "after a first run" in quick_start.described()

@@ -35,12 +35,12 @@ _FAILED = ".failed"  # beside where it would be: it could not be made
 
 def described() -> str:
     """A line for `braid doctor`."""
-    from braid.spark.jvm import archive
+    from braid.spark.jvm import archive, archived
 
-    if os.path.exists(path := archive()):
+    if path := archived():
         return f"ok    Spark starts quickly: {path}"
     how = "braid doctor --quick-start"
-    if os.path.exists(path + _FAILED):
+    if os.path.exists(archive() + _FAILED):
         return f"ok    Spark could start a third faster, but its classes could not be archived; to try again: {how}"
     return f"ok    Spark will start a third faster after a first run, or now: {how}"
 
@@ -48,19 +48,18 @@ def described() -> str:
 def make() -> str:
     """Makes the archive where it is missing; its path. Waits where another process makes it."""
     from braid.spark.holding import alone, clear
-    from braid.spark.jvm import archive, java_version
+    from braid.spark.jvm import archive, archived, java_version
 
     java_version()
-    path = archive()
-    if os.path.exists(path):
+    if path := archived():
         return path
-    folder = os.path.dirname(path)
+    failed = archive() + _FAILED
+    folder = os.path.dirname(failed)
     try:
         os.makedirs(folder, exist_ok=True)
         with alone(folder):
-            if not os.path.exists(path):
-                _make_alone(path)
-        clear(folder, "spark-", [os.path.basename(path), os.path.basename(path) + _FAILED], OTHERS)
+            path = archived() or _made_alone(folder, failed)
+        clear(folder, "spark-", [os.path.basename(path), os.path.basename(failed)], OTHERS)
     except PermissionError:
         raise BraidError(f"{folder} cannot be written", "install braid in an environment of your own") from None
     for old in glob.glob(os.path.join(glob.escape(sys.prefix), "braid-spark-*.jsa")):
@@ -68,22 +67,24 @@ def make() -> str:
     return path
 
 
-def _make_alone(path: str) -> None:
+def _made_alone(folder: str, failed: str) -> str:
     from braid.spark.holding import NEW
+    from braid.spark.jvm import archive_of
 
-    folder, name = os.path.split(path)
-    new = os.path.join(folder, f"{NEW}{os.getpid()}-{name}")
+    new = os.path.join(folder, f"{NEW}{os.getpid()}.jsa")
     try:
         code = _learn(new)
         if code != 0 or not os.path.exists(new):
             raise BraidError("this Java writes no archive of its classes", "nothing else is affected")
     except Exception:
-        with open(path + _FAILED, "wb"):
+        with open(failed, "wb"):
             pass
         raise
+    path = archive_of(os.stat(new).st_size)
     os.replace(new, path)
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(path + _FAILED)
+        os.unlink(failed)
+    return path
 
 
 def _learn(new: str) -> int | None:
@@ -148,10 +149,9 @@ def _behind_all() -> None:
 def _wanted(master: str) -> bool:
     from braid.spark.conf import on_one_node
     from braid.spark.holding import made_now
-    from braid.spark.jvm import archive
+    from braid.spark.jvm import archive, archived
 
-    path = archive()
-    folder = os.path.dirname(path)
-    if not on_one_node(master) or os.path.exists(path) or os.path.exists(path + _FAILED):
+    folder = os.path.dirname(archive())
+    if not on_one_node(master) or archived() or os.path.exists(archive() + _FAILED):
         return False
     return os.access(folder if os.path.isdir(folder) else sys.prefix, os.W_OK) and not made_now(folder)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import glob
 import hashlib
 import os
 import re
@@ -113,11 +114,13 @@ def _said(command: str) -> str:
 
 def told(users: Mapping[str, str], tier: str, log: str) -> dict[str, str]:
     """What its command line gets, beside what the user has for it, here or in spark-defaults.conf."""
-    named = archive() if users.get(CLASS_PATH) in (None, defaults().get(CLASS_PATH)) else ""
+    named = archived() if users.get(CLASS_PATH) in (None, defaults().get(CLASS_PATH)) else ""
     users = defaults() | dict(users)
     config = Path(__file__).with_name("log4j2.properties")
     options = [f"-Dlog4j2.configurationFile={config}", f"-Dbraid.log={log}", f"-XX:TieredStopAtLevel={tier}"]
-    options += [*_JAVA_OPTIONS, *([f"-XX:SharedArchiveFile={named}"] if os.path.exists(named) else [])]
+    options += [*_JAVA_OPTIONS]
+    if named:  # checked by the checksums in it, in a tenth of a second: a JVM dies of a byte that is wrong
+        options += [f"-XX:SharedArchiveFile={named}", "-XX:+VerifySharedSpaces"]
     return {
         JAVA_OPTIONS: " ".join([*map(quoted, options), users.get(JAVA_OPTIONS, "")]).strip(),
         CLASS_PATH: _class_path(users),
@@ -140,9 +143,9 @@ ARCHIVES = "braid-classes"  # a folder of the Python environment
 
 @functools.cache
 def archive() -> str:
-    """Where the archive of the classes that a JVM loads for Braid lies, if it was made (`face/quick_start.py`): beside
-    their code. Its name follows from all that it is made of: the Java, and Spark's jars, their order, sizes and times.
-    So one that has become stale is not there."""
+    """How the path of the archive begins that holds the classes a JVM loads for Braid (`face/quick_start.py`): beside
+    their code. It follows from all that it is made of: the Java, and Spark's jars, their order, sizes and times. So
+    one that has become stale is not there."""
     java = os.path.realpath(shutil.which(java_command()) or "")
     of = [java, _release(java), _class_path(defaults())]
     for path in [java, *sorted(map(str, Path(_find_spark_home(), "jars").glob("*.jar")))]:
@@ -150,7 +153,18 @@ def archive() -> str:
             found = os.stat(path)
             of.append(f"{path} {found.st_size} {found.st_mtime_ns}")
     digest = hashlib.sha256("\n".join(of).encode(errors="surrogateescape")).hexdigest()
-    return os.path.join(sys.prefix, ARCHIVES, f"spark-{pyspark.__version__}-{digest[:16]}.jsa")
+    return os.path.join(sys.prefix, ARCHIVES, f"spark-{pyspark.__version__}-{digest[:16]}")
+
+
+def archive_of(size: int) -> str:
+    """The path of the archive: its name ends with how large it is, in bytes."""
+    return f"{archive()}-{size}.jsa"
+
+
+def archived() -> str:
+    """The archive, if it was made and nothing of it is cut off; else empty."""
+    found = glob.glob(f"{glob.escape(archive())}-*.jsa")
+    return next((path for path in found if path == archive_of(os.stat(path).st_size)), "")
 
 
 def defaults() -> dict[str, str]:
