@@ -19,6 +19,7 @@ With BRAID_ACCEPT=1 the output of `console` blocks without `…` is written into
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -404,23 +405,27 @@ def test_architecture_names_the_import_contracts() -> None:
         assert f"- {contract['name']}\n" in text, contract["name"]
 
 
-def test_names_of_functions_in_adding_a_join() -> None:
-    """`name` behind the file that it stands in."""
-    text = (ROOT / "docs" / "adding-a-join.md").read_text(encoding="utf-8")
-    parts = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("adding-*.md")), ids=lambda p: p.stem)
+def test_names_in_the_pages_that_say_how_to_add_something(page: Path) -> None:
+    """Each file is there, and each `name` is in one of those that its page, of joins its section, names."""
+    text = page.read_text(encoding="utf-8")
+    parts = re.split(r"^## ", text, flags=re.MULTILINE)[1:] if page.stem == "adding-a-join" else [text]
     for part in (p for p in parts if not p.startswith("Tests")):
-        files = re.findall(r"`((?:src/braid/)?(?:[a-z_]+/)*[a-z_]+\.py)`", part)
-        sources = "\n".join(_source(f, files) for f in files if "<" not in f)
-        for name in re.findall(r"`(_?[a-z][a-z_]+|[A-Z][A-Za-z]+|[A-Z]{4,})`", part):
-            assert re.search(rf"\b{name}\b", sources) or not sources, f"{name} is not in {files}"
+        named = re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.py)`", part)
+        files = {name: sources_named(name) for name in named}
+        assert all(files.values()), [name for name, found in files.items() if not found]
+        sources = "\n".join(p.read_text(encoding="utf-8") for found in files.values() for p in found)
+        names = re.findall(r"`(_?[a-z][a-z_]+|_?[A-Z][A-Za-z]+|_?[A-Z_]{4,})`", part) if sources else []
+        assert [name for name in names if not re.search(rf"\b{name}\b", sources)] == []
 
 
-def _source(name: str, others: list[str]) -> str:
-    """The text of a file named in full, below `src/braid`, or beside one that is."""
-    folders = [ROOT, ROOT / "src" / "braid", *((ROOT / o).parent for o in others if o.startswith("src/"))]
-    found = next((f / name for f in folders if (f / name).is_file()), None)
-    assert found is not None, name
-    return found.read_text(encoding="utf-8")
+@functools.cache
+def _sources() -> list[Path]:
+    return [p for room in ("src", "tests") for p in sorted((ROOT / room).rglob("*.py"))]
+
+
+def sources_named(name: str) -> list[Path]:
+    return [p for p in _sources() if p.as_posix().endswith(f"/{name}")]
 
 
 # -------------------------------------------------------------------- pointers

@@ -1,4 +1,4 @@
-"""Things on this disk that several processes share: whoever uses one holds it, and what nobody needs goes.
+"""Things on this disk that several processes share: each that uses one holds it, and what none holds goes.
 
 In: the path of a file or a folder. Out: whether it is there, and held by this process and all that are forked from it;
 others gone.

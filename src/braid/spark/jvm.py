@@ -1,4 +1,4 @@
-"""The JVM of a session: which Java it is, what it is told, how it begins.
+"""The JVM of a session: which Java it is, what its command line has, how it begins.
 
 In: settings of a session, a file for its log. Out: a process, and the address at which PySpark reaches it.
 Rule: it is told what Spark's own `spark-submit` makes of the settings, so what a user has in Spark's files holds. It

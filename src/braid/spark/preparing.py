@@ -33,7 +33,7 @@ from braid.sinks.topic import TopicSink
 from braid.spark.columns import bucket_ids
 from braid.spark.job import Job, checkpoint_of, dumps, ranks_of, sources_of, spread, stateless
 from braid.spark.private import own_folder
-from braid.spark.query_options import QueryOptions
+from braid.spark.query_options import BUCKETS, QueryOptions
 from braid.spark.source import Planner
 from braid.stage import batches, checkpoint, lineage, rescale, state_file, table_diff
 from braid.stage.checkpoint import Document, GoneOn
@@ -49,7 +49,6 @@ from braid.topics.registered import is_registered
 from braid.topics.store_value import Store
 
 AT_LEAST_ONCE = "at least once"
-BUCKETS = 4  # of a stage with state, at least
 Around = tuple[bool, Held | None]
 CLAIMS = 5  # tries to claim a checkpoint that others change meanwhile
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from braid.sinks.interface import Sink
     from braid.spark.dataframes import Registered
 
+BUCKETS = 4  # of a stage with state, at least, where no number is asked for (`preparing.py` makes it two a task)
+
 
 @dataclass(frozen=True, slots=True)
 class GivenOrder:

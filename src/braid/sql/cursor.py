@@ -1,4 +1,4 @@
-"""Where the parser stands in one statement, and how it says what it expected.
+"""How far one statement is parsed, and how it says what it expected.
 
 In: the tokens of a statement and the dialect. Out: tokens taken one by one, names, spans, errors.
 Rule: every refusal at the current token goes through `unexpected`, so that an unreadable token, a misspelled keyword

@@ -15,7 +15,6 @@ from braid.errors import Span, SqlError
 from braid.guess import suggested
 from braid.sql import ast
 from braid.sql.cursor import Cursor, closest
-from braid.sql.dialects.base import Condition
 from braid.sql.expressions import LONGEST, comma_list, expression, plain_name
 from braid.sql.tokens import TokenKind
 from braid.sql.windows import CLAUSES
@@ -161,22 +160,6 @@ def _no_more_sources(c: Cursor) -> None:
         raise c.error("GRACE PERIOD is allowed only behind WITHIN, in a join of streams", c.now)
 
 
-def on_within(c: Cursor, how: ast.How, mark: str, how_span: Span) -> Condition:
-    """[WITHIN …] [ON …]."""
-    within = _within(c) if c.at("WITHIN") else None
-    if c.at("GRACE", "PERIOD"):
-        raise c.error("GRACE PERIOD must follow WITHIN", c.now, "write WITHIN 1 HOUR GRACE PERIOD 5 MINUTES ON ...")
-    on = expression(c) if c.accept("ON") else None
-    if c.at("WITHIN"):
-        where = "must come before ON" if on and not within else "is written twice"
-        raise c.error(f"WITHIN {where}", c.now, "write JOIN b WITHIN 1 HOUR ON a.x = b.x")
-    if c.at("GRACE", "PERIOD"):
-        raise c.error("GRACE PERIOD must come before ON, after WITHIN", c.now)
-    if c.at("ON"):
-        raise c.error("ON is written twice", c.now, "put the second condition into WHERE")
-    return on, (), within
-
-
 def table(c: Cursor) -> ast.Table:
     """`name [[AS] alias]`."""
     start = c.index
@@ -219,24 +202,7 @@ def kind_of_join(c: Cursor) -> tuple[ast.How, str] | None:
     return HOWS[word], ""
 
 
-def _within(c: Cursor) -> ast.Within:
-    start = c.index
-    c.expect("WITHIN")
-    if c.at_symbol("("):
-        opened = c.advance()
-        before = duration(c)
-        if not c.accept_symbol(","):
-            hint = "write WITHIN 10 SECONDS, or WITHIN (10 SECONDS, 20 SECONDS) for before and after"
-            raise c.unexpected("',' and the time after", hint=hint)
-        after = duration(c)
-        c.close(opened, ")")
-    else:
-        before = after = duration(c)
-    grace = _grace(c) if c.at("GRACE") else None
-    return ast.Within(before, after, grace, c.span(start))
-
-
-def _grace(c: Cursor) -> ast.Duration:
+def grace_period(c: Cursor) -> ast.Duration:
     c.expect("GRACE")
     if not c.accept("PERIOD"):
         raise c.unexpected("PERIOD", "PERIOD", hint="write GRACE PERIOD 10 MINUTES")
@@ -414,7 +380,7 @@ def _window(c: Cursor, start: int) -> ast.Window:
             c.advance()
             retention = duration(c)
         elif c.at("GRACE") and grace is None:
-            grace = _grace(c)
+            grace = grace_period(c)
         else:
             raise c.unexpected("RETENTION, then GRACE PERIOD, each once", "RETENTION", "GRACE")
     c.close(opened, ")", "',' or ')'")

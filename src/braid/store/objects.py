@@ -17,7 +17,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import lru_cache, partial
@@ -27,8 +27,8 @@ from uuid import uuid4
 
 from braid.errors import Away, BraidError, library
 from braid.store import aws
-from braid.store.cache import cache_of
-from braid.store.interface import LARGEST, Change, ObjectStore, named, too_large
+from braid.store.interface import LARGEST, too_large
+from braid.store.remote import RemoteStore
 from braid.timing import tally
 
 T = TypeVar("T")
@@ -52,8 +52,6 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_
 _LATER = "try again later"
 _OF_PARTS = 5  # tries of each part of a large object, whose others need not go once more
 AGAIN = "store_again"  # what a task counts: calls that were tried again
-DOCUMENTS = "documents"
-VERSION = re.compile(r"/([0-9]{20})\.json$")  # ends the name of one of a document's
 _runtime: list[int] = []  # the process in which obstore was first used
 
 
@@ -123,7 +121,7 @@ KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class BucketStore(ObjectStore):
+class BucketStore(RemoteStore):
     """`prefix`: begins the names of its objects, without a `/` at its end. `clients`: of what lies in one bucket."""
 
     kind: str
@@ -138,57 +136,8 @@ class BucketStore(ObjectStore):
     def url(self) -> str:
         return f"{self.kind}://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
 
-    @property
-    def path(self) -> None:
-        return None
-
-    @property
-    def parent(self) -> BucketStore:
-        return replace(self, prefix=self.prefix.rpartition("/")[0])
-
-    def at(self, name: str) -> BucketStore:
-        return replace(self, prefix=f"{self.prefix}/{named(name)}" if self.prefix else named(name))
-
-    def beside(self, end: str) -> BucketStore:
-        return replace(self, prefix=self.prefix + end)
-
-    def local(self, name: str, fetch: Callable[[str], None]) -> str:
-        return cache_of(self).held(name, fetch)
-
-    def unread(self, name: str) -> None:
-        cache_of(self).drop(name)
-
-    def scratch(self, name: str, fsync: bool = False) -> str:
-        return os.path.join(cache_of(self).scratch, uuid4().hex)
-
-    def take(self, name: str, path: str, fsync: bool = False) -> None:
-        try:
-            self.put(name, path)
-        finally:
-            os.unlink(path)
-
-    def version(self, name: str) -> object:
-        return None
-
-    def sizes(self) -> dict[str, int]:
-        return dict(self.list(""))
-
-    def names(self, folder: str) -> Sequence[str]:
-        return [name.removeprefix(f"{folder}/") for name, _ in self.list(folder)]
-
-    def folders(self) -> Sequence[str]:
-        return sorted({name.partition("/")[0] for name, _ in self.list("") if "/" in name})
-
-    def clear(self, last: str | None = None) -> None:
-        self.delete(*(name for name, _ in self.list("") if name != last))
-        if last is not None:
-            self.delete(last)
-
-    def clean(self, folder: str) -> None:
-        """Nothing is seen of what was begun."""
-
-    def sweep(self) -> None:
-        """Nothing is: what was cleared in part is cleared again."""
+    def _below(self, prefix: str) -> BucketStore:
+        return replace(self, prefix=prefix)
 
     def create(self, name: str, data: bytes, fsync: bool = False) -> bool:
         mark = uuid4().hex
@@ -235,9 +184,6 @@ class BucketStore(ObjectStore):
 
         self._in_bucket(partial(self._reading, sent, _OF_PARTS if size > part else 0))
 
-    def append(self, name: str, data: bytes, fsync: bool = False) -> bool:
-        return False
-
     def get(self, name: str, most: int = LARGEST) -> bytes:
         def read(store: Any) -> bytes:
             found = store.get(self._key(name))
@@ -276,31 +222,6 @@ class BucketStore(ObjectStore):
             return [(x["path"][start:], x["size"]) for page in store.list(below or None) for x in page]
 
         yield from self._in_bucket(partial(self._reading, read))
-
-    def latest(self, name: str, most: int = LARGEST) -> tuple[str, bytes] | None:
-        number = self._newest(name)
-        return (_version(name, number), self.get(_version(name, number), most)) if number else None
-
-    def change(self, name: str, to: Change, most: int = LARGEST) -> None:
-        """Each change is the *create* of the next version, and who comes second begins again. Versions stay: a number
-        that was free again would be taken by whoever has slept since he looked."""
-        while True:
-            number = self._newest(name)
-            version = _version(name, number)
-            after = to((version, self.get(version, most)) if number else None, _version(name, number + 1))
-            if after is None or self.create(_version(name, number + 1), after):
-                return
-
-    def documents(self, *folders: str) -> Sequence[str]:
-        return sorted({name.rpartition("/")[0] for name in self.names(DOCUMENTS)})
-
-    def _newest(self, name: str) -> int:
-        """The number of the last version; 0 where there is none."""
-        found = (VERSION.search(file) for file, _ in self.list(f"{DOCUMENTS}/{name}"))
-        return max((int(m[1]) for m in found if m is not None), default=0)
-
-    def _key(self, name: str) -> str:
-        return f"{self.prefix}/{named(name)}" if self.prefix else named(name)
 
     def _in_bucket(self, call: Callable[[], T]) -> T:
         """What a call gives for which only the bucket can be missing."""
@@ -428,10 +349,6 @@ class BucketStore(ObjectStore):
 def _unpickled(kind: str, bucket: str, prefix: str) -> BucketStore:
     """One a process, since its clients have connections."""
     return BucketStore(kind, bucket, prefix)
-
-
-def _version(name: str, number: int) -> str:
-    return f"{DOCUMENTS}/{name}/{number:020d}.json"
 
 
 def _delete(name: str, store: Any) -> None:

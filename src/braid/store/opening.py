@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from urllib.parse import unquote
 
 from braid.errors import BraidError, printable
@@ -24,7 +25,6 @@ _LIKE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "azure": "az", "abfs": "az", "ab
 
 NOWHERE: ObjectStore = FolderStore("")  # of what has not been opened yet
 
-_SCHEMES = frozenset({*KINDS, *_LIKE, "file", "kafka", "http", "https", "hdfs", "dbfs"})
 _NEARLY = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/*)")
 
 
@@ -58,13 +58,15 @@ def opened(place: str | os.PathLike[str]) -> ObjectStore:
     if not is_url(place):
         return FolderStore(os.path.realpath(place), said=place)
     kind = place.split("://", 1)[0]
-    if kind == "file":
-        return _local(place)
-    if kind not in KINDS:
-        meant = _LIKE.get(kind.lower(), kind.lower())
-        kinds = ", ".join(f"{k}://" for k in (*KINDS, "file"))
-        hint = f"write {meant}://…" if meant in KINDS else f"there are {kinds}"
-        raise BraidError(f"braid keeps nothing at {kind[:20]}://", hint)
+    if kind in _OPENED:
+        return _OPENED[kind](place)
+    meant = _LIKE.get(kind.lower(), kind.lower())
+    hint = f"write {meant}://…" if meant in _OPENED else f"there are {', '.join(f'{k}://' for k in _OPENED)}"
+    raise BraidError(f"braid keeps nothing at {kind[:20]}://", hint)
+
+
+def _bucket(place: str) -> BucketStore:
+    kind = place.split("://", 1)[0]
     found = _OBJECTS.fullmatch(place)
     if found is None or {".", ".."} & {*found["path"].split("/")}:
         what = KINDS[kind].bucket.upper()
@@ -78,3 +80,7 @@ def _local(place: str) -> FolderStore:
     if not path.startswith("/"):
         raise BraidError("the URL of a folder has three slashes", f"write file://{os.path.abspath('PATH')}")
     return FolderStore(os.path.realpath(path))
+
+
+_OPENED: dict[str, Callable[[str], ObjectStore]] = {**dict.fromkeys(KINDS, _bucket), "file": _local}
+_SCHEMES = frozenset({*_OPENED, *_LIKE, "kafka", "http", "https", "hdfs", "dbfs"})

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from braid.errors import BraidError
 from braid.store import ObjectStore
-from braid.store.objects import DOCUMENTS, VERSION
+from braid.store.remote import DOCUMENTS, VERSION
 from braid.topics.sealed import sealed, unsealed
 
 MOST = 64 << 20  # bytes of a document

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from braid.errors import Span
 from braid.sql import ast
 from braid.sql.cursor import Cursor
 from braid.sql.declare import Declaring, quoted, text, typed
 from braid.sql.dialects import ksqldb_statements as own
-from braid.sql.dialects.base import Words
-from braid.sql.queries import kind_of_join, on_within, query, table
+from braid.sql.dialects.base import Condition, Words
+from braid.sql.expressions import expression
+from braid.sql.queries import duration, grace_period, kind_of_join, query, table
 from braid.sql.statements import (
     asking,
     create,
@@ -54,6 +56,39 @@ def _drop(c: Cursor) -> ast.Statement:
     if c.at("DROP", "CONNECTOR"):
         return never(c, "DROP CONNECTOR", c.index)
     return drop(c)
+
+
+def _on_within(c: Cursor, how: ast.How, mark: str, how_span: Span) -> Condition:
+    """[WITHIN before-and-after | (before, after) [GRACE PERIOD …]] [ON …], behind JOIN."""
+    within = _within(c) if c.at("WITHIN") else None
+    if c.at("GRACE", "PERIOD"):
+        raise c.error("GRACE PERIOD must follow WITHIN", c.now, "write WITHIN 1 HOUR GRACE PERIOD 5 MINUTES ON ...")
+    on = expression(c) if c.accept("ON") else None
+    if c.at("WITHIN"):
+        where = "must come before ON" if on and not within else "is written twice"
+        raise c.error(f"WITHIN {where}", c.now, "write JOIN b WITHIN 1 HOUR ON a.x = b.x")
+    if c.at("GRACE", "PERIOD"):
+        raise c.error("GRACE PERIOD must come before ON, after WITHIN", c.now)
+    if c.at("ON"):
+        raise c.error("ON is written twice", c.now, "put the second condition into WHERE")
+    return on, (), within
+
+
+def _within(c: Cursor) -> ast.Within:
+    start = c.index
+    c.expect("WITHIN")
+    if c.at_symbol("("):
+        opened = c.advance()
+        before = duration(c)
+        if not c.accept_symbol(","):
+            hint = "write WITHIN 10 SECONDS, or WITHIN (10 SECONDS, 20 SECONDS) for before and after"
+            raise c.unexpected("',' and the time after", hint=hint)
+        after = duration(c)
+        c.close(opened, ")")
+    else:
+        before = after = duration(c)
+    grace = grace_period(c) if c.at("GRACE") else None
+    return ast.Within(before, after, grace, c.span(start))
 
 
 def _define(c: Cursor) -> None:
@@ -142,7 +177,7 @@ KSQLDB = Words(
     },
     source=table,
     join=kind_of_join,
-    condition=on_within,
+    condition=_on_within,
     clauses=("WINDOW", "WHERE", "GROUP BY", "PARTITION BY", "HAVING", "EMIT", "LIMIT"),
     lambdas=True,
     shows=("STREAMS", "TABLES", "QUERIES", "TOPICS", "PROPERTIES", "FUNCTIONS", "TYPES", "VARIABLES"),
