@@ -12,7 +12,7 @@ BY_FILE := -n 2 --dist loadfile --max-worker-restart 0
 export POLARS_MAX_THREADS ?= 1
 unexport PYTHONDONTWRITEBYTECODE  # else each of the hundreds of processes compiles all of it anew
 
-.PHONY: install demo demo-kafka test test-fast test-heavy test-spark test-spark43 test-cluster test-kafka lint law fuzz bench bench-kafka bench-nexmark bench-small flink crash soak docs picture clean java
+.PHONY: install demo demo-kafka test test-fast test-heavy test-spark test-spark43 test-operations test-cluster test-kafka lint law fuzz bench bench-kafka bench-nexmark bench-small flink crash soak docs picture clean java
 
 install: $(STAMP) $(CORE)
 
@@ -52,8 +52,9 @@ test: $(STAMP) java
 	@$(MAKE) --no-print-directory test-fast
 	@echo "3 of 4: random histories and large inputs, without Spark (2 to 3 minutes)"
 	@$(MAKE) --no-print-directory test-heavy
-	@echo "4 of 4: tests on Spark, some of them with Kafka (about 15 minutes)"
+	@echo "4 of 4: tests on Spark, some of them with Kafka (7 to 9 minutes)"
 	@$(MAKE) --no-print-directory test-spark
+	@echo "kills, upgrades, rescales, copies, backups: make test-operations; a cluster: make test-cluster"
 
 test-fast: $(STAMP) $(CORE)
 	@$(BIN)/python -m pytest -m "not spark and not kafka and not objects and not heavy and not law" -n 2 --dist worksteal
@@ -62,7 +63,11 @@ test-heavy: $(STAMP) $(CORE)
 	@$(BIN)/python -m pytest -m "heavy and not spark and not kafka and not objects and not law" -n 2 --dist worksteal
 
 test-spark: $(STAMP) java
-	@$(BIN)/python -m pytest -m "(spark and not kafka and not law and not cluster) or kafka_short or objects" $(BY_FILE) -vv -rs
+	@$(BIN)/python -m pytest -m "not operations and ((spark and not kafka and not law and not cluster) or kafka_short or objects)" $(BY_FILE) -vv -rs
+
+# What is done to queries that have begun: they are killed, upgraded, rescaled, moved, backed up. CI runs these, too.
+test-operations: $(STAMP) java
+	@$(BIN)/python -m pytest -m "operations and not law and not cluster" $(BY_FILE) -vv -rs
 
 # On a Spark cluster of three workers that share nothing but Kafka and, for now, a folder (docs/cluster.md).
 test-cluster: $(STAMP) java

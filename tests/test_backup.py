@@ -18,7 +18,7 @@ from braid.topics.lock import StoreLock
 from cli_help import Said, braid
 from moments import check_copy, files_of, in_use, put, rows_of, run
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.operations]
 
 
 @pytest.fixture(scope="module")

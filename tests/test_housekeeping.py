@@ -16,7 +16,7 @@ from braid.topics.interface import store_at
 from cli_help import Said, braid, on_shared_spark, records
 from test_upgrade import SOURCES, put
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.operations]
 
 QUERIES = """
 CREATE STREAM lookup AS SELECT l.k AS k, v, w FROM l LEFT JOIN r ON l.k = r.k;

@@ -453,6 +453,7 @@ def seen(done: subprocess.CompletedProcess[str]) -> tuple[list[int], list[tuple[
     return ast.literal_eval(large), ast.literal_eval(spent)
 
 
+@pytest.mark.operations
 @pytest.mark.parametrize(
     "points",
     [("writer taken over",), pytest.param(("upgrade is ready", "writer taken over"), marks=pytest.mark.law)],

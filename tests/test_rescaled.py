@@ -30,7 +30,7 @@ from braid.store import opened
 from braid.topics import TopicStore, files
 from braid.topics.store_value import Store
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.operations]
 
 STATEMENTS = """
 CREATE STREAM l (k INT KEY, v INT) WITH (kafka_topic='l', value_format='JSON', partitions=2);

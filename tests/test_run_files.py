@@ -43,6 +43,7 @@ def until(what: Callable[[], bool], process: subprocess.Popen[str], seconds: flo
         time.sleep(0.2)
 
 
+@pytest.mark.operations
 def test_files_come_grow_are_touched_and_go_between_kills(tmp_path: Path) -> None:
     inside = tmp_path / "in"
     inside.mkdir()

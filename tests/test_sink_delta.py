@@ -216,6 +216,7 @@ def kills(folder: Path, count: int, seed: int) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.operations
 def test_killed_runs_write_each_batch_once(tmp_path: Path) -> None:
     kills(tmp_path, 1, 1)
 

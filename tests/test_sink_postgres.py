@@ -461,6 +461,7 @@ def kills(db: psycopg.Connection, folder: Path, count: int, seed: int) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.operations
 def test_killed_runs_write_each_batch_once(db: psycopg.Connection, tmp_path: Path) -> None:
     kills(db, tmp_path, 2, 1)
 

@@ -26,7 +26,7 @@ from braid.topics.sealed import has_seal
 from cli_help import braid, on_shared_spark
 from spoiling import anew, in_folder, named, put_in, spoils
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.operations]
 
 DECLARED = """
 CREATE STREAM l (k INT KEY, v STRING) WITH (kafka_topic='l', value_format='JSON', partitions=2);

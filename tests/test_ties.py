@@ -28,7 +28,7 @@ from braid.topics import TopicStore, files
 from cli_help import braid
 from moments import PARTS, STATEMENTS, copied, files_of, moments, place, put, rows_of, run, start
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.operations]
 
 
 class Pairs:

@@ -18,7 +18,7 @@ from braid.topics import TopicStore, files
 from cli_help import Said, on_shared_spark
 from made_once import after
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.operations]
 
 SOURCES = """
 CREATE STREAM l (k INT KEY, v STRING, n INT) WITH (kafka_topic='l', value_format='JSON', partitions=2);

@@ -19,7 +19,7 @@ from braid.topics import TopicStore
 from cli_help import QUICK, launch
 from test_upgrade_tables import KSQLDB, begun, put, records, run, sound, stands
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.operations]
 
 OLD = """CREATE TABLE t AS SELECT k, COUNT(*) AS c FROM l GROUP BY k HAVING COUNT(*) > 2;
 CREATE STREAM u AS SELECT k, v FROM l WHERE n > 1;"""

@@ -16,7 +16,7 @@ from cli_help import Said, on_shared_spark
 from test_upgrade import killed_at
 from test_upgrade_tables import records, stands
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.operations]
 
 RISINGWAVE = """-- dialect: risingwave
 CREATE TABLE a (k INT PRIMARY KEY, g INT, n INT);

@@ -18,7 +18,7 @@ from cli_help import Said, on_shared_spark
 from test_upgrade import killed_at
 from test_upgrade_tables import stands
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.operations]
 
 SOURCES = """
 CREATE STREAM l (k INT, v STRING, n INT, ts BIGINT)

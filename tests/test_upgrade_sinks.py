@@ -15,7 +15,7 @@ from cli_help import Said, on_shared_spark
 from sink_help import put
 from test_upgrade import killed_at
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.operations]
 
 DECLARED = "CREATE STREAM A (K BIGINT, V BIGINT) WITH (kafka_topic='a', value_format='JSON', partitions=1);"
 OLD = f"{DECLARED} CREATE STREAM OUT AS SELECT K, V FROM A WHERE V <> 2;"

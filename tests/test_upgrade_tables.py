@@ -17,7 +17,7 @@ from cli_help import Said, on_shared_spark
 from made_once import after
 from test_upgrade import QUIET, killed_at
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.operations]
 
 KSQLDB = """
 CREATE STREAM l (k INT KEY, v STRING, n INT) WITH (kafka_topic='l', value_format='JSON', partitions=2);

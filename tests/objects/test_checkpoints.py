@@ -31,7 +31,7 @@ from braid.topics import files
 from braid.topics.interface import open_topics
 from braid.topics.store_value import Store
 
-pytestmark = [pytest.mark.spark, pytest.mark.objects]
+pytestmark = [pytest.mark.spark, pytest.mark.objects, pytest.mark.operations]
 
 SQL = """
 CREATE STREAM l (k INT KEY, v STRING) WITH (kafka_topic='l', value_format='JSON', partitions=2);

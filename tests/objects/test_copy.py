@@ -23,7 +23,7 @@ from cli_help import QUICK, braid, on_shared_spark
 from objects.test_checkpoints import QUERIES, STEPS, checkpoint, expected, feed, lines, room, run
 
 __all__ = ["expected", "room"]
-pytestmark = [pytest.mark.spark, pytest.mark.objects]
+pytestmark = [pytest.mark.spark, pytest.mark.objects, pytest.mark.operations]
 
 
 def copied(source: str, target: str) -> None:

@@ -27,7 +27,7 @@ from braid.topics.store_value import Store
 from objects.faulty import Faulty, faulty
 from objects.test_checkpoints import QUERIES, feed, lines, run
 
-pytestmark = [pytest.mark.spark, pytest.mark.objects]
+pytestmark = [pytest.mark.spark, pytest.mark.objects, pytest.mark.operations]
 
 CALLS = ("create", "put", "get", "range", "size", "delete", "list")
 TABLE = 1  # of `QUERIES`

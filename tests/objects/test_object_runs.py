@@ -25,7 +25,7 @@ from crash.harness import round_of
 from crash.places import InObjects
 from crash.plan import Kill
 
-pytestmark = [pytest.mark.spark, pytest.mark.objects, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.objects, pytest.mark.timeout(600), pytest.mark.operations]
 
 SQL = """
 CREATE STREAM orders (k INT KEY, item INT, n INT) WITH (kafka_topic='orders', value_format='JSON', partitions=3);
