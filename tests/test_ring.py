@@ -1,4 +1,4 @@
-"""`metrics.ring`: what was written is read, whatever a kill tore or somebody spoilt; an hour, 10 MB; a fault ends no run."""
+"""`metrics.ring`: what was written is read, whatever was torn or spoilt; an hour, 10 MB; no fault ends a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from braid.store.folder import FolderStore
 
 
 def document(n: int, more: str = "") -> dict[str, Any]:
-    return {"query": "Q", "batch": n, "at": 1000 + n, "stages": [{"stage": 0, "rows_in": n * 7, "by": "L.K"}], "m": more}
+    stages = [{"stage": 0, "rows_in": n * 7, "by": "L.K"}]
+    return {"query": "Q", "batch": n, "at": 1000 + n, "stages": stages, "m": more}
 
 
 class Clock:

@@ -23,6 +23,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from braid.errors import BraidError
@@ -100,7 +101,7 @@ class Ring:
         last = int(names[-1]) if names else 0
         self._name, self._since = f"{max(round(now * 1000), last + 1):016d}", now
         self._whole, self._packed, self._sizes[self._name] = b"", 0, 0
-        old = [name for name, after in zip(names, names[1:], strict=False) if int(after) / 1000 < now - HOUR]
+        old = [name for name, after in pairwise(names) if int(after) / 1000 < now - HOUR]
         self._delete(old)
 
     def _room(self, size: int) -> None:
