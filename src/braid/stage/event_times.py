@@ -64,6 +64,18 @@ class SourceTimes:
             "partitions": [p.document() for p in self.partitions],
         }
 
+    @staticmethod
+    def of(told: Mapping[str, Any], read: Mapping[str, int], ends: Mapping[str, int]) -> SourceTimes:
+        """As a document has them, with the lag of now where that is known."""
+        partitions = []
+        for x in told["partitions"]:
+            place = f"{told['leaf']}/{x['partition']}"
+            known = place in ends and place in read
+            lag = max(0, ends[place] - read[place]) if known else x["lag"]
+            partitions.append(PartitionTimes(x["partition"], x["event_time"], x["idle"], x["next"], lag))
+        named = told["leaf"], told["source"], told["topic"], told["moments"]
+        return SourceTimes(*named, told["clock"], told["ended"], partitions)
+
 
 @dataclass(frozen=True, slots=True)
 class Come:
