@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import strictyaml
 
 from braid.errors import BraidError
 from braid.face import metrics
@@ -338,6 +339,31 @@ def test_the_page_names_every_field() -> None:
     document = batch().document() | {"run": NONE.document()}
     found = list(dict.fromkeys(names(document, {"drops", "counts", "spent_ms", "spark_ms"})))
     assert [name.strip("`") for name, _ in table("JSON lines")] == found
+
+
+# ------------------------------------------------------------------ alerts
+
+
+def test_alerts_are_rules_over_metrics_that_there_are() -> None:
+    """Five; each over names and labels of the endpoint, with a condition, and words for who is called."""
+    text = (ROOT / "docs" / "alerts.yml").read_text(encoding="utf-8")
+    (group,) = strictyaml.load(text).data["groups"]
+    assert group["name"] == "braid" and len(group["rules"]) == 5
+    labels = {m.name: {"query", *m.labels} for m in METRICS} | {r.name: set[str]() for r in RUN_METRICS}
+    for rule in group["rules"]:
+        assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"} and rule["labels"]["severity"]
+        named = re.findall(r"braid_\w+", rule["expr"])
+        assert named and set(named) <= labels.keys(), rule["alert"]
+        known = set.union(*(labels[name] for name in named))
+        grouped = re.findall(r"(?:by|on) \(([\w, ]+)\)", rule["expr"])
+        assert {label for group in grouped for label in group.split(", ")} <= known
+        assert re.search(r" > ", rule["expr"]) and rule["expr"].count("(") == rule["expr"].count(")")
+        for name in named:  # of a counter only its rise says something
+            kind = next(m.kind for m in METRICS if m.name == name)
+            assert (kind == "counter") == (f"increase({name}[" in rule["expr"]), name
+        words = rule["annotations"]["summary"] + rule["annotations"]["description"]
+        assert set(re.findall(r"\$labels\.(\w+)", words)) <= known and "$labels.query" in words
+        assert re.search("braid (doctor|drops)|docs/", words) or "Spark" in words
 
 
 # ------------------------------------------------------------------ a run

@@ -16,7 +16,6 @@ from typing import Any
 
 import click
 
-from braid.expr.show import duration
 from braid.expr.user import Functions
 from braid.face.condition import Condition, Record, condition, histories
 from braid.face.metrics import met_nothing
@@ -91,7 +90,7 @@ def _held(c: Condition, w: Waiting) -> Finding | None:
         return None  # or none would go out if it stood at the newest record
     holders = [s.name for s in w.sources if s.now == stands] if w.slowest else [_furthest(c)]
     text, measured, hint = _holding(c, [s for s in c.sources if s.source in holders], stands)
-    waits = f"; {w.rows:,} rows wait for it, since {time_text(w.first)}"
+    waits = f"; {_rows(w.rows)} for it, the first until {time_text(w.first)}"
     measured |= {"waiting": w.rows, "clock": stands, "newest": newest}
     return Finding("stuck clock", text + waits, measured, hint, c.asks(f"braid waiting {c.query}"))
 
@@ -106,7 +105,7 @@ def _not_begun(c: Condition, w: Waiting) -> Finding:
     has = "have" if len(empty) > 1 else "has"
     text = f"the clock (watermark) of {source.name} has not begun: {who} {has} shown no record"
     measured = {"source": source.name, "partitions": empty, "waiting": w.rows}
-    waits = f"; {w.rows:,} rows wait for it"
+    waits = f"; {_rows(w.rows)} for it"
     return Finding("stuck clock", text + waits, measured, _LETS_GO, c.asks(f"braid waiting {c.query}"))
 
 
@@ -203,7 +202,7 @@ def no_match(c: Condition) -> Iterator[Finding]:
         measured = {"records": read, "batches": len(found)}
         hint = "compare the keys of both sides, their types and spelling, and their times"
         since = c.asks(f"braid why-not {c.query} --since 1970-01-01")
-        yield Finding("no match", f"{text}, of {read:,} records in {len(found):,} batches", measured, hint, since)
+        yield Finding("no match", f"{text}; {read:,} records were read", measured, hint, since)
 
 
 def growing_lag(c: Condition) -> Iterator[Finding]:
@@ -283,7 +282,7 @@ def unbounded_state(c: Condition) -> Iterator[Finding]:
             continue
         keeps = _listed(dict.fromkeys(f"{s['side']}: {s['keeps']} until {s['until']}" for s in open_))
         text = (
-            f"the state of {node['op']} (step {node['id']}) has {last:,} rows: {grown / came:.0%} of the {came:,}"
+            f"the state of the {node['op']} (step {node['id']}) has {last:,} rows: {grown / came:.0%} of the {came:,}"
             f" rows that came last have stayed; it keeps {keeps} (unbounded)"
         )
         measured = {"step": node["id"], "rows": last, "grown": grown, "came": came}
@@ -370,12 +369,13 @@ def small_batches(c: Condition) -> Iterator[Finding]:
     lost = sum(x["jvm_ms"] + x["publish_ms"] for x in found)
     cut = sum((x.get("lag") or 0) >= x["rows_in"] > 0 for x in found)
     mean = rows / len(found)
-    if mean >= FEW or lost < OVERHEAD * took or not (cut > len(found) / 2 or took > BUSY * span):
+    limited, busy = cut > len(found) / 2, took > BUSY * span and lost > OVERHEAD * took
+    if mean >= FEW or not (limited or busy):
         return
     text = f"{len(found):,} batches of {mean:,.0f} records: {lost / took:.0%} of their time is Spark's own"
     measured = {"batches": len(found), "records": round(mean, 1), "batch_ms": round(took / len(found)), "cut": cut}
-    limited = "more was there: a larger --batch-rows takes it in fewer" if cut > len(found) / 2 else ""
-    hint = limited or "records come a few at a time; fewer queries in one run, or fewer tasks (--tasks), cost less"
+    hint = "records come a few at a time; fewer tasks (--tasks, of a new query) cost less"
+    hint = "more was there: a larger --batch-rows takes it in fewer" if limited else hint
     yield Finding("small batches", text, measured, hint, c.asks(f"braid doctor --query {c.query} --history"))
 
 
@@ -397,12 +397,19 @@ def findings(c: Condition) -> list[Finding]:
 
 
 def _length(ms: float) -> str:
-    """A length of time for people: two units."""
-    seconds = round(ms / 1000)
-    if seconds < 1:
+    """A length of time for people, in its two largest units."""
+    if (seconds := round(ms / 1000)) < 1:
         return f"{max(0, round(ms))} ms"
-    step = next(size for size, least in ((86_400, 864_000), (3600, 86_400), (60, 3600), (1, 0)) if seconds >= least)
-    return duration(seconds // step * step * 1000)
+    parts = list[str]()
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, seconds = divmod(seconds, size)
+        if (count or parts) and len(parts) < 2:
+            parts.append(f"{count:,} {unit}" if count else "")
+    return " ".join(filter(None, parts))
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'s wait' if count != 1 else ' waits'}"
 
 
 def _listed(parts: Any) -> str:
