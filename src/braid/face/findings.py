@@ -109,6 +109,7 @@ def _not_begun(c: Condition, w: Waiting) -> Finding:
     return Finding("stuck clock", text + waits, measured, _LETS_GO, c.asks(f"braid waiting {c.query}"))
 
 
+_IS_READ = "it moves when these are read: see the lag"
 _LETS_GO = "braid run --idle SECONDS lets a silent partition not hold the clock; --end says that nothing will follow"
 
 
@@ -120,34 +121,23 @@ def _furthest(c: Condition) -> str:
 
 def _holding(c: Condition, sources: Sequence[SourceTimes], stands: int) -> tuple[str, dict[str, Any], str]:
     """What holds a clock, in words; as figures; what helps."""
-    source = sources[0]
-    newest = max(t for s in c.sources for p in s.partitions if s.moments and (t := p.event_time) is not None)
-    head = f"the clock (watermark) of {source.source} stands at {time_text(stands)}, {_length(newest - stands)} behind"
+    source, newest = sources[0], c.newest or stands
     since = _since(c, source)
+    text = f"the clock (watermark) of {source.source} stands at {time_text(stands)}"
+    text += f", {_length(newest - stands)} behind the newest record"
+    if since:
+        text += f", for {_length(since['unchanged_ms'])} in which {since['records']:,} records came"
     measured: dict[str, Any] = {"source": source.source, "topic": source.topic, "partition": None} | since
-    for_long = f" for {_length(since['unchanged_ms'])}, {since['records']:,} records came meanwhile" if since else ""
     held, furthest = _slowest(source)
-    if held is None or furthest is None or held.event_time == furthest:
-        lag = sum(p.lag or 0 for p in source.partitions)
-        why = (
-            f"{source.topic} has {lag:,} records that are not read yet"
-            if lag
-            else f"{source.topic} has no newer record"
-        )
-        hint = "more records are to be read: wait, or see its lag" if lag else _LETS_GO
-        return f"{head} the newest record{for_long}: {why}", measured, hint
+    lag = sum(p.lag or 0 for p in source.partitions)
+    if held is None or held.event_time is None or held.event_time == furthest:
+        why = f"{lag:,} of its records are not read yet" if lag else "it has no newer record"
+        return f"{text}: {why}", measured, _IS_READ if lag else _LETS_GO
     measured |= {"partition": held.partition, "event_time": held.event_time, "lag": held.lag}
-    if held.event_time is None:
-        why = "has shown no record"
-    else:
-        why = f"has shown nothing newer than {time_text(held.event_time)}"
     behind = f"; {held.lag:,} of its records are not read yet" if held.lag else ""
-    hint = "it is read as fast as the others: see its lag" if held.lag else _LETS_GO
-    return (
-        f"{head} the newest record{for_long}: partition {held.partition} holds it, which {why}{behind}",
-        measured,
-        hint,
-    )
+    shown = f"which has shown nothing newer than {time_text(held.event_time)}{behind}"
+    text += f": partition {held.partition} of {source.topic} holds it, {shown}"
+    return text, measured, _IS_READ if held.lag else _LETS_GO
 
 
 def _slowest(source: SourceTimes) -> tuple[PartitionTimes | None, int | None]:
