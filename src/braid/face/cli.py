@@ -454,7 +454,7 @@ def demo(data: str | None, store: ObjectStore | None) -> None:
     help="Check the cluster of this Spark master: its workers, its channels.",
 )
 @click.option("--conf", "conf", multiple=True, metavar="K=V", help="Set a setting of Spark, as for `braid run`.")
-@click.option("--query", metavar="QUERY", help="Say what is wrong with a query of the store; it may run meanwhile.")
+@click.option("--query", metavar="QUERY", help="Find what is wrong with a query of the store; it may run meanwhile.")
 @click.option(
     "--history", is_flag=True, help="Print with --query what each batch of the last hour was like: JSON lines."
 )

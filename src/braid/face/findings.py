@@ -123,7 +123,7 @@ def _holding(c: Condition, sources: Sequence[SourceTimes], stands: int) -> tuple
     """What holds a clock, in words; as figures; what helps."""
     source, newest = sources[0], c.newest or stands
     since = _since(c, source)
-    text = f"the clock (watermark) of {source.source} stands at {time_text(stands)}"
+    text = f"the clock (watermark) of {source.source} is at {time_text(stands)}"
     text += f", {_length(newest - stands)} behind the newest record"
     if since:
         text += f", for {_length(since['unchanged_ms'])} in which {since['records']:,} records came"
@@ -195,6 +195,9 @@ def no_match(c: Condition) -> Iterator[Finding]:
         yield Finding("no match", f"{text}; {read:,} records were read", measured, hint, since)
 
 
+_LOG = "see Spark's log: braid doctor names its folder"
+
+
 def growing_lag(c: Condition) -> Iterator[Finding]:
     """More comes than is read; or nobody reads."""
     now = sum(p.lag or 0 for s in c.sources for p in s.partitions)
@@ -203,15 +206,17 @@ def growing_lag(c: Condition) -> Iterator[Finding]:
         if now and c.held_by is None:
             where = ", ".join(f"{n:,} of {s.source}" for s in c.sources if (n := sum(p.lag or 0 for p in s.partitions)))
             hint = "start it: braid run FILE"
-            text = f"{now:,} records are not read ({where}), and the query does not run"
+            text = f"{_unread(now)} ({where}), and the query does not run"
             yield Finding("lag", text, {"lag": now}, hint, c.asks("braid usage"))
         return
     found = [x for x in c.of_last_start if x.get("lag") is not None]
     last = found[-1] if found else None
     silent = time.time() - last["at"] / 1000 if last is not None else 0.0
     if now and silent > SILENT:
-        text = f"no batch has come to its end for {_length(silent * 1000)}, and {now:,} records are not read"
-        yield Finding("lag", text, {"lag": now, "silent_s": round(silent)}, "look at Spark's log: braid doctor", more)
+        text = f"no batch has come to its end for {_length(silent * 1000)}, and {_unread(now)}"
+        yield Finding(
+            "lag", text, {"lag": now, "silent_s": round(silent)}, "see Spark's log: braid doctor names its folder", more
+        )
     if last is None or len(found) < MANY:
         return
     before = found[max(0, len(found) // 3 - 1)]
@@ -311,9 +316,8 @@ def retries(c: Condition) -> Iterator[Finding]:
     if parts:
         errors = [x["error"]["text"] for x in c.records if x.get("error")]
         why = f"; the last error: {errors[-1]}" if errors else ""
-        hint = "see what Spark's log says of it: braid doctor names the folder"
         yield Finding(
-            "retries", ", ".join(parts) + why, measured, hint, c.asks(f"braid doctor --query {c.query} --history")
+            "retries", ", ".join(parts) + why, measured, _LOG, c.asks(f"braid doctor --query {c.query} --history")
         )
 
 
@@ -400,6 +404,10 @@ def _length(ms: float) -> str:
 
 def _rows(count: int) -> str:
     return f"{count:,} row{'s wait' if count != 1 else ' waits'}"
+
+
+def _unread(count: int) -> str:
+    return f"{count:,} record{'s are' if count != 1 else ' is'} not read"
 
 
 def _listed(parts: Any) -> str:

@@ -33,6 +33,7 @@ from braid.spark.conf import on_one_node, settings_of_a_query
 from braid.spark.failures import HINT, advice, of_spark, reason, was_away
 from braid.spark.group import Group
 from braid.spark.health import NONE
+from braid.spark.history import History, ends_now
 from braid.spark.job import Job, exchanges, inputs_of
 from braid.spark.limit import Limit, limit
 from braid.spark.pipeline import collected, read, through, written
@@ -41,10 +42,8 @@ from braid.spark.query_options import NO_OPTIONS, QueryOptions
 from braid.spark.scratch import Scratch
 from braid.stage import batches, state_file
 from braid.stage.checkpoint_runs import CheckpointRuns
-from braid.stage.event_times import Come, event_times
 from braid.stage.inputs import TopicInput
-from braid.stage.measured import Around, Dropped, Fault, Hot, Measured, Shape, Totals, add_up, measured, most
-from braid.stage.ring import Ring
+from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, add_up, measured, most
 from braid.stage.state_writer import Outcome, StateWriter
 from braid.stage.waiting import Waiting, waiting
 from braid.store import ObjectStore
@@ -62,7 +61,6 @@ REMEMBERED = 100  # batches that wait to be taken
 LAST_WORDS = 10.0  # s that a query whose batch has failed may take to end
 STARTS = 4  # how often a query is started between two batches
 BEAT = 5.0  # s between two looks, where no batch comes, whether another driver has taken over
-LOOK = 1.0  # s between two looks of batches where topics end
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +98,6 @@ class _Seen:
     state: state_file.Documents = field(default_factory=dict)
     recent: deque[tuple[float, int, int]] = field(default_factory=deque)
     done: deque[Measured] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
-    ends: Mapping[str, int] = field(default_factory=dict)  # of partitions, by leaf/partition, when that was last asked
-    asked: float = 0.0
-    shown: dict[tuple[str, int], int] = field(default_factory=dict)  # the highest time, by topic and partition
 
 
 class Call:
@@ -161,10 +156,7 @@ class RunningQuery:
             self._group.tell(self._upto)
         self._told, self._looked = False, 0.0  # whether somebody takes batches; when it was looked who holds the epoch
         self._shape = Shape.of(job.plan, job.name, job.buckets)
-        self._ring = Ring(folder, lambda text: note(f"{job.name}: {text}")) if job.replay is None else None
-        self._began = round(time.time() * 1000)
-        self._fault: Fault | None = None
-        self._end_told = False
+        self._history = History(job, text, folder, note)
         self.health = NONE  # how the machines do, where somebody has looked
         self._checked = False
         self._guard = threading.Lock()
@@ -199,29 +191,14 @@ class RunningQuery:
                 self._away = now
                 self._note(f"{self.name} waits: {reason(str(self._handle.exception()))}")
             if now - self._away < PATIENCE:
-                self._faulted(reason(str(self._handle.exception())))
+                self._history.fault(reason(str(self._handle.exception())))
                 time.sleep(1)
                 return True
         if self._starts >= STARTS or (why := of_spark(self._handle) or self._overtaken()) is None:
             return False
         self._note(f"{self.name} is started again: {why}")
-        self._faulted(why)
+        self._history.fault(why)
         return True
-
-    def _faulted(self, why: str) -> None:
-        """It has ended, or is started again: the batches that come say so."""
-        self._fault = Fault(round(time.time() * 1000), why)
-
-    def _tell_end(self, gone: str = "") -> None:
-        """The last that the ring is given, once: how the query has ended. `gone`: why there is no Spark to ask."""
-        if self._ring is None or self._end_told:
-            return
-        self._end_told = True
-        if why := gone or str(self._failed or ""):
-            self._faulted(why)
-        how = {"query": self.name, "at": round(time.time() * 1000), "ended": "failed" if why else "stopped"}
-        self._ring.add(how | Around(self._began, self._restarts, self._fault).document())
-        self._ring.rest()
 
     def _overtaken(self) -> str | None:
         """Why a query goes on elsewhere: the driver that it has taken over from had done one more batch."""
@@ -262,9 +239,9 @@ class RunningQuery:
             self.exception()  # why it died, if it did: to be stopped is no error
             self._handle.stop()
         except (Py4JError, OSError):
-            self._tell_end("Spark's process is gone")
+            self._history.end("Spark's process is gone", self._restarts)
             raise
-        self._tell_end()
+        self._history.end(str(self._failed or ""), self._restarts)
         for call in self.calls:
             call.over()
         self._group.close()
@@ -347,7 +324,7 @@ class RunningQuery:
                 self._failed = self._writer.lost() or BraidError(
                     f"query {self.name} failed: {reason(text)}", advice(text)
                 )
-                self._tell_end()
+                self._history.end(str(self._failed), self._restarts)
         return self._failed
 
     def _raise(self) -> None:
@@ -381,8 +358,7 @@ class RunningQuery:
         now = time.monotonic()
         if now - self._looked > BEAT and self._failed is None and not self._stopped:
             self._looked = now
-            if self._ring is not None:
-                self._ring.rest(over=False)
+            self._history.rest()
             if (lost := self._writer.lost()) is not None:
                 self._failed = lost
                 self._end()
@@ -458,14 +434,11 @@ class RunningQuery:
 
     def _waiting_now(self) -> int:
         last = self._last_trigger()
-        ends = self._ends()
+        ends = ends_now(self._text)
         done: dict[str, int] = {}
         if last is not None:
             done = next((d for s in last["sources"] if (d := _offsets(s.get("endOffset"))) is not None), {})
         return sum(max(0, end - done.get(place, 0)) for place, end in ends.items()) if last is not None else 0
-
-    def _ends(self) -> dict[str, int]:
-        return {f"{leaf}/{p}": end for leaf, x in inputs_of(self._text).items() for p, end in enumerate(x.ends())}
 
     # ---------------------------------------------------------- each batch
 
@@ -534,10 +507,11 @@ class RunningQuery:
                 firsts += found["first"]
                 enough = most(enough, found["enough"])
         first = {reason: Dropped(*told) for _, reason, *told in sorted(firsts, key=lambda x: -x[0])}
-        around = self._around(said, reads)
+        around = self._history.around(said, reads, self._seen.state, self._restarts)
         with self._guard:
             seen = self._seen
-            seen.last = measured(self._shape, batch, span, said, out, drops, first, enough, seen.state, around)
+            seen.last = measured(self._shape, batch, span, said, out, drops, first, enough, seen.state)
+            seen.last.around = around
             seen.totals.add(seen.last)
             seen.done.append(seen.last)
             self._starts = 1
@@ -545,29 +519,12 @@ class RunningQuery:
             seen.recent.append((now, seen.last.rows_in, out))
             while seen.recent and seen.recent[0][0] < now - RATE_WINDOW:
                 seen.recent.popleft()
-        if self._ring is not None:
-            self._ring.add(self.document(seen.last))
+        self._history.tell(self.document(seen.last))
         self._back()
 
     def document(self, batch: Measured) -> dict[str, Any]:
         """A batch as a JSON object, with how the machines do."""
         return batch.document() | {"run": self.health.document()}
-
-    def _around(self, said: Sequence[Mapping[str, Any]], reads: Sequence[str] = ()) -> Around:
-        """What a batch stands in that has read this, and whose tasks have `said` so much."""
-        seen = self._seen
-        for topic, parts in (x for told in said for x in told.get("moved", {}).items()):
-            for part in parts:
-                if (highest := part["highest"]) is not None:
-                    place = topic, part["partition"]
-                    seen.shown[place] = max(highest, seen.shown.get(place, highest))
-        if reads and time.monotonic() - seen.asked >= LOOK:
-            with contextlib.suppress(BraidError):  # a broker that is away is told of by `_lag`
-                seen.ends = self._ends()
-            seen.asked = time.monotonic()
-        come = Come(batches.document_in(reads)["next"], seen.ends, seen.shown)
-        sources = event_times(self.job.plan, self.job.ranks, seen.state.values(), come)
-        return Around(self._began, self._restarts, self._fault, sources)
 
     def _check(self) -> None:
         """One scan, and no exchange that was not planned: Spark's optimizer must not have got in between."""

@@ -164,9 +164,6 @@ class Around:
         }
 
 
-NOWHERE = Around()
-
-
 @dataclass(frozen=True, slots=True)
 class Hot:
     """The bucket with most rows of a stage."""
@@ -449,7 +446,6 @@ def measured(
     dropped_first: Mapping[str, Dropped],
     enough: Mapping[str, int],
     state: Mapping[str, Mapping[str, Any]],
-    around: Around = NOWHERE,
 ) -> Measured:
     """`span`: when the batch began, when its tasks were done, when it was published (ms since 1970); `said`: what tasks
     say (`read`, `counts`, `spent`); `state`: documents by stage/bucket."""
@@ -488,7 +484,6 @@ def measured(
         moved=moved,
         first=dropped_first,
         enough=enough,
-        around=around,
     )
 
 

@@ -86,7 +86,7 @@ class Ring:
             self._begin(now)
         record = _record(self._name, *self._pack(data))
         if len(record) > SEGMENT_SIZE:
-            raise BraidError(f"what is told of a batch has {len(record):,} bytes")
+            raise BraidError(f"the document of a batch has {len(record):,} bytes")
         self._room(len(record))
         if not self._held and self._checkpoint.append(f"{FOLDER}/{self._name}", record):
             self._sizes[self._name] += len(record)
