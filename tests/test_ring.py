@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from braid.errors import BraidError
 from braid.stage import ring
 from braid.stage.ring import FOLDER, Ring, read
 from braid.store import opened
@@ -213,3 +215,21 @@ def test_a_killed_process(tmp_path: Path) -> None:
         process.send_signal(signal.SIGKILL)
     found = read(opened(tmp_path))
     assert [x["batch"] for x in found.documents] == list(range(len(found.documents))) and len(found.documents) >= 50
+
+
+def test_how_a_query_ended_is_told_once_and_not_in_a_checkpoint_of_another_driver(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    from braid.spark.history import History
+
+    job: Any = SimpleNamespace(name="Q", replay=None)
+    gone = BraidError("the query Q was reset or removed while this run was at work")
+    History(job, "", opened(tmp_path / "Q"), silent, lambda: gone).end("it was lost", 0)
+    assert not (tmp_path / "Q").exists()
+    one = History(job, "", opened(tmp_path / "Q"), silent, lambda: None)
+    one.end("the disk is full", 1)
+    one.end("", 1)
+    (found,) = read(opened(tmp_path / "Q")).documents
+    assert (found["ended"], found["restarts"], found["error"]["text"]) == ("failed", 1, "the disk is full")
+    job.replay = object()
+    History(job, "", opened(tmp_path / "R"), silent, lambda: None).end("", 0)
+    assert not (tmp_path / "R").exists()

@@ -168,7 +168,12 @@ def _ends(store: Store, known: Document, plan: Plan | None, reads: Record, notes
     if "topics" in known.settings and not store.in_kafka:
         notes.append("its topics are in Kafka: name the broker (--kafka) to compare what is there with what is read")
         return {}
-    topics, found = open_topics(store), dict[str, int]()
+    found = dict[str, int]()
+    try:
+        topics = open_topics(store)
+    except BraidError as e:
+        notes.append(f"where its topics end is not known: {e.message}")
+        return found
     files = {leaf.source.topic for leaf in plan.leaves if leaf.source.name in known.files} if plan else {*known.files}
     for number, topic in enumerate(known.leaves()):
         mine = [place for place in reads["next"] if place.startswith(f"{number}/")]

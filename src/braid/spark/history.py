@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from braid.errors import BraidError
@@ -25,11 +25,14 @@ from braid.store import ObjectStore
 LOOK = 1.0  # s between two looks where topics end
 
 
-class History:
-    """Of one query of this process, and all its starts."""
+Lost = Callable[[], BraidError | None]
 
-    def __init__(self, job: Job, text: str, folder: ObjectStore, note: Note) -> None:
-        self._job, self._text = job, text
+
+class History:
+    """Of one query of this process, and all its starts. `lost`: why its checkpoint is another driver's, or gone."""
+
+    def __init__(self, job: Job, text: str, folder: ObjectStore, note: Note, lost: Lost) -> None:
+        self._job, self._text, self._lost = job, text, lost
         self._ring = Ring(folder, lambda why: note(f"{job.name}: {why}")) if job.replay is None else None
         self._began = round(time.time() * 1000)
         self._fault: Fault | None = None
@@ -69,10 +72,14 @@ class History:
             self._ring.add(document)
 
     def end(self, why: str, restarts: int) -> None:
-        """How the query has ended: `why` it failed, empty where it was stopped."""
+        """How the query has ended: `why` it failed, empty where it was stopped. Nothing of a checkpoint that is not
+        this driver's any more."""
         if self._ring is None or self._over:
             return
         self._over = True
+        with contextlib.suppress(BraidError, OSError):
+            if self._lost() is not None:
+                return
         if why:
             self.fault(why)
         how = {"query": self._job.name, "at": round(time.time() * 1000), "ended": "failed" if why else "stopped"}

@@ -156,7 +156,7 @@ class RunningQuery:
             self._group.tell(self._upto)
         self._told, self._looked = False, 0.0  # whether somebody takes batches; when it was looked who holds the epoch
         self._shape = Shape.of(job.plan, job.name, job.buckets)
-        self._history = History(job, text, folder, note)
+        self._history = History(job, text, folder, note, self._writer.lost)
         self.health = NONE  # how the machines do, where somebody has looked
         self._checked = False
         self._guard = threading.Lock()
