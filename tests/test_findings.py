@@ -172,6 +172,14 @@ def test_a_partition_by_which_state_is_kept() -> None:
     assert findings(well([*moved, STOPPED], sources=[o])) == []
 
 
+def test_a_partition_that_holds_the_clock_of_a_query_whose_plan_is_not_known() -> None:
+    o = source("O", [NOON, NOON - 2 * MINUTE], NOON - 2 * MINUTE)
+    told = [batch(0, waiting=40, sources=[o.document()]), STOPPED]
+    found = only(well(told, sources=[o], waits=None), "stuck clock")
+    assert "partition 1 of o holds it" in found.text and found.text.endswith("; up to 40 rows may wait for it")
+    assert findings(well([batch(0), STOPPED], sources=[o], waits=None)) == []
+
+
 # ---------------------------------------------------------------- no match, lag
 
 

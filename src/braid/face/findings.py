@@ -165,16 +165,21 @@ def _since(c: Condition, source: SourceTimes) -> dict[str, int]:
 
 
 def _apart(c: Condition, source: SourceTimes) -> Finding | None:
-    """A partition that holds a clock for which nothing waits, but by which state is kept."""
+    """A partition that holds a clock for which nothing waits, but by which state is kept; or, where the plan is not
+    known, for which as many rows may wait as the last batch says."""
     held, furthest = _slowest(source)
     if held is None or furthest is None or source.clock is None or source.ended or not source.moments:
         return None
+    rows = c.batches[-1].get("waiting", 0) if c.waits is None and c.batches else 0
     far = furthest - (held.event_time or NEVER)
-    if far < APART or source.clock > (held.event_time or NEVER) or held.lag or not _since(c, source):
+    if far < (BEHIND if rows else APART) or source.clock > (held.event_time or NEVER):
+        return None
+    if not rows and (held.lag or not _since(c, source)):
         return None
     text, measured, hint = _holding(c, [source], source.clock)
-    more = c.asks(f"braid explain {c.query} --state")
-    return Finding("stuck clock", f"{text}; state is kept for as long", measured | {"waiting": 0}, hint, more)
+    what = f"up to {rows:,} rows may wait for it" if rows else "state is kept for as long"
+    more = f"braid doctor --query {c.query} --history" if rows else f"braid explain {c.query} --state"
+    return Finding("stuck clock", f"{text}; {what}", measured | {"waiting": rows}, hint, c.asks(more))
 
 
 def no_match(c: Condition) -> Iterator[Finding]:
