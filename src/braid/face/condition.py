@@ -26,6 +26,7 @@ from braid.stage.call_order import Ranks
 from braid.stage.checkpoint import Document
 from braid.stage.checkpoint_runs import CheckpointRuns
 from braid.stage.event_times import Come, SourceTimes, event_times
+from braid.stage.reset_marker import Known
 from braid.stage.waiting import Waiting, waiting
 from braid.store import ObjectStore
 from braid.store import opened as named_store
@@ -93,8 +94,8 @@ def condition(store: Store, query: str, functions: Functions, parent: ObjectStor
         raise found.torn
     known = checkpoint.load(found.folder)
     assert known is not None
-    told = ring.read(found.folder)
     notes = list[str]()
+    records, spoilt = _records(found)
     plan = _plan(opened, found.name, known, functions, notes)
     state, reads = _behind_last(found.folder)
     ends = _ends(store, known, plan, reads, notes)
@@ -102,15 +103,19 @@ def condition(store: Store, query: str, functions: Functions, parent: ObjectStor
     if plan is not None:
         ranks = _ranks(plan, known)
         nodes = explain_query(plan.query, lambda _: None)["nodes"]
-        sources = event_times(plan, ranks, state.values(), Come(reads["next"], ends, {}))
-        waits = _waits(found.folder, plan, ranks, notes)
+        try:
+            sources = event_times(plan, ranks, state.values(), Come(reads["next"], ends, {}))
+            waits = _waits(found.folder, plan, ranks, notes)
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):  # no stage has written this
+            what = f"{found.folder} is damaged: the state behind the last batch is not as a stage writes it"
+            raise BraidError(what, "braid verify checks it; put it back from a copy") from None
     return Condition(
         query=found.name,
         place="" if store.objects == named_store(DEFAULT) else f"--store {shlex.quote(store.objects.given)}",
         held_by=_holder(opened.root),
-        records=[x for x in told.documents if x.get("query") == found.name],
-        spoilt=told.spoilt,
-        sources=sources or _as_told(told.documents, reads["next"], ends),
+        records=records,
+        spoilt=spoilt,
+        sources=sources or _as_told(records, reads["next"], ends),
         waits=waits,
         state=_by_bucket(state),
         nodes=nodes,
@@ -216,5 +221,78 @@ def _first_drop(root: ObjectStore, query: str, reason: str) -> Record | None:
 def histories(store: Store, query: str, parent: ObjectStore | None) -> tuple[Iterator[Record], Sequence[str]]:
     """The records of a query's ring, and what of it could not be read."""
     found = named(query, queries(open_store(store.objects), parent), store.objects, parent)
+    records, spoilt = _records(found)
+    return iter(records), spoilt
+
+
+# ------------------------------------------------------------------ what a record is
+
+_NONE = type(None)
+_FAULT: Any = {"at": int, "text": str}
+_BATCH: Any = {
+    "query": str,
+    "batch": int,
+    "at": int,
+    **dict.fromkeys(("batch_ms", "jvm_ms", "publish_ms"), (int, float)),
+    "rows_in": int,
+    "drops": {None: int},
+    "lag": (int, _NONE),
+    "waiting": int,
+    "sources": [
+        {
+            **{"leaf": int, "source": str, "topic": str, "moments": bool, "clock": (int, _NONE), "ended": bool},
+            "partitions": [
+                {"partition": int, "event_time": (int, _NONE), "idle": bool, "next": int, "lag": (int, _NONE)}
+            ],
+        }
+    ],
+    "store_again": int,
+    "stages": [{"stage": (int, str), "rows_in": int}],
+    "started": int,
+    "restarts": int,
+    "run": {None: int},
+}
+_STAGE: Any = {
+    "by": str,
+    "steps": [{"step": int, "rows_in": int, "rows_out": int}],
+    "state": {"sides": [{"step": int, "rows": int}]},
+}
+_END: Any = {"query": str, "at": int, "ended": str, "started": int, "restarts": int}
+_HOTTEST: Any = {"bucket": int, "share": (int, float), "hot": bool}
+_MOST = 1 << 62
+
+
+def _records(found: Known) -> tuple[list[Record], list[str]]:
+    """Those of a query's ring, and what of it could not be read, or is not what this version writes."""
     told = ring.read(found.folder)
-    return iter(told.documents), told.spoilt
+    mine = [x for x in told.documents if x.get("query") == found.name and _is_record(x)]
+    other = len(told.documents) - len(mine)
+    more = (
+        [f"{found.folder.called(ring.FOLDER)}: {other:,} records are of another version, and left out"] if other else []
+    )
+    return mine, [*told.spoilt, *more]
+
+
+def _is_record(x: Record) -> bool:
+    if x.get("error") is not None and not _fits(x["error"], _FAULT):
+        return False
+    if "batch" not in x:
+        return _fits(x, _END)
+    if not _fits(x, _BATCH):
+        return False
+    inner = [s for s in x["stages"] if isinstance(s["stage"], int)]
+    hottest = [s["hottest"] for s in inner if s.get("hottest") is not None]
+    return all(_fits(s, _STAGE) for s in inner) and all(_fits(h, _HOTTEST) for h in hottest)
+
+
+def _fits(x: Any, shape: Any) -> bool:
+    """Whether a JSON value is what `shape` says: a type, one of several, a list of, fields, or (None) any fields of."""
+    if isinstance(shape, list):
+        return isinstance(x, list) and all(_fits(y, shape[0]) for y in x)
+    if isinstance(shape, dict) and None in shape:
+        return isinstance(x, dict) and all(_fits(y, shape[None]) for y in x.values())
+    if isinstance(shape, dict):
+        return isinstance(x, dict) and all(name in x and _fits(x[name], s) for name, s in shape.items())
+    if isinstance(x, bool):
+        return shape is bool
+    return isinstance(x, shape) and (not isinstance(x, int | float) or -_MOST < x < _MOST)

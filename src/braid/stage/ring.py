@@ -36,7 +36,7 @@ SEGMENT_TIME, SEGMENT_SIZE = 600.0, 1 << 20  # s, and bytes, from which on anoth
 TOGETHER = 60.0  # s of records that go into an object store together; and until a fault is tried again
 _LIKE = 32  # records packed by one that stands by itself: so many are lost with it
 _MAGIC, _HEAD = b"BRr1", struct.Struct(">II")
-_LONGEST = 16 << 20  # bytes of a document
+_LONGEST, _ALL = 4 << 20, 256 << 20  # bytes of a document; of all that are read
 
 Document = Mapping[str, Any]
 
@@ -179,26 +179,37 @@ def segments(checkpoint: ObjectStore) -> dict[str, int]:
 
 def read(checkpoint: ObjectStore) -> Found:
     """All there is; a run may add to it meanwhile."""
-    found = Found()
-    for name in sorted(segments(checkpoint)):
+    found, size = Found(), 0
+    for name in sorted(segments(checkpoint), reverse=True):
         where = checkpoint.called(f"{FOLDER}/{name}")
+        if size > _ALL:
+            found.spoilt.append(f"{where} and what is older is left out: it is more than {_ALL >> 20} MiB")
+            break
         try:
-            data = checkpoint.get(f"{FOLDER}/{name}", _LONGEST)
+            data = checkpoint.get(f"{FOLDER}/{name}", 2 * SEGMENT_SIZE)
         except FileNotFoundError:  # it has gone meanwhile
             continue
         except (OSError, BraidError) as e:
             found.spoilt.append(f"{where} cannot be read: {e.message if isinstance(e, BraidError) else e.strerror}")
             continue
-        documents = list(_documents(name, data))
-        found.documents += [x for x in documents if x is not None]
-        if lost := documents.count(None):
+        documents, lost = list[dict[str, Any]](), 0
+        for x in _documents(name, data):
+            if x is None:
+                lost += 1
+                continue
+            size += x[1]
+            documents.append(x[0])
+            if size > _ALL:
+                break
+        found.documents[:0] = documents
+        if lost:
             many = f"{lost} stretches of it are" if lost > 1 else "a stretch of it is"
             found.spoilt.append(f"{where}: {many} not as written, and skipped")
     return found
 
 
-def _documents(name: str, data: bytes) -> Iterator[dict[str, Any] | None]:
-    """Those of a segment; None for each stretch that cannot be read."""
+def _documents(name: str, data: bytes) -> Iterator[tuple[dict[str, Any], int] | None]:
+    """Those of a segment, with their bytes; None for each stretch that cannot be read."""
     whole: bytes | None = None
     lost = False
     for body in _bodies(name, data):
@@ -213,7 +224,7 @@ def _documents(name: str, data: bytes) -> Iterator[dict[str, Any] | None]:
         found, text = made
         whole = text if body is not None and body[:1] == b"W" else whole
         lost = False
-        yield found
+        yield found, len(text)
 
 
 def _unpacked(body: bytes, whole: bytes | None) -> tuple[dict[str, Any], bytes] | None:
