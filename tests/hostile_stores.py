@@ -204,7 +204,7 @@ def spoilt_json(r: random.Random, path: Path) -> bool:
     except ValueError:
         return False
     if path.parent.name == "state" or path.name == batches.PLANNED:
-        lines[1] = b"%08x" % zlib.crc32(lines[0])
+        lines[1:2] = [b"%08x" % zlib.crc32(lines[0])]
     path.write_bytes(b"\n".join(lines))
     return True
 
@@ -382,6 +382,8 @@ def main(seed: str, count: int, folder: Path) -> None:
             try:
                 with without_spark():
                     said = braid(*words, stdin=stdin)
+                if words[:2] == ("doctor", "--query") and said.out:  # what it has found is no error
+                    said = replace(said, code=0)
                 wrong = well_said(said.code, said.out, said.err, 2 if words[0] == "sql" else 1)
                 told = f"{said.out[-2000:]!r}\n{said.err[-2000:]!r}"
             except BaseException as e:

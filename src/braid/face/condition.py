@@ -266,11 +266,9 @@ def _records(found: Known) -> tuple[list[Record], list[str]]:
     """Those of a query's ring, and what of it could not be read, or is not what this version writes."""
     told = ring.read(found.folder)
     mine = [x for x in told.documents if x.get("query") == found.name and _is_record(x)]
-    other = len(told.documents) - len(mine)
-    more = (
-        [f"{found.folder.called(ring.FOLDER)}: {other:,} records are of another version, and left out"] if other else []
-    )
-    return mine, [*told.spoilt, *more]
+    if other := len(told.documents) - len(mine):
+        told.spoilt.append(f"{found.folder.called(ring.FOLDER)}: {other:,} records of another version are left out")
+    return mine, told.spoilt
 
 
 def _is_record(x: Record) -> bool:

@@ -468,4 +468,4 @@ def print_history(store: Store, query: str, parent: ObjectStore | None) -> None:
     for record in records:
         click.echo(json_line(record))
     for text in spoilt:
-        click.echo(f"note: {text}", err=True)
+        click.echo(seen(f"note: {text}"), err=True)
