@@ -334,6 +334,15 @@ def test_a_store_that_has_more_than_was_read_and_a_ring_that_is_spoilt(tmp_path:
     assert [x["kind"] for x in told["findings"]] == ["failed", "lag"] and len(told["notes"]) == 1
 
 
+def test_another_query_whose_checkpoint_is_damaged_is_no_matter(tmp_path: Path) -> None:
+    root = store("format-7", tmp_path)
+    (root / "checkpoints/P").mkdir()
+    (root / "checkpoints/P/braid.json").write_text("{")
+    assert braid("doctor", "--query", "o", "--store", root).code == 0
+    said = braid("doctor", "--query", "p", "--store", root)
+    assert said.code == 1 and "checkpoints/P/braid.json" in said.err
+
+
 @pytest.mark.parametrize(
     ("words", "error", "hint"),
     [

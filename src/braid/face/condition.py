@@ -89,9 +89,7 @@ class Condition:
 def condition(store: Store, query: str, functions: Functions, parent: ObjectStore | None) -> Condition:
     """`parent`: the folder of its checkpoint."""
     opened = open_store(store.objects)
-    found = named(query, queries(opened, parent), store.objects, parent)
-    if found.torn is not None:
-        raise found.torn
+    found = _found(store, opened, query, parent)
     known = checkpoint.load(found.folder)
     assert known is not None
     notes = list[str]()
@@ -122,6 +120,15 @@ def condition(store: Store, query: str, functions: Functions, parent: ObjectStor
         first_drop=lambda reason: _first_drop(opened.root, found.name, reason),
         notes=notes,
     )
+
+
+def _found(store: Store, opened: TopicStore, query: str, parent: ObjectStore | None) -> Known:
+    """The query of this name; what others have that cannot be read is no matter here."""
+    known = queries(opened, parent)
+    found = named(query, [q for q in known if q.torn is None or q.name.lower() == query.lower()], store.objects, parent)
+    if found.torn is not None:
+        raise found.torn
+    return found
 
 
 def _plan(store: TopicStore, name: str, known: Document, functions: Functions, notes: list[str]) -> Plan | None:
@@ -220,7 +227,7 @@ def _first_drop(root: ObjectStore, query: str, reason: str) -> Record | None:
 
 def histories(store: Store, query: str, parent: ObjectStore | None) -> tuple[Iterator[Record], Sequence[str]]:
     """The records of a query's ring, and what of it could not be read."""
-    found = named(query, queries(open_store(store.objects), parent), store.objects, parent)
+    found = _found(store, open_store(store.objects), query, parent)
     records, spoilt = _records(found)
     return iter(records), spoilt
 
