@@ -15,18 +15,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import strictyaml
 
 from braid.errors import BraidError
 from braid.face import metrics
 from braid.face.metrics import METRICS, RUN_METRICS, Metrics
 from braid.spark.health import NONE, Health, changes
-from braid.stage.measured import Measured, Shape, Totals, covered, measured
+from braid.stage.event_times import PartitionTimes, SourceTimes
+from braid.stage.measured import Around, Fault, Measured, Shape, Totals, covered, measured
 from braid.timing import MATCH, PARTS
 from cli_help import on_shared_spark
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
-SHAPE = Shape("Q", {3: "stream-stream left join"}, {0: 4}, {0: "L.K"})
+SHAPE = Shape("Q", {3: "stream-stream left join"}, {0: 4}, {0: "L.K"}, {3: ("right",)})
 BEGAN = 1_000_000.0  # ms since 1970
 
 
@@ -47,13 +49,29 @@ SAID = [
     piece(0, 2, (70, 110), rows=[20, 20], us={"match/3": 25_000}, steps={"3": [20, 20]}, tally={"cache_misses": 1}),
 ]  # fmt: skip
 STATE = {
-    "0/0": {"3": {"left": {"runs": [["a", 10, 400, 0, 9, 1]]}, "right": {"runs": [["b", 5, 90, 0, 9, 1]]}}},
-    "0/2": {"3": {"left": {"runs": [["c", 1, 10, 0, 9, 1]]}}},
+    "0/0": {"steps": {"3": {"left": {"runs": [["a", 10, 400, 0, 9, 1]]}, "right": {"runs": [["b", 5, 90, 0, 9, 1]]}}}},
+    "0/2": {"steps": {"3": {"left": {"runs": [["c", 1, 10, 0, 9, 1]]}}}},
 }
 
 
+SOURCES = [
+    SourceTimes(0, "L", "l", True, 40_000, False, [
+        PartitionTimes(0, 60_000, False, 61, 2),
+        PartitionTimes(1, 40_000, False, 4, 0),
+        PartitionTimes(2, None, True, 0, 0),
+    ]),
+    SourceTimes(1, "R", "r", True, None, False, [PartitionTimes(0, 55_500, False, 9, None)]),
+    SourceTimes(2, "N", "n", False, 17, False, [PartitionTimes(0, 17, False, 9, 1)]),
+    SourceTimes(3, "L", "l", True, 30_000, False, [PartitionTimes(0, 61_000, False, 61, 1)]),
+]  # fmt: skip
+AROUND = Around(500, 2, Fault(900, "a Python process was not up in time"), SOURCES)
+
+
 def batch(number: int = 7) -> Measured:
-    return measured(SHAPE, number, (BEGAN, BEGAN + 120, BEGAN + 125), SAID, 50, {"null key": 10}, {}, {}, STATE)
+    span = BEGAN, BEGAN + 120, BEGAN + 125
+    made = measured(SHAPE, number, span, SAID, 50, {"null key": 10}, {}, {}, STATE)
+    made.around = AROUND
+    return made
 
 
 def test_a_batch_adds_up() -> None:
@@ -69,7 +87,13 @@ def test_a_batch_adds_up() -> None:
     assert stage.ms == {"match": 37, "state_read": 3}
     assert stage.wait_ms == 30 + 40 - 40
     assert (stage.steps[3].ms, stage.steps[3].rows_in, stage.steps[3].rows_out) == (37, 90, 50)
-    assert (m.state[0].rows, m.state[0].bytes, m.state[0].runs) == (16, 500, 3)
+    (stage_0,) = (x["state"] for x in m.document()["stages"] if x["stage"] == 0)
+    assert (stage_0["rows"], stage_0["bytes"], stage_0["runs"]) == (16, 500, 3)
+    assert stage_0["sides"] == [
+        {"step": 3, "side": "left", "rows": 11, "bytes": 410, "runs": 2},
+        {"step": 3, "side": "right", "rows": 5, "bytes": 90, "runs": 1},
+    ]
+    assert (m.waiting, m.around.lag) == (5, 4)
     shares = m.shares()
     assert sum(shares.values()) == pytest.approx(1)
     assert next(iter(shares)) == "jvm" and shares["jvm"] == pytest.approx(35 / 125)
@@ -162,6 +186,10 @@ class Fake:
 
     totals: Totals
     waiting: list[Measured] = field(default_factory=list)
+    health: Health = NONE
+
+    def document(self, batch: Measured) -> dict[str, Any]:
+        return batch.document() | {"run": self.health.document()}
 
     def progress(self) -> Any:
         t = self.totals
@@ -192,8 +220,7 @@ def test_lines_are_appended(tmp_path: Path) -> None:
     first, *lines = path.read_text().splitlines()
     assert first == "before"
     assert [json.loads(line)["batch"] for line in lines] == [7, 8]
-    more = {"restarts": 2, "run": NONE.document()}
-    assert json.loads(lines[0]) == json.loads(json.dumps(batch().document() | more))
+    assert json.loads(lines[0]) == json.loads(json.dumps(batch().document() | {"run": NONE.document()}))
 
 
 def test_lines_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
@@ -250,6 +277,12 @@ def test_the_endpoint() -> None:
             'braid_counts_total{name="expired",query="Q"} 5.0',
             'braid_lag_records{query="Q"} 12.0',
             'braid_state_runs{query="Q"} 3.0',
+            'braid_event_time_seconds{partition="0",query="Q",source="L"} 61.0',
+            'braid_event_time_seconds{partition="1",query="Q",source="L"} 40.0',
+            'braid_event_time_seconds{partition="0",query="Q",source="R"} 55.5',
+            'braid_clock_seconds{query="Q",source="L"} 30.0',
+            'braid_waiting_rows{query="Q"} 5.0',
+            'braid_restarts_total{query="Q"} 2.0',
             'braid_wall_seconds_total{part="tasks",query="Q"} 0.085',
             'braid_spent_seconds_total{part="match",query="Q",stage="0"} 0.037',
             'braid_spent_seconds_total{part="wait",query="Q",stage="0"} 0.03',
@@ -260,6 +293,7 @@ def test_the_endpoint() -> None:
         ):
             assert line in lines, line
         assert any(x.startswith('braid_hottest_bucket_share{bucket="0",query="Q",stage="0"} 0.77') for x in lines)
+        assert not [x for x in lines if 'source="N"' in x or (x.startswith("braid_clock") and '"R"' in x)]
         names = {line.split()[2] for line in lines if line.startswith("# TYPE")}
         assert names == {m.name for m in (*METRICS, *RUN_METRICS)}
     with pytest.raises(OSError):
@@ -304,9 +338,34 @@ def test_the_page_names_every_field() -> None:
                 if isinstance(part, dict) and name not in free:
                     yield from names(part, free, f"{above}{name}.")
 
-    document = batch().document() | {"restarts": 0, "run": NONE.document()}
+    document = batch().document() | {"run": NONE.document()}
     found = list(dict.fromkeys(names(document, {"drops", "counts", "spent_ms", "spark_ms"})))
     assert [name.strip("`") for name, _ in table("JSON lines")] == found
+
+
+# ------------------------------------------------------------------ alerts
+
+
+def test_alerts_are_rules_over_metrics_that_there_are() -> None:
+    """Five; each over names and labels of the endpoint, with a condition, and words for who is called."""
+    text = (ROOT / "docs" / "alerts.yml").read_text(encoding="utf-8")
+    (group,) = strictyaml.load(text).data["groups"]
+    assert group["name"] == "braid" and len(group["rules"]) == 5
+    labels = {m.name: {"query", *m.labels} for m in METRICS} | {r.name: set[str]() for r in RUN_METRICS}
+    for rule in group["rules"]:
+        assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"} and rule["labels"]["severity"]
+        named = re.findall(r"braid_\w+", rule["expr"])
+        assert named and set(named) <= labels.keys(), rule["alert"]
+        known = set.union(*(labels[name] for name in named))
+        grouped = re.findall(r"(?:by|on) \(([\w, ]+)\)", rule["expr"])
+        assert {label for group in grouped for label in group.split(", ")} <= known
+        assert re.search(r" > ", rule["expr"]) and rule["expr"].count("(") == rule["expr"].count(")")
+        for name in named:  # of a counter only its rise says something
+            kind = next(m.kind for m in METRICS if m.name == name)
+            assert (kind == "counter") == (f"increase({name}[" in rule["expr"]), name
+        words = rule["annotations"]["summary"] + rule["annotations"]["description"]
+        assert set(re.findall(r"\$labels\.(\w+)", words)) <= known and "$labels.query" in words
+        assert re.search("braid (doctor|drops)|docs/", words) or "Spark" in words
 
 
 # ------------------------------------------------------------------ a run
@@ -371,6 +430,9 @@ def test_a_run_tells_where_its_time_went(tmp_path: Path) -> None:
             assert set(s["spent_ms"]) <= set(PARTS)
             assert s["wall_ms"] <= x["tasks_ms"] + x["jvm_ms"]
             assert sum(s["spent_ms"].values()) + s["wait_ms"] <= s["pieces"] * s["wall_ms"] + 0.1
+        assert [s["source"] for s in x["sources"]] == ["L", "R"] and x["lag"] == 6000 - (x["batch"] + 1) * 1000 >= 0
+        assert sum(y["rows"] for s in x["stages"][1:3] for y in s["state"]["sides"]) > x["waiting"] == 0
+        assert (x["restarts"], x["error"]) == (0, None) and x["started"] <= x["at"]
         assert x["stages"][0]["rows_in"] == x["rows_in"] and x["stages"][-1]["rows_in"] == x["rows_out"]
     assert sum(x["spark_ms"] is not None for x in lines) >= len(lines) - 1
     joins = [s for x in lines for s in x["stages"] if s["stage"] == 0]

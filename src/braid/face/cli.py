@@ -454,13 +454,39 @@ def demo(data: str | None, store: ObjectStore | None) -> None:
     help="Check the cluster of this Spark master: its workers, its channels.",
 )
 @click.option("--conf", "conf", multiple=True, metavar="K=V", help="Set a setting of Spark, as for `braid run`.")
+@click.option("--query", metavar="QUERY", help="Find what is wrong with a query of the store; it may run meanwhile.")
+@click.option(
+    "--history", is_flag=True, help="Print with --query what each batch of the last hour was like: JSON lines."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print with --query one JSON object.")
+@click.option(
+    "--checkpoint", type=PLACE, help="Read the query's checkpoint in this folder. [default: STORE/checkpoints]"
+)
 @store_option
+@functions_option
 @kafka_options
-def doctor(java: bool, quick_start: bool, master: str, conf: tuple[str, ...], store: Store) -> None:
-    """Say what this machine has and what is missing; with --master what the workers of a cluster have, too."""
+def doctor(java: bool, quick_start: bool, master: str, conf: tuple[str, ...], query: str | None, **more: Any) -> None:
+    """Say what this machine has and what is missing; with --master what the workers of a cluster have, too.
+
+    With --query: what is wrong with a query, worst first: it failed, a stuck clock (watermark), no match, growing lag,
+    a hot bucket (data skew), unbounded state, retries, drops, small batches (docs/troubleshooting.md).
+
+    Exit code: 0 all is well; 1 something is missing, or was found.
+    """
     from braid.face import doctor as doctoring
     from braid.face.quick_start import make
 
+    store = more["store"]
+    if query is not None:
+        from braid.face.findings import print_findings, print_history
+
+        if more["history"]:
+            print_history(store, query, more["checkpoint"])
+        elif not print_findings(store, query, more["functions"], more["checkpoint"], more["as_json"]):
+            raise click.exceptions.Exit(1)
+        return
+    if more["history"] or more["as_json"] or more["checkpoint"] is not None:
+        raise BraidError("--history, --json and --checkpoint need --query", "braid doctor --query QUERY")
     if quick_start:
         with err.status("An archive of Spark's classes is made, about a minute …"):
             out.print(f"Spark starts quickly: {make()}", markup=False)

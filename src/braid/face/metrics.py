@@ -3,9 +3,9 @@
 In: `Progress` of running queries, where lines go, which port. Out: lines for people; lines (`Measured.document`); of
 the endpoint what `METRICS` lists, each scrape as things stand.
 Rule: lines for people are short: what is of no use at a terminal stands in the metrics only. Who reads these changes
-nothing, and a run does not die of a disk that has no room for its metrics. Labels are names of queries, stages, parts,
-operators and reasons, nothing of rows, paths or settings; counters begin at 0 when a query is started. Every field and
-name stands in `docs/metrics.md`: a test compares its table with this one.
+nothing, and a run does not die of a disk that has no room for its metrics. Labels are names of queries, sources,
+stages, parts, operators and reasons, and numbers: nothing of rows, paths or settings; counters begin at 0 when a query
+is started. Every field and name stands in `docs/metrics.md`: a test compares its table with this one.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from braid.face import tabular, waiting
 from braid.plan.drop_reasons import Reason
 from braid.plan.epochs import OnTime
 from braid.spark.health import NONE, Health
+from braid.stage.event_times import SourceTimes
 from braid.stage.measured import CACHE, Dropped, Measured, Place, StageSums
 from braid.store.objects import AGAIN
 from braid.types import MILLISECONDS, unit_of
@@ -195,9 +196,13 @@ LOOPBACK = "127.0.0.1"
 class Watched(Protocol):
     """What is used of a running query."""
 
+    health: Health
+
     def progress(self) -> Progress: ...
 
     def take_batches(self, over: bool = False) -> list[Measured]: ...
+
+    def document(self, batch: Measured) -> dict[str, Any]: ...
 
 
 class Metrics:
@@ -246,6 +251,8 @@ class Metrics:
     def look(self, health: Health) -> None:
         """How the machines do now. Where executors went or came there is a line, be there a batch or none."""
         before, self.health = self.health, health
+        for query in list(self.queries.values()):
+            query.health = health
         if before.executors and (before.executors, before.lost) != (health.executors, health.lost):
             self._write([{"at": round(time.time() * 1000), "run": health.document()}])
 
@@ -255,9 +262,7 @@ class Metrics:
 
     def _new(self, over: bool) -> Iterator[dict[str, Any]]:
         for query in list(self.queries.values()):
-            batches = query.take_batches(over)
-            more = {"restarts": query.progress().restarts, "run": self.health.document()} if batches else {}
-            yield from (batch.document() | more for batch in batches)
+            yield from map(query.document, query.take_batches(over))
 
     def _write(self, documents: Iterable[dict[str, Any]]) -> None:
         if self._lines is None or self.fault is not None:
@@ -393,6 +398,30 @@ def _hottest(p: Progress) -> Iterator[Sample]:
             yield (str(place), str(hot.bucket)), hot.share
 
 
+def _sources(p: Progress) -> Iterator[SourceTimes]:
+    """Behind the last batch, those whose times are moments."""
+    return (s for s in (p.last.around.sources if p.last is not None else ()) if s.moments)
+
+
+def _event_times(p: Progress) -> Iterator[Sample]:
+    """Of a topic that is read twice the furthest."""
+    found = dict[tuple[str, ...], float]()
+    for name, part in ((s.source, part) for s in _sources(p) for part in s.partitions):
+        if part.event_time is not None:
+            place = name, str(part.partition)
+            found[place] = max(part.event_time / 1000, found.get(place, part.event_time / 1000))
+    yield from found.items()
+
+
+def _clocks(p: Progress) -> Iterator[Sample]:
+    """Of a source that is read twice the slowest."""
+    found = dict[tuple[str, ...], float]()
+    for s in _sources(p):
+        if s.clock is not None:
+            found[(s.source,)] = min(s.clock / 1000, found.get((s.source,), s.clock / 1000))
+    yield from found.items()
+
+
 def _buckets(p: Progress, place: Place) -> int:
     return p.last.shape.buckets.get(place, 1) if p.last is not None else 1
 
@@ -418,6 +447,21 @@ METRICS = (
     Metric("braid_drops_total", "counter", ("reason",), "Rows dropped.", _by_name(lambda p: p.totals.drops)),
     Metric("braid_counts_total", "counter", ("name",), "What operators count.", _by_name(lambda p: p.totals.counts)),
     Metric("braid_lag_records", "gauge", (), "Records that are there and not read.", _one(lambda p: p.lag)),
+    Metric(
+        "braid_event_time_seconds",
+        "gauge",
+        ("source", "partition"),
+        "Highest event time of a partition, s since 1970.",
+        _event_times,
+    ),
+    Metric("braid_clock_seconds", "gauge", ("source",), "Clock of a source, s since 1970.", _clocks),
+    Metric(
+        "braid_waiting_rows",
+        "gauge",
+        (),
+        "Rows that wait for a clock, at most.",
+        _one(lambda p: p.last.waiting if p.last is not None else 0),
+    ),
     Metric("braid_state_rows", "gauge", (), "Rows of state.", _one(lambda p: p.state_rows)),
     Metric("braid_state_bytes", "gauge", (), "Bytes of state, packed.", _one(lambda p: p.state_bytes)),
     Metric("braid_state_runs", "gauge", (), "State files.", _one(lambda p: p.state_runs)),

@@ -58,7 +58,8 @@ class Awaited:
     """Rows of a state that go out when a clock has come far enough, for whoever asks. `leaves`: whose clock it is;
     `now`: where it stands; `due`: of each row the value that the clock must pass, or (`reached`) reach. Both in ms, or,
     where the clock's column is a number (`moments` is false), as they are; `ABOVE_ALL`: no clock lets the row go.
-    `rows`: gives them in that order, as they are kept."""
+    `rows`: gives them in that order, as they are kept; `slowest`: the clock is that of the slowest leaf, not of the
+    furthest."""
 
     leaves: tuple[int, ...]
     now: int
@@ -66,6 +67,7 @@ class Awaited:
     rows: Callable[[], pl.DataFrame]
     reached: bool = False
     moments: bool = True
+    slowest: bool = True
 
 
 DROPPED: dict[str, pl.DataType] = {

@@ -83,6 +83,11 @@ class Late:
         return {"clock": self.clock, "_moved": self.moved, "_short": self.short}
 
 
+def of_slowest(clock: Clock) -> bool:
+    """Whether it stands where the slowest of its leaves stands, and not where the furthest does."""
+    return isinstance(clock, LeafClock) or clock.take == "min"
+
+
 class Clocks:
     """The clocks of one batch, as seen by one bucket (all buckets see the same).
 

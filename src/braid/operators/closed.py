@@ -25,7 +25,7 @@ from braid.expr.nodes import Expr
 from braid.operators.arrangement import ARRIVAL, CLOSE, Agenda
 from braid.operators.base import Awaited, Result, State
 from braid.operators.changes import DIFF, HASH, POS, SUB, TIME, key_column, ordered_sub
-from braid.operators.clocks import Clock, Clocks, leaves
+from braid.operators.clocks import Clock, Clocks, leaves, of_slowest
 from braid.operators.final import Waiting, last
 from braid.operators.pairing import all_dropped, failed_rows, payload_of
 from braid.operators.places import same_leaf
@@ -75,7 +75,8 @@ class Closed:
         open_ = self._waiting(state).standing()
         if open_ is not None and open_.height:
             due = open_[CLOSE].to_numpy()
-            yield Awaited(leaves(self.clock), clocks.end(self.clock), due, lambda: open_, reached=True)
+            slowest = of_slowest(self.clock)
+            yield Awaited(leaves(self.clock), clocks.end(self.clock), due, lambda: open_, reached=True, slowest=slowest)
 
     @property
     def _keys(self) -> list[str]:

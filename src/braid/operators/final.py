@@ -32,7 +32,7 @@ from braid.operators.changes import (
     key_column,
     released_sub,
 )
-from braid.operators.clocks import Clock, Clocks, leaves
+from braid.operators.clocks import Clock, Clocks, leaves, of_slowest
 from braid.operators.pairing import (
     payload_of,
     release_order,
@@ -125,9 +125,8 @@ class Final:
         keys = [key_column(i) for i in range(len(self.types))]
         if (rows := Waiting(state, keys).standing()) is not None:
             open_ = rows.filter(STANDS)
-            yield Awaited(
-                leaves(self.clock), clocks.end(self.clock), open_[CLOSE].to_numpy(), lambda: open_, reached=True
-            )
+            due, slowest = open_[CLOSE].to_numpy(), of_slowest(self.clock)
+            yield Awaited(leaves(self.clock), clocks.end(self.clock), due, lambda: open_, reached=True, slowest=slowest)
 
     def _again(self, rows: pl.DataFrame, now: int, clocks: Clocks) -> pl.Series | None:
         """Which rows change a window that has been told; None: no row does."""

@@ -53,7 +53,7 @@ from braid.operators.changes import (
     released_from,
     released_sub,
 )
-from braid.operators.clocks import Clock, Clocks, JoinClock, Late, leaves
+from braid.operators.clocks import Clock, Clocks, JoinClock, Late, leaves, of_slowest
 from braid.operators.matches import (
     NONE,
     Freed,
@@ -345,7 +345,8 @@ class WindowedJoin:
                 for is_left, some in mine:
                     held = Arrangement(state, "left" if is_left else "right", self._keys)
                     rows = functools.partial(_kept, held, some)
-                    yield Awaited(leaves(clock), clocks.end(clock), some[CLOSE].to_numpy(), rows)
+                    due = some[CLOSE].to_numpy()
+                    yield Awaited(leaves(clock), clocks.end(clock), due, rows, slowest=of_slowest(clock))
 
     @property
     def _keys(self) -> list[str]:

@@ -32,6 +32,8 @@ from braid.spark import job as jobs
 from braid.spark.conf import on_one_node, settings_of_a_query
 from braid.spark.failures import HINT, advice, of_spark, reason, was_away
 from braid.spark.group import Group
+from braid.spark.health import NONE
+from braid.spark.history import History, ends_now
 from braid.spark.job import Job, exchanges, inputs_of
 from braid.spark.limit import Limit, limit
 from braid.spark.pipeline import collected, read, through, written
@@ -154,6 +156,8 @@ class RunningQuery:
             self._group.tell(self._upto)
         self._told, self._looked = False, 0.0  # whether somebody takes batches; when it was looked who holds the epoch
         self._shape = Shape.of(job.plan, job.name, job.buckets)
+        self._history = History(job, text, folder, note, self._writer.lost)
+        self.health = NONE  # how the machines do, where somebody has looked
         self._checked = False
         self._guard = threading.Lock()
 
@@ -187,11 +191,13 @@ class RunningQuery:
                 self._away = now
                 self._note(f"{self.name} waits: {reason(str(self._handle.exception()))}")
             if now - self._away < PATIENCE:
+                self._history.fault(reason(str(self._handle.exception())))
                 time.sleep(1)
                 return True
         if self._starts >= STARTS or (why := of_spark(self._handle) or self._overtaken()) is None:
             return False
         self._note(f"{self.name} is started again: {why}")
+        self._history.fault(why)
         return True
 
     def _overtaken(self) -> str | None:
@@ -229,7 +235,13 @@ class RunningQuery:
         with self._starting:
             self._stopped = True
         self._over.set()
-        self._handle.stop()
+        try:
+            self.exception()  # why it died, if it did: to be stopped is no error
+            self._handle.stop()
+        except (Py4JError, OSError):
+            self._history.end("Spark's process is gone", self._restarts)
+            raise
+        self._history.end(str(self._failed or ""), self._restarts)
         for call in self.calls:
             call.over()
         self._group.close()
@@ -312,6 +324,7 @@ class RunningQuery:
                 self._failed = self._writer.lost() or BraidError(
                     f"query {self.name} failed: {reason(text)}", advice(text)
                 )
+                self._history.end(str(self._failed), self._restarts)
         return self._failed
 
     def _raise(self) -> None:
@@ -345,6 +358,7 @@ class RunningQuery:
         now = time.monotonic()
         if now - self._looked > BEAT and self._failed is None and not self._stopped:
             self._looked = now
+            self._history.rest()
             if (lost := self._writer.lost()) is not None:
                 self._failed = lost
                 self._end()
@@ -420,7 +434,7 @@ class RunningQuery:
 
     def _waiting_now(self) -> int:
         last = self._last_trigger()
-        ends = {f"{leaf}/{p}": end for leaf, x in inputs_of(self._text).items() for p, end in enumerate(x.ends())}
+        ends = ends_now(self._text)
         done: dict[str, int] = {}
         if last is not None:
             done = next((d for s in last["sources"] if (d := _offsets(s.get("endOffset"))) is not None), {})
@@ -466,7 +480,7 @@ class RunningQuery:
         if self.job.store.in_kafka and self.job.replay is None:
             self._upto = batches.document_in(reads)["next"]
             self._group.tell(self._upto)
-        self._noted(batch, told, said, (began * 1000, ran * 1000, time.time() * 1000))
+        self._noted(batch, told, said, (began * 1000, ran * 1000, time.time() * 1000), reads)
         if not self._checked and self._handle is not None:
             self._check()
 
@@ -477,7 +491,12 @@ class RunningQuery:
         return job.output.last(topics, job.plan.query.sink, job.run) if recalls else None
 
     def _noted(
-        self, batch: int, told: list[tuple[str, Any]], said: list[dict[str, Any]], span: tuple[float, float, float]
+        self,
+        batch: int,
+        told: list[tuple[str, Any]],
+        said: list[dict[str, Any]],
+        span: tuple[float, float, float],
+        reads: Sequence[str],
     ) -> None:
         out, drops, firsts, enough = 0, dict[str, int](), list[list[Any]](), dict[str, int]()
         for kind, found in told:
@@ -488,9 +507,11 @@ class RunningQuery:
                 firsts += found["first"]
                 enough = most(enough, found["enough"])
         first = {reason: Dropped(*told) for _, reason, *told in sorted(firsts, key=lambda x: -x[0])}
+        around = self._history.around(said, reads, self._seen.state, self._restarts)
         with self._guard:
             seen = self._seen
             seen.last = measured(self._shape, batch, span, said, out, drops, first, enough, seen.state)
+            seen.last.around = around
             seen.totals.add(seen.last)
             seen.done.append(seen.last)
             self._starts = 1
@@ -498,7 +519,12 @@ class RunningQuery:
             seen.recent.append((now, seen.last.rows_in, out))
             while seen.recent and seen.recent[0][0] < now - RATE_WINDOW:
                 seen.recent.popleft()
+        self._history.tell(self.document(seen.last))
         self._back()
+
+    def document(self, batch: Measured) -> dict[str, Any]:
+        """A batch as a JSON object, with how the machines do."""
+        return batch.document() | {"run": self.health.document()}
 
     def _check(self) -> None:
         """One scan, and no exchange that was not planned: Spark's optimizer must not have got in between."""

@@ -30,6 +30,7 @@ from braid.operators.clocks import BOTH, CLOCK, FOREVER
 from braid.plan.logical import Node, Source
 from braid.plan.node import OfTwo
 from braid.plan.sliding import SlidingJoin, meetings
+from braid.stage.event_times import SourceTimes
 from braid.stage.state_file import runs_in
 from braid.store.objects import AGAIN
 from braid.timing import MATCH, Watch
@@ -132,6 +133,38 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a query ended, or was started again. `at`: when (ms since 1970)."""
+
+    at: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a batch stands in. `started`: when the query was started here (ms since 1970); `restarts`: starts after
+    that; `fault`: the last since then; `sources`: as they stand behind the batch."""
+
+    started: int = 0
+    restarts: int = 0
+    fault: Fault | None = None
+    sources: Sequence[SourceTimes] = ()
+
+    @property
+    def lag(self) -> int | None:
+        """How many records are there and not read, as far as that is known."""
+        known = [p.lag for s in self.sources for p in s.partitions if p.lag is not None]
+        return sum(known) if known else None
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "started": self.started,
+            "restarts": self.restarts,
+            "error": None if self.fault is None else asdict(self.fault),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Hot:
     """The bucket with most rows of a stage."""
 
@@ -228,12 +261,14 @@ class StageSums:
 
 
 Place = int | str  # a stage's number, or `source` or `write`
+Side = tuple[int, str]  # a step, and the name of a part of its state
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What of a plan is needed to tell figures: names of steps, how many buckets each stage has, by which key rows are
-    spread over them, in which parts of a step's state rows wait for a clock."""
+    spread over them, in which parts of a step's state rows wait for a clock; `kept`: the numbers under which steps keep
+    their state, where these are others."""
 
     query: str
     operators: Mapping[int, str]
@@ -241,6 +276,7 @@ class Shape:
     keys: Mapping[Place, str]
     awaits: Mapping[int, Sequence[str]] = field(default_factory=dict)
     inner: Mapping[int, str] = field(default_factory=dict)  # inner joins, by step: what must be equal
+    kept: Mapping[int, int] = field(default_factory=dict)
 
     @staticmethod
     def of(plan: Plan, query: str, buckets: int) -> Shape:
@@ -250,11 +286,26 @@ class Shape:
         }
         awaits = {x.number: getattr(x.operator, "awaits", ()) for stage in plan.stages for x in stage.steps}
         every: dict[Place, int] = {s.number: 1 if s.single else buckets for s in plan.stages}
-        return Shape(query, steps, every, keys, awaits, inner_joins(plan))
+        return Shape(query, steps, every, keys, awaits, inner_joins(plan), {plan.kept_as(n): n for n in steps})
+
+    def sides(self, documents: Mapping[str, Mapping[str, Any]]) -> dict[Place, dict[Side, Held]]:
+        """What the documents of all buckets (by stage/bucket) hold, by stage."""
+        made: dict[Place, dict[Side, Held]] = {}
+        for place, document in documents.items():
+            sides = made.setdefault(int(place.split("/")[0]), {})
+            for kept, parts in document.get("steps", {}).items():
+                for name, part in parts.items() if isinstance(parts, dict) else ():
+                    for _, rows, size in runs_in(part):
+                        held = sides.setdefault((self.kept.get(int(kept), int(kept)), name), Held())
+                        held.rows += rows
+                        held.bytes += size
+                        held.runs += 1
+        return made
 
     def waits(self, documents: Iterable[Mapping[str, Any]]) -> bool:
         """Whether rows may wait for a clock to go out: some of those may be taken back already."""
-        steps = ((self.awaits.get(int(n), ()), kept) for x in documents for n, kept in x.get("steps", {}).items())
+        named = ((self.kept.get(int(n), int(n)), kept) for x in documents for n, kept in x.get("steps", {}).items())
+        steps = ((self.awaits.get(n, ()), kept) for n, kept in named)
         return any(kept.get(name, {}).get("runs") for names, kept in steps for name in names)
 
 
@@ -292,15 +343,22 @@ class Measured:
     drops: Mapping[str, int]
     counts: Mapping[str, int]
     stages: dict[Place, StageSums]
-    state: dict[Place, Held]
+    sides: dict[Place, dict[Side, Held]]
     moved: Mapping[str, list[Mapping[str, Any]]]  # by topic, `leap_of`
     first: Mapping[str, Dropped]  # by reason
     enough: Mapping[str, int]  # by operator: for how long (ms) it would have had to wait for what was late
     spark_ms: Mapping[str, float] | None = None
+    around: Around = field(default_factory=Around)
 
     @property
     def rows_in(self) -> int:
         return sum(self.read.values())
+
+    @property
+    def waiting(self) -> int:
+        """How many rows wait for a clock, at most: some of those may be taken back already."""
+        every = (x for sides in self.sides.values() for x in sides.items())
+        return sum(held.rows for (step, name), held in every if name in self.shape.awaits.get(step, ()))
 
     @property
     def jvm_ms(self) -> float:
@@ -332,8 +390,12 @@ class Measured:
             "rows_out": self.rows_out,
             "drops": dict(self.drops),
             "counts": dict(self.counts),
+            "lag": self.around.lag,
+            "waiting": self.waiting,
+            "sources": [x.document() for x in self.around.sources],
             "store_again": sum(s.tallies.get(AGAIN, 0) for s in self.stages.values()),
             "stages": [self._stage(place, sums) for place, sums in self.stages.items()],
+            **self.around.document(),
         }
 
     def _stage(self, place: Place, s: StageSums) -> dict[str, Any]:
@@ -351,7 +413,7 @@ class Measured:
         }
         if place in (SOURCE, WRITE):
             return made
-        held, hot = self.state.get(place, Held()), s.hottest(self.shape.buckets[place])
+        sides, hot = self.sides.get(place, {}), s.hottest(self.shape.buckets[place])
         made["by"] = self.shape.keys[place]
         made["steps"] = [
             {
@@ -363,7 +425,10 @@ class Measured:
             }
             for n, x in sorted(s.steps.items())
         ]
-        made["state"] = asdict(held)
+        made["state"] = asdict(added(sides.values()))
+        made["state"]["sides"] = [
+            {"step": n, "side": name, **asdict(held)} for (n, name), held in sorted(sides.items())
+        ]
         made["merges"] = s.tallies.get("merges", 0)
         made["merged_rows"] = s.tallies.get("merged_rows", 0)
         made["cache"] = {name.removeprefix("cache_"): s.tallies.get(name, 0) for name in CACHE}
@@ -415,7 +480,7 @@ def measured(
         drops=drops,
         counts=counts,
         stages=stages,
-        state=held_by_stage(state),
+        sides=shape.sides(state),
         moved=moved,
         first=dropped_first,
         enough=enough,
@@ -431,15 +496,10 @@ def covered(spans: Iterable[tuple[float, float]], low: float, high: float) -> fl
     return total
 
 
-def held_by_stage(state: Mapping[str, Mapping[str, Any]]) -> dict[Place, Held]:
-    """What the documents of all buckets (by stage/bucket) hold."""
-    made: dict[Place, Held] = {}
-    for place, document in state.items():
-        held = made.setdefault(int(place.split("/")[0]), Held())
-        for _, rows, size in runs_in(document):
-            held.rows += rows
-            held.bytes += size
-            held.runs += 1
+def added(held: Iterable[Held]) -> Held:
+    made = Held()
+    for x in held:
+        add_up(made, x)
     return made
 
 

@@ -13,7 +13,7 @@ import contextlib
 import os
 
 from braid.errors import BraidError
-from braid.stage import checkpoint, reset_marker, state_file, table_diff
+from braid.stage import checkpoint, reset_marker, ring, state_file, table_diff
 from braid.stage.state_file import Tie
 from braid.store import ObjectStore
 from braid.topics.files import reach
@@ -43,6 +43,8 @@ def _carry_out(folder: ObjectStore, store: Topics) -> int:
     if folder.names(""):
         count = _succeeded(folder, new, store)
         reach("writer taken over")
+        with contextlib.suppress(OSError):  # there is none, or it went before a kill: no upgrade fails by it
+            os.rename(folder.at(ring.FOLDER).url, new.at(ring.FOLDER).url)
         reset_marker.remove(folder)
     with contextlib.suppress(FileNotFoundError):
         os.rename(new.beside(reset_marker.FILES).url, folder.beside(reset_marker.FILES).url)

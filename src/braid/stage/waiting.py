@@ -49,7 +49,7 @@ class Waiting:
     """Rows of a step, and what they wait for. `now`: where their clock stands, None where it has not begun; `first`,
     `last`: what it must pass, or (`reached`) reach, before the first goes out and the last, None where nobody has
     looked; `never`: rows that no clock lets go; where not `exact`, `rows` is no more than a bound; `moments`: times are
-    ms since 1970, not a column's numbers."""
+    ms since 1970, not a column's numbers; `slowest`: it is the clock of the slowest source, not of the furthest."""
 
     waits_for: str
     rows: int
@@ -61,6 +61,7 @@ class Waiting:
     reached: bool = False
     moments: bool = True
     sources: Sequence[Source] = ()
+    slowest: bool = True
 
 
 def waiting(plan: Plan, documents: Documents, runs: Open, ranks: Ranks) -> Sequence[Waiting]:
@@ -151,6 +152,7 @@ def _of_step(plan: Plan, stage: int, step: Any, documents: Documents, runs: Open
                 _source(plan.leaves[leaf], ranks, [mine[place]["clocks"] for place in sorted(places)])
                 for leaf in dict.fromkeys(leaves)
             ],
+            several[0].slowest,
         )
 
 
