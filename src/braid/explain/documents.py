@@ -127,7 +127,10 @@ def explain_query(
 ) -> Document:
     """The plan of a query. `partitions`: a topic's count if it is known; `state`: manifests of a running query."""
     plan = lower(query)
-    nodes = [*(_leaf(leaf, plan) for leaf in plan.leaves), *(_step(s, x, plan) for x in plan.stages for s in x.steps)]
+    nodes = [
+        *(_leaf(leaf, plan) for leaf in plan.leaves if not leaf.spared),
+        *(_step(s, x, plan) for x in plan.stages for s in x.steps),
+    ]
     sink = query.sink
     out_partitions = sink.partitions or partitions(sink.topic) or "?"
     nodes.append(_sink(plan, plan.sink))
@@ -200,14 +203,13 @@ def _leaf(leaf: Leaf, plan: Plan) -> Document:
 
 def _step(step: Step, stage: Stage, plan: Plan) -> Document:
     said = of_step(step)
-    exchanged = [s.exchange for s in plan.stages if s.exchange is not None and s.exchange.stage == stage.number]
-    mine = next((e for e in exchanged if e.source in step.inputs), None)
+    mine = next((e for e in plan.exchanges if e.stage == stage.number and e.source in step.inputs), None)
     return _node(step.number, said, "stream" if said.mode == "append" else "table", step.inputs, mine) | said.more
 
 
 def _sink(plan: Plan, number: int) -> Document:
     last = plan.stages[-1]
-    exchange = next((s.exchange for s in plan.stages if s.exchange and s.exchange.stage == last.number), None)
+    exchange = next((e for e in plan.exchanges if e.stage == last.number), None)
     sink, known = plan.query.sink, names(plan.query.root)
     columns = {"columns": {o.name: show(o.expr, known) for o in (*sink.key, *sink.values)}}
     keys = [o.name for o in sink.key] or [show(e, known) for e in sink.record_key]
@@ -258,8 +260,8 @@ def _written_mode(query: logical.Query) -> Mode:
 def _stage(stage: Stage, plan: Plan) -> Document:
     """Its rows are spread by the exchange's key: those that sources read as they are read, those `from` other stages
     by sending them on."""
-    reads = [leaf.number for leaf in plan.leaves if leaf.stage == stage.number]
-    fed = [s.number for s in plan.stages if s.exchange is not None and s.exchange.stage == stage.number]
+    reads = [leaf.number for leaf in plan.leaves if leaf.stage == stage.number and not leaf.spared]
+    fed = [s.number for s in plan.stages if any(e.stage == stage.number for e in s.exchanges)]
     return {
         "nodes": [*reads, *(s.number for s in stage.steps)],
         "exchange": {"by": [_key(k) for k in _shown(stage.keys)], "buckets": 1 if stage.single else "?", "from": fed},

@@ -393,7 +393,12 @@ class Session(Answering):
         query = self._select(sql)
         engine = self._engine
         return result_frame(
-            self._spark, lower(query, apart=True), self._store.store, self._frames(query), engine.begins, warn
+            self._spark,
+            lower(query, apart=True, alone=True),
+            self._store.store,
+            self._frames(query),
+            engine.begins,
+            warn,
         )
 
     def drops(self, query: str = "query") -> list[dict[str, Any]]:

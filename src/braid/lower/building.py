@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from braid.expr.nodes import Col, Expr
 from braid.lower.physical import Exchange, Leaf, NullKey, Step
+from braid.lower.shared import Part, Parts
 from braid.lower.spread import made_of, never_null
 from braid.operators.base import Operator
 from braid.operators.rekey import Rekey
@@ -41,8 +42,7 @@ class Growing:
 
     keys: Keys
     steps: list[Step] = field(default_factory=list)
-    output: int = -1
-    exchange: Exchange | None = None
+    exchanges: list[Exchange] = field(default_factory=list)
     single: bool = False
 
 
@@ -56,10 +56,15 @@ class Builder:
     apart: bool
     by_epoch: bool  # nothing above a group asks in which order rows come to it, or when, within an epoch
     unseen: Sequence[tuple[groups.Aggregate, int]]  # groups that nobody sees without rows; the number of COUNT(*)
+    numbers: int
     leaves: list[Leaf] = field(default_factory=list)
     placed: bool = False  # some rows stay in their bucket that are moved in a plan that is lowered `apart`
     stages: list[Growing] = field(default_factory=list)
-    numbers: int = 0
+    read: frozenset[str] = frozenset()  # of what is needed, what is not only so in an equal part
+    inside: int = 0  # how many parts that have an equal one are being lowered
+    parts: Parts = field(default_factory=dict)  # that have an equal one
+    made: dict[str, tuple[Part, Node, Frame]] = field(default_factory=dict)  # of parts, by form, the one that is run
+    same: dict[str, str] = field(default_factory=dict)  # sources of the others, and those that are read for them
 
     def number(self) -> int:
         self.numbers += 1
@@ -78,14 +83,19 @@ class Builder:
         self.leaves.append(Leaf(number, source, cols, keys, stage, drop_null_value, null_key, clocked, awaits, ahead))
         return Frame(number, stage, keys, cols)
 
-    def rows_of(self, node: groups.Aggregate) -> int | None:
+    def unread(self, names: Iterable[str]) -> frozenset[str]:
+        """Of the columns of a part those that are read of an equal one alone."""
+        return frozenset() if self.inside else self.needed.difference(self.read).intersection(names)
+
+    def rows_of(self, node: Node) -> int | None:
         return next((i for made, i in self.unseen if made is node), None)
 
     def clock(self, source: logical.Source, stage: int) -> None:  # nothing else of the leaf is read
         self.leaves.append(Leaf(self.sources.index(source), source, (), (), stage, False, "route", True, silent=True))
 
     def watermark(self, bound: epochs.Bound) -> Watermark:
-        leaf = next(i for i, s in enumerate(self.sources) if s.alias == bound.alias)
+        alias = self.same.get(bound.alias, bound.alias)
+        leaf = next(i for i, s in enumerate(self.sources) if s.alias == alias)
         return Watermark(leaf, bound.column, bound.value, bound.slide, bound.offset, bound.ahead)
 
     def step(
@@ -94,7 +104,6 @@ class Builder:
         frames = list(frames)
         stage, number, payload = frames[0].stage, self.number(), tuple(cols)
         self.stages[stage].steps.append(Step(number, operator, tuple(f.number for f in frames), node, payload))
-        self.stages[stage].output = number
         return Frame(number, stage, keys, payload)
 
     def spread(self, frame: Frame, keys: Keys, null_key: NullKey, reason: str) -> Frame:
@@ -115,6 +124,6 @@ class Builder:
 
     def moved(self, frame: Frame, keys: Keys, stage: int, null_key: NullKey, reason: str) -> Frame:
         """The frame after an exchange into `stage`."""
-        self.stages[frame.stage].output = frame.number
-        self.stages[frame.stage].exchange = Exchange(frame.number, stage, keys, null_key, reason)
+        assert frame.stage < stage, "rows go to later stages only"
+        self.stages[frame.stage].exchanges.append(Exchange(frame.number, stage, keys, null_key, reason))
         return Frame(frame.number, stage, keys, frame.columns)

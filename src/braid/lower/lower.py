@@ -11,7 +11,7 @@ Positions and clocks: a leaf's clock steps travel iff some join above it reads a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -19,7 +19,8 @@ from braid.errors import BraidError
 from braid.expr.nodes import Call, Col, Lit, columns, substituted
 from braid.lower.building import Builder, Frame, Keys
 from braid.lower.clock import clock, clocked_by
-from braid.lower.physical import NullKey, Plan, Stage, needs_all
+from braid.lower.physical import Leaf, NullKey, Plan, Stage, needs_all
+from braid.lower.shared import Part, alike, named_alike, parts, pruned_alike
 from braid.lower.spread import by_epoch, common_keys, never_null, one_bucket, stays, window_keys
 from braid.operators.aggregate import GroupBy
 from braid.operators.analytic import Analytic
@@ -64,15 +65,15 @@ _OneKey = joins.StreamStreamJoin | joins.StreamTableJoin | joins.TableTableJoin 
 ALONE = Lit(0, Scalar.INT)
 
 
-def lower(query: Query, apart: bool = False, whole: bool = False) -> Plan:
+def lower(query: Query, apart: bool = False, whole: bool = False, alone: bool = False) -> Plan:
     """The physical plan of a query; `apart`: as checkpoints have it in which all rows of a result are spread anew;
-    `whole`: as those have it that keep all columns of a sub-query."""
-    asked, query = query, query if whole else pruned(query)
-    read = tuple(logical.sources(query.root))
-    readings = _readings(read)
-    clocked, judged, ahead = (frozenset(f(query.root)) for f in (clocked_by, _judged, _ahead))
-    unseen = tuple(_unseen(query.root))
-    b = Builder(read, needed(query), clocked, judged, ahead, apart, by_epoch(query.root), unseen, numbers=len(read))
+    `whole`: as those have it that keep all columns of a sub-query; `alone`: as those have it that run each part of the
+    query by itself."""
+    asked, alone = query, alone or not epochs.in_epochs(query.root)
+    if not whole:
+        query = pruned(query) if alone else pruned_alike(query)
+    b = _builder(query, apart, alone)
+    readings = _readings(b.sources)
     sink_keys = query.sink.written_key
     root = _lower(query.root, b, sink_keys)
     if query.sink.limit is not None:
@@ -84,13 +85,35 @@ def lower(query: Query, apart: bool = False, whole: bool = False) -> Plan:
     elif root.keys != (*sink_keys, *(query.sink.window or ())):
         reason = "the result has another key" if sink_keys else "a result without key is put in one order"
         root = b.spread(root, sink_keys, "route", reason)
-    b.stages[root.stage].output = root.number
+    assert root.stage == len(b.stages) - 1, "the result is in the last stage"
     stages = tuple(
-        Stage(i, s.keys, tuple(s.steps), s.output, s.exchange, s.single, query.sink.keeps and s.exchange is None)
+        Stage(
+            i, s.keys, tuple(s.steps), root.number, tuple(s.exchanges), s.single, query.sink.keeps and not s.exchanges
+        )
         for i, s in enumerate(b.stages)
     )
-    leaves = sorted((replace(x, reading=readings[x.number]) for x in b.leaves), key=lambda x: x.number)
-    return Plan(asked, tuple(leaves), stages, stored_names(asked), in_place=b.placed, pruned=query != asked)
+    read = {x.number: x for x in b.leaves}
+    leaves = (replace(read.get(n) or _spared(n, read, b), reading=x) for n, x in enumerate(readings))
+    stored = named_alike(stored_names(asked), b.parts.values())
+    return Plan(asked, tuple(leaves), stages, stored, in_place=b.placed, pruned=query != asked, shared=bool(b.same))
+
+
+def _builder(query: Query, apart: bool, alone: bool) -> Builder:
+    read, root = tuple(logical.sources(query.root)), query.root
+    clocked, judged, ahead = (frozenset(f(root)) for f in (clocked_by, _judged, _ahead))
+    b = Builder(read, needed(query), clocked, judged, ahead, apart, by_epoch(root), tuple(_unseen(root)), len(read))
+    if not alone:
+        b.parts = parts(query, ahead, not b.by_epoch, b.rows_of)
+        b.read, b.needed = b.needed, alike(b.needed, [(x.form, x.columns) for x in b.parts.values()])
+        b.clocked = alike(b.clocked, [(x.form, x.aliases) for x in b.parts.values()])
+    return b
+
+
+def _spared(number: int, read: Mapping[int, Leaf], b: Builder) -> Leaf:
+    """The leaf of a source that is not read: where it would be, were it the one that is."""
+    source = b.sources[number]
+    other = next(x for x in read.values() if x.source.alias == b.same[source.alias])
+    return Leaf(number, source, (), (), other.stage, False, "route", False, spared=True)
 
 
 def _readings(read: Sequence[logical.Source]) -> list[int]:
@@ -142,7 +165,44 @@ def _ahead(node: Node) -> Iterable[str]:
 
 def _lower(node: Node, b: Builder, wanted: Keys, without: NullKey = "route") -> Frame:
     """`wanted`: the key the consumer would like; only a leaf (which computes its key anyway) heeds it. `without`: what
-    becomes there of the rows of a stream that have none."""
+    becomes there of the rows of a stream that have none. Of equal parts the first is run, for all of them."""
+    part = b.parts.get(id(node))
+    if part is None:
+        return _node(node, b, wanted, without)
+    if part.form in b.made:
+        return _again(part, *b.made[part.form], b)
+    b.inside += 1
+    x = _node(node, b, wanted, without)
+    b.inside -= 1
+    b.made[part.form] = part, node, x
+    return _renamed(node, x, {c.name: c for c in x.columns}, b) if b.unread(c.name for c in x.columns) else x
+
+
+def _again(part: Part, first: Part, node: Node, x: Frame, b: Builder) -> Frame:
+    """The rows of a part that is run already, under other names."""
+    names = dict(zip(first.columns, part.columns, strict=True))
+    b.same |= zip(part.aliases, (b.same.get(x, x) for x in first.aliases), strict=True)
+    return _renamed(node, x, {c.name: Col(names[c.name], c.type) for c in x.columns}, b)
+
+
+def _renamed(node: Node, x: Frame, now: Mapping[str, Col], b: Builder) -> Frame:
+    """The rows of a part under these names, with what is read of them here."""
+    unread = b.unread(c.name for c in now.values())
+    outputs = tuple((now[c.name], c) for c in x.columns if now[c.name].name not in unread)
+    project = logical.Project(node, outputs)
+    by = None if x.keys is None else _named(x.keys, now)
+    made = b.step(Project.of(project), [x], project, by, (c for c, _ in outputs))
+    return replace(made, equal=_named(x.equal, now) or ())
+
+
+def _named(keys: Keys, now: Mapping[str, Col]) -> Keys | None:
+    """Keys over the columns of a part, by their other names; None where one is not of its columns."""
+    if any(c not in now for k in keys for c in columns(k)):
+        return None
+    return tuple(substituted(k, now) for k in keys)
+
+
+def _node(node: Node, b: Builder, wanted: Keys, without: NullKey) -> Frame:
     match node:
         case logical.Source():
             null_key = without if node.kind == "stream" else "own"
@@ -510,6 +570,11 @@ def _beside(
     left = of_left()
     if other is None:
         return left, _placed(right, b, keys, null_key, left.stage, signed)
+    if other.stage == left.stage and other.keys == keys:  # both are of one part
+        return left, other
+    if other.stage >= left.stage:  # rows go to later stages only, and the left ones are read elsewhere, too
+        assert left.keys is not None
+        left = b.moved(left, left.keys, b.stage(left.keys), "route", "its rows are read elsewhere, too")
     return left, b.moved(other, keys, left.stage, null_key, "the join has another key")
 
 
