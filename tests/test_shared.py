@@ -9,6 +9,7 @@ import pytest
 
 from braid.lower.lower import lower
 from braid.plan.canonical import canonical
+from braid.plan.logical import Source
 from braid.testing import backend
 from braid.testing.driver import Driver
 from test_in_place import STREAMS, TABLES, query_of
@@ -73,7 +74,8 @@ def test_what_is_read(name: str) -> None:
     assert canonical(now.query) == canonical(alone.query) == canonical(query)
     assert len(now.leaves) == len(alone.leaves) == named
     assert sum(not leaf.spared for leaf in now.leaves) == read and not any(leaf.spared for leaf in alone.leaves)
-    assert now.shared is (read < named) and not alone.shared
+    assert bool(now.shared) is (read < named) and not alone.shared
+    assert len([x for x in now.run() if isinstance(x, Source)]) == read
     assert [leaf.reading for leaf in now.leaves] == [leaf.reading for leaf in alone.leaves]
     kept = {now.stored.get(c.name, c.name) for stage in now.stages for s in stage.steps for c in s.columns}
     assert all(name.startswith("c") or name.startswith("_") for name in kept), "names of the SQL's own words"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from braid.expr.nodes import Col, Expr
 from braid.lower.physical import Exchange, Leaf, NullKey, Step
-from braid.lower.shared import Part, Parts
+from braid.lower.shared import Parts
 from braid.lower.spread import made_of, never_null
 from braid.operators.base import Operator
 from braid.operators.rekey import Rekey
@@ -63,7 +63,8 @@ class Builder:
     read: frozenset[str] = frozenset()  # of what is needed, what is not only so in an equal part
     inside: int = 0  # how many parts that have an equal one are being lowered
     parts: Parts = field(default_factory=dict)  # that have an equal one
-    made: dict[str, tuple[Part, Node, Frame]] = field(default_factory=dict)  # of parts, by form, the one that is run
+    made: dict[str, Frame] = field(default_factory=dict)  # of parts that are run, by form
+    spared: set[int] = field(default_factory=set)  # the others, by identity
     same: dict[str, str] = field(default_factory=dict)  # sources of the others, and those that are read for them
 
     def number(self) -> int:

@@ -95,7 +95,8 @@ def lower(query: Query, apart: bool = False, whole: bool = False, alone: bool = 
     read = {x.number: x for x in b.leaves}
     leaves = (replace(read.get(n) or _spared(n, read, b), reading=x) for n, x in enumerate(readings))
     stored = named_alike(stored_names(asked), b.parts.values())
-    return Plan(asked, tuple(leaves), stages, stored, in_place=b.placed, pruned=query != asked, shared=bool(b.same))
+    shared = tuple(n for n, x in enumerate(query.root.walk()) if id(x) in b.spared)
+    return Plan(asked, tuple(leaves), stages, stored, in_place=b.placed, pruned=query != asked, shared=shared)
 
 
 def _builder(query: Query, apart: bool, alone: bool) -> Builder:
@@ -165,24 +166,27 @@ def _ahead(node: Node) -> Iterable[str]:
 
 def _lower(node: Node, b: Builder, wanted: Keys, without: NullKey = "route") -> Frame:
     """`wanted`: the key the consumer would like; only a leaf (which computes its key anyway) heeds it. `without`: what
-    becomes there of the rows of a stream that have none. Of equal parts the first is run, for all of them."""
+    becomes there of the rows of a stream that have none. Of equal parts the first that is written is run, for all."""
     part = b.parts.get(id(node))
     if part is None:
         return _node(node, b, wanted, without)
-    if part.form in b.made:
-        return _again(part, *b.made[part.form], b)
-    b.inside += 1
-    x = _node(node, b, wanted, without)
-    b.inside -= 1
-    b.made[part.form] = part, node, x
+    first = next(x for x in b.parts.values() if x.form == part.form)
+    if part.form not in b.made:
+        b.inside += 1
+        b.made[part.form] = _node(first.node, b, wanted, without)
+        b.inside -= 1
+    x = b.made[part.form]
+    if part is not first:
+        return _again(part, first, x, b)
     return _renamed(node, x, {c.name: c for c in x.columns}, b) if b.unread(c.name for c in x.columns) else x
 
 
-def _again(part: Part, first: Part, node: Node, x: Frame, b: Builder) -> Frame:
+def _again(part: Part, first: Part, x: Frame, b: Builder) -> Frame:
     """The rows of a part that is run already, under other names."""
     names = dict(zip(first.columns, part.columns, strict=True))
     b.same |= zip(part.aliases, (b.same.get(x, x) for x in first.aliases), strict=True)
-    return _renamed(node, x, {c.name: Col(names[c.name], c.type) for c in x.columns}, b)
+    b.spared.add(id(part.node))
+    return _renamed(first.node, x, {c.name: Col(names[c.name], c.type) for c in x.columns}, b)
 
 
 def _renamed(node: Node, x: Frame, now: Mapping[str, Col], b: Builder) -> Frame:

@@ -9,7 +9,7 @@ Numbers: leaves are 0 … n-1 in the order they are written; steps go on from th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -116,7 +116,7 @@ class Plan:
     """`stored`: the names that plan columns have in kept rows (`plan.canonical`). `numbers`: of steps that keep their
     state under the number that they had in a query whose place this one took. `in_place`: some rows stay where they
     are that a plan that is lowered `apart` moves. `pruned`: columns of a sub-query are left out that nobody reads.
-    `shared`: some part is run once, and read more than once."""
+    `shared`: the nodes, by their number in `walk`, whose rows an equal part gives, which is run for both."""
 
     query: logical.Query
     leaves: tuple[Leaf, ...]
@@ -125,11 +125,17 @@ class Plan:
     numbers: Mapping[int, int] = field(default_factory=dict)
     in_place: bool = False
     pruned: bool = False
-    shared: bool = False
+    shared: tuple[int, ...] = ()
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
         return tuple(x for stage in self.stages for x in stage.exchanges)
+
+    def run(self) -> Iterator[logical.Node]:
+        """The nodes of the query but for those of parts that an equal one stands for."""
+        nodes = list(self.query.root.walk())
+        spared = {id(x) for n in self.shared for x in nodes[n].walk()}
+        return (x for x in nodes if id(x) not in spared)
 
     def kept_as(self, step: int) -> int:
         """The number under which a step, or the sink, keeps its state."""

@@ -28,12 +28,13 @@ _Passing = logical.Filter | logical.Project
 class Part:
     """`columns`: the names of its plan columns; `aliases`: of its sources."""
 
+    node: Node
     form: str
     columns: tuple[str, ...]
     aliases: tuple[str, ...]
 
 
-Parts = Mapping[int, Part]  # by the identity of its node
+Parts = Mapping[int, Part]  # by the identity of its node, as they are written
 
 
 def parts(
@@ -54,7 +55,7 @@ def parts(
             continue
         text, columns = made
         facts = [(s.name, s.alias in ahead) for s in read]
-        part = Part(f"{text} {facts} {told(node)}", columns, tuple(s.alias for s in read))
+        part = Part(node, f"{text} {facts} {told(node)}", columns, tuple(s.alias for s in read))
         found[id(node)] = part
         counts[part.form] += 1
     return {node: part for node, part in found.items() if counts[part.form] > 1}

@@ -200,7 +200,9 @@ def as_begun(plan: Plan, known: Document) -> Plan:
     whole = plan.pruned and PRUNED not in known.settings
     alone = SHARED not in known.settings
     return (
-        lower(plan.query, apart=apart, whole=whole, alone=alone) if apart or whole or (alone and plan.shared) else plan
+        lower(plan.query, apart=apart, whole=whole, alone=alone)
+        if apart or whole or (alone and bool(plan.shared))
+        else plan
     )
 
 
