@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from braid.bind.expressions import Aggregations, children, with_span
-from braid.bind.risingwave.aggregates import Asked, is_known, value
-from braid.bind.risingwave.batch_aggregates import WINDOWS
+from braid.bind.risingwave.batch_aggregates import WINDOWS, is_known
+from braid.bind.select.aggregates import Asked, row_count, value
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.postgres import typing
@@ -28,7 +28,6 @@ from braid.types import Array, Map, Scalar, Struct
 S = Scalar
 _Window = tuple[tuple[Col, ...], tuple[Ordered, ...]]
 _WHOLE = Frame(RANGE, None, None)
-_MOST_ROWS = 1_000_000
 
 
 def has_over(e: ast.Expr) -> bool:
@@ -232,15 +231,6 @@ def _by_rows(overs: Overs, bound: tuple[ast.Expr | None, str]) -> int | None:
         return _outermost(word)
     with with_span(amount.span):
         return row_count("ROWS", overs.below(amount)) * (-1 if word == "PRECEDING" else 1)
-
-
-def row_count(what: str, e: Expr) -> int:
-    """A constant number of rows."""
-    if not isinstance(e, Lit) or not isinstance(e.value, int) or isinstance(e.value, bool):
-        raise SqlError(f"{what} takes a constant number of rows", hint="write a whole number")
-    if not 0 <= e.value <= _MOST_ROWS:
-        raise SqlError(f"{what} takes 0 to {_MOST_ROWS} rows, not {e.value}", hint="write a smaller number")
-    return e.value
 
 
 def _distance(by: Expr, amount: Expr, sign: str) -> tuple[Expr, Expr]:

@@ -18,10 +18,11 @@ from braid.bind.expressions import with_span
 from braid.bind.names import free_name
 from braid.bind.risingwave import constants, grouping, row_sets, set_operations, subqueries, windows
 from braid.bind.risingwave.expressions import ROW_SETS, Names, bind, bound, condition, either, usual_name
-from braid.bind.risingwave.over import Overs, first_rows, has_over, named_windows, orderable, row_count
+from braid.bind.risingwave.over import Overs, first_rows, has_over, named_windows, orderable
 from braid.bind.risingwave.placing import Relation, Tree, place
 from braid.bind.risingwave.scope import QUOTE, Context, check_not_sink, default_name
 from braid.bind.risingwave.sinks import rules_of
+from braid.bind.select.aggregates import row_count
 from braid.bind.select.items import Item, Result, listed, place_of
 from braid.bind.select.scope import Column, Scope, Table, of_table, renamed
 from braid.bind.select.tree import Policy, bind_from
