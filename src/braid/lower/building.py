@@ -8,14 +8,18 @@ by another one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from braid.expr.nodes import Col, Expr
+from braid.errors import BraidError
+from braid.expr.nodes import Col, Expr, columns, substituted
 from braid.lower.physical import Exchange, Leaf, NullKey, Step
-from braid.lower.shared import Parts
+from braid.lower.shared import Part, Parts
 from braid.lower.spread import made_of, never_null
 from braid.operators.base import Operator
+from braid.operators.changes import MAX_READINGS
+from braid.operators.project import Project
 from braid.operators.rekey import Rekey
 from braid.operators.watermarks import Watermark
 from braid.plan import epochs, groups, logical
@@ -128,3 +132,48 @@ class Builder:
         assert frame.stage < stage, "rows go to later stages only"
         self.stages[frame.stage].exchanges.append(Exchange(frame.number, stage, keys, null_key, reason))
         return Frame(frame.number, stage, keys, frame.columns)
+
+    def spared_leaf(self, number: int) -> Leaf:
+        """The leaf of a source that is not read: where it would be, were it the one that is."""
+        source = self.sources[number]
+        other = next(x for x in self.leaves if x.source.alias == self.same[source.alias])
+        return Leaf(number, source, (), (), other.stage, False, "route", False, spared=True)
+
+    def again(self, part: Part, first: Part, x: Frame) -> Frame:
+        """The rows of a part that is run already, under other names."""
+        names = dict(zip(first.columns, part.columns, strict=True))
+        self.same |= zip(part.aliases, (self.same.get(x, x) for x in first.aliases), strict=True)
+        self.spared.add(id(part.node))
+        return self.renamed(first.node, x, {c.name: Col(names[c.name], c.type) for c in x.columns})
+
+    def renamed(self, node: Node, x: Frame, now: Mapping[str, Col]) -> Frame:
+        """The rows of a part under these names, with what is read of them here."""
+        unread = self.unread(c.name for c in now.values())
+        outputs = tuple((now[c.name], c) for c in x.columns if now[c.name].name not in unread)
+        project = logical.Project(node, outputs)
+        by = None if x.keys is None else _named(x.keys, now)
+        made = self.step(Project.of(project), [x], project, by, (c for c, _ in outputs))
+        return replace(made, equal=_named(x.equal, now) or ())
+
+
+def _named(keys: Keys, now: Mapping[str, Col]) -> Keys | None:
+    """Keys over the columns of a part, by their other names; None where one is not of its columns."""
+    if any(c not in now for k in keys for c in columns(k)):
+        return None
+    return tuple(substituted(k, now) for k in keys)
+
+
+def readings_of(read: Sequence[logical.Source]) -> list[int]:
+    """A number for each source, to tell it from those that read the same topic; where they are few, its own."""
+    if len(read) <= MAX_READINGS:
+        return list(range(len(read)))
+    before = Counter[str]()
+    found = []
+    for source in read:
+        found.append(before[source.topic])
+        before[source.topic] += 1
+    topic, most = before.most_common(1)[0]
+    if most > MAX_READINGS:
+        hint = "make a view of it, and read that; or split it into two statements"
+        raise BraidError(f"topic {topic} is read {most} times in one query; at most {MAX_READINGS}", hint)
+    return found

@@ -10,23 +10,21 @@ Positions and clocks: a leaf's clock steps travel iff some join above it reads a
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import assert_never
 
-from braid.errors import BraidError
 from braid.expr.nodes import Call, Col, Lit, columns, substituted
-from braid.lower.building import Builder, Frame, Keys
+from braid.lower.building import Builder, Frame, Keys, readings_of
 from braid.lower.clock import clock, clocked_by
-from braid.lower.physical import Leaf, NullKey, Plan, Stage, needs_all
-from braid.lower.shared import Part, alike, named_alike, parts, pruned_alike
+from braid.lower.physical import NullKey, Plan, Stage, needs_all
+from braid.lower.shared import alike, named_alike, parts, pruned_alike
 from braid.lower.spread import by_epoch, common_keys, never_null, one_bucket, stays, window_keys
 from braid.operators.aggregate import GroupBy
 from braid.operators.analytic import Analytic
 from braid.operators.as_of import AsOf
 from braid.operators.base import Operator
-from braid.operators.changes import MAX_READINGS, key_column
+from braid.operators.changes import key_column
 from braid.operators.clocks import Closing
 from braid.operators.closed import Closed
 from braid.operators.coalesce import Coalesce
@@ -73,7 +71,7 @@ def lower(query: Query, apart: bool = False, whole: bool = False, alone: bool = 
     if not whole:
         query = pruned(query) if alone else pruned_alike(query)
     b = _builder(query, apart, alone)
-    readings = _readings(b.sources)
+    readings = readings_of(b.sources)
     sink_keys = query.sink.written_key
     root = _lower(query.root, b, sink_keys)
     if query.sink.limit is not None:
@@ -93,7 +91,7 @@ def lower(query: Query, apart: bool = False, whole: bool = False, alone: bool = 
         for i, s in enumerate(b.stages)
     )
     read = {x.number: x for x in b.leaves}
-    leaves = (replace(read.get(n) or _spared(n, read, b), reading=x) for n, x in enumerate(readings))
+    leaves = (replace(read.get(n) or b.spared_leaf(n), reading=x) for n, x in enumerate(readings))
     stored = named_alike(stored_names(asked), b.parts.values())
     shared = tuple(n for n, x in enumerate(query.root.walk()) if id(x) in b.spared)
     return Plan(asked, tuple(leaves), stages, stored, in_place=b.placed, pruned=query != asked, shared=shared)
@@ -108,29 +106,6 @@ def _builder(query: Query, apart: bool, alone: bool) -> Builder:
         b.read, b.needed = b.needed, alike(b.needed, [(x.form, x.columns) for x in b.parts.values()])
         b.clocked = alike(b.clocked, [(x.form, x.aliases) for x in b.parts.values()])
     return b
-
-
-def _spared(number: int, read: Mapping[int, Leaf], b: Builder) -> Leaf:
-    """The leaf of a source that is not read: where it would be, were it the one that is."""
-    source = b.sources[number]
-    other = next(x for x in read.values() if x.source.alias == b.same[source.alias])
-    return Leaf(number, source, (), (), other.stage, False, "route", False, spared=True)
-
-
-def _readings(read: Sequence[logical.Source]) -> list[int]:
-    """A number for each source, to tell it from those that read the same topic; where they are few, its own."""
-    if len(read) <= MAX_READINGS:
-        return list(range(len(read)))
-    before = Counter[str]()
-    found = []
-    for source in read:
-        found.append(before[source.topic])
-        before[source.topic] += 1
-    topic, most = before.most_common(1)[0]
-    if most > MAX_READINGS:
-        hint = "make a view of it, and read that; or split it into two statements"
-        raise BraidError(f"topic {topic} is read {most} times in one query; at most {MAX_READINGS}", hint)
-    return found
 
 
 def _one_bucket(root: Frame, query: Query, b: Builder) -> Frame:
@@ -177,33 +152,8 @@ def _lower(node: Node, b: Builder, wanted: Keys, without: NullKey = "route") -> 
         b.inside -= 1
     x = b.made[part.form]
     if part is not first:
-        return _again(part, first, x, b)
-    return _renamed(node, x, {c.name: c for c in x.columns}, b) if b.unread(c.name for c in x.columns) else x
-
-
-def _again(part: Part, first: Part, x: Frame, b: Builder) -> Frame:
-    """The rows of a part that is run already, under other names."""
-    names = dict(zip(first.columns, part.columns, strict=True))
-    b.same |= zip(part.aliases, (b.same.get(x, x) for x in first.aliases), strict=True)
-    b.spared.add(id(part.node))
-    return _renamed(first.node, x, {c.name: Col(names[c.name], c.type) for c in x.columns}, b)
-
-
-def _renamed(node: Node, x: Frame, now: Mapping[str, Col], b: Builder) -> Frame:
-    """The rows of a part under these names, with what is read of them here."""
-    unread = b.unread(c.name for c in now.values())
-    outputs = tuple((now[c.name], c) for c in x.columns if now[c.name].name not in unread)
-    project = logical.Project(node, outputs)
-    by = None if x.keys is None else _named(x.keys, now)
-    made = b.step(Project.of(project), [x], project, by, (c for c, _ in outputs))
-    return replace(made, equal=_named(x.equal, now) or ())
-
-
-def _named(keys: Keys, now: Mapping[str, Col]) -> Keys | None:
-    """Keys over the columns of a part, by their other names; None where one is not of its columns."""
-    if any(c not in now for k in keys for c in columns(k)):
-        return None
-    return tuple(substituted(k, now) for k in keys)
+        return b.again(part, first, x)
+    return b.renamed(node, x, {c.name: c for c in x.columns}) if b.unread(c.name for c in x.columns) else x
 
 
 def _node(node: Node, b: Builder, wanted: Keys, without: NullKey) -> Frame:

@@ -100,7 +100,7 @@ class Overs:
         if not is_known(name):
             hint = f"those over rows are {', '.join(n.lower() for n in (*RANKS, *OTHERS))} and aggregates"
             if name in WINDOWS:
-                raise SqlError(f"{shown} in a view is not supported yet", hint=f"{hint}; a batch query may have it")
+                raise SqlError(f"RisingWave has no {shown} over rows", hint=f"{hint}; a batch query may have it")
             raise SqlError(f"{shown} is no call over rows", hint=hint)
         into = Aggregations(f"{self.alias}.over_{self._count()}_")
         passes = None if where is None else typing.logic_value(self.below(where))
@@ -261,15 +261,17 @@ def first_rows(
     partition: Sequence[Expr],
     order: Sequence[tuple[Expr, ast.OrderItem]],
     rows: tuple[int, int | None],
+    ties: bool = False,
 ) -> Node:
-    """Of each partition, in this order, the rows behind so many, and up to so many of them."""
+    """Of each partition, in this order, the rows behind so many, and up to so many of them; with `ties` those that are
+    equal in the order to the last of these, too."""
     number, (before, most) = Col(f"{name}.number", S.BIGINT), rows
     given = dict.fromkeys((*partition, *(e for e, _ in order)))
     columns = {e: e if isinstance(e, Col) else Col(f"{name}.by_{i}", e.type) for i, e in enumerate(given)}
     made = [(c, e) for e, c in columns.items() if c != e]
     node = Project(node, (*((c, c) for c in node.schema), *made)) if made else node
     by = tuple(ordered(columns[e], item) for e, item in order)
-    call = Windowed(Aggregation(number, "ROW_NUMBER", None), _WHOLE)
+    call = Windowed(Aggregation(number, "RANK" if ties else "ROW_NUMBER", None), _WHOLE)
     node = Over(node, tuple(columns[e] for e in partition), by, _key(node), (call,))
     for sign, bound in ((">", before or None), ("<=", None if most is None else before + most)):
         if bound is not None:
