@@ -242,8 +242,8 @@ def tpch_changes(rng: random.Random, count: int) -> Iterator[str]:
                 if rng.random() < 0.85:
                     yield (
                         f"INSERT INTO lineitem VALUES ({order}, {line}, {of}, {rng.randrange(3)},"
-                        f" {rng.randrange(1, 41)}, {rng.randrange(100, 999)}.{rng.randrange(10, 99)},
-        0.0{rng.randrange(1, 9)}, 0.0{line},"
+                        f" {rng.randrange(1, 41)}, {rng.randrange(100, 999)}.{rng.randrange(10, 99)},"
+                        f" 0.0{rng.randrange(1, 9)}, 0.0{line},"
                         f" '{rng.choice('RN')}', 'O', {day()}, {day()}, {day()},"
                         f" '{rng.choice(['MAIL', 'SHIP', 'AIR'])}', 'x');"
                     )
