@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from braid.explain.documents import explain_query, render_text
 from braid.lower.lower import lower
 from braid.plan.canonical import canonical
 from braid.plan.logical import Source
+from braid.stage import checkpoint
 from braid.testing import backend
 from braid.testing.driver import Driver
 from test_in_place import STREAMS, TABLES, query_of
@@ -82,6 +84,34 @@ def test_what_is_read(name: str) -> None:
     for stage in now.stages:
         assert all(x.stage > stage.number for x in stage.exchanges)
         assert bool(stage.exchanges) is (stage.number < len(now.stages) - 1)
+
+
+def test_a_plan_shows_each_part_once() -> None:
+    query = query_of(VIEWS["two groups over one join"][0])
+    document = explain_query(query, lambda topic: 1)
+    lines = render_text(document).splitlines()
+    numbers = [n["id"] for n in document["nodes"]]
+    assert len([x for x in lines if "read stream l" in x]) == len([x for x in lines if "read stream r" in x]) == 1
+    assert [x.strip("│├└─ ") for x in lines if x.endswith(", as above")] == ["[7] project, as above"]
+    assert sorted(set(numbers)) == sorted(numbers) and all(x in numbers for n in document["nodes"] for x in n["inputs"])
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_query_that_has_begun_goes_on_as_it_began(name: str) -> None:
+    query = query_of(VIEWS[name][0])
+    now, alone, older = lower(query), lower(query, alone=True), lower(query, apart=True, whole=True, alone=True)
+    settings = {checkpoint.PRUNED: True, checkpoint.IN_PLACE: True, checkpoint.SHARED: True}
+
+    def begun(*marks: str) -> checkpoint.Document:
+        kept = {mark: settings[mark] for mark in marks}
+        return checkpoint.Document(query.name, canonical(query), "", kept, 1, 1, 1, (0,), (), "4.2")
+
+    assert checkpoint.as_begun(now, begun(*settings)) == now
+    assert checkpoint.as_begun(now, begun(checkpoint.PRUNED, checkpoint.IN_PLACE)) == alone
+    if now.pruned and (now.in_place or alone.in_place):
+        assert checkpoint.as_begun(now, begun()) == older
+    shown = explain_query(query, lambda topic: 1, [], begun(checkpoint.PRUNED, checkpoint.IN_PLACE))
+    assert [n["id"] for n in shown["nodes"]] == [*range(alone.sink + 1)]
 
 
 def _records(view: str, chance: random.Random, batch: int, buckets: int) -> list[Any]:

@@ -26,7 +26,7 @@ from braid.plan.canonical import kind_of
 from braid.plan.groups import names
 from braid.plan.logical import Node, Query
 from braid.plan.node import Mode
-from braid.stage import state_file
+from braid.stage import checkpoint, state_file
 from braid.store import ObjectStore
 from braid.topics import checkpoint_paths
 
@@ -123,10 +123,14 @@ NOTHING: Document = {}
 
 
 def explain_query(
-    query: logical.Query, partitions: Callable[[str], int | None], state: Sequence[Mapping[str, Any]] | None = None
+    query: logical.Query,
+    partitions: Callable[[str], int | None],
+    state: Sequence[Mapping[str, Any]] | None = None,
+    begun: checkpoint.Document | None = None,
 ) -> Document:
-    """The plan of a query. `partitions`: a topic's count if it is known; `state`: manifests of a running query."""
-    plan = lower(query)
+    """The plan of a query. `partitions`: a topic's count if it is known; `state`: manifests of a running query, which
+    has `begun` so."""
+    plan = lower(query) if begun is None else checkpoint.as_begun(lower(query), begun)
     nodes = [
         *(_leaf(leaf, plan) for leaf in plan.leaves if not leaf.spared),
         *(_step(s, x, plan) for x in plan.stages for s in x.steps),
@@ -163,8 +167,11 @@ def explain_program(sql: str, program: Program, store: ObjectStore | None) -> li
             query = effect.query
             if query is not None:
                 passing = isinstance(effect.bound, QueryBound) and effect.bound.transient  # it keeps nothing
-                state = None if store is None or passing else committed_state(store, query.name)
-                documents.append(explain_query(query, lambda _: None, state))
+                state = begun = None
+                if store is not None and not passing:
+                    state = committed_state(store, query.name)
+                    begun = checkpoint.load(checkpoint_paths.own(store).at(query.name))
+                documents.append(explain_query(query, lambda _: None, state, begun))
     except SqlError as e:
         documents.append(_refused(e, dialect))
     return documents
@@ -308,7 +315,7 @@ def render_text(document: Document) -> str:
     key = ", ".join(sink["key"]) or "none"
     where = f"{sink['into']} (" if "into" in sink else f"topic {sink['topic']} (partitions {sink['partitions']}, "
     head = f"{document['query']}: {sink['mode']} into {where}key {key})"
-    lines = [head, *_tree(nodes, document["nodes"][-1]["id"], "", "")]
+    lines = [head, *_tree(nodes, document["nodes"][-1]["id"], "", "", set())]
     for i, stage in enumerate(document["stages"]):
         by = ", ".join(stage["exchange"]["by"]) or "one bucket"
         how = "exchange" if stage["exchange"]["from"] else "spread"
@@ -319,8 +326,12 @@ def render_text(document: Document) -> str:
     return "\n".join(lines)
 
 
-def _tree(nodes: Mapping[int, Document], number: int, first: str, rest: str) -> list[str]:
+def _tree(nodes: Mapping[int, Document], number: int, first: str, rest: str, told: set[int]) -> list[str]:
+    """`told`: the nodes that stand above already; one that is read again is only named."""
     node = nodes[number]
+    if number in told:
+        return [f"{first}[{number}] {title(node)}, as above"]
+    told.add(number)
     lines = [f"{first}[{number}] {title(node)}"]
     inputs = node["inputs"]
     bar = "│ " if inputs else "  "
@@ -328,7 +339,7 @@ def _tree(nodes: Mapping[int, Document], number: int, first: str, rest: str) -> 
         lines.append(f"{rest}{bar}  {text}")
     for i, x in enumerate(inputs):
         last = i == len(inputs) - 1
-        lines += _tree(nodes, x, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+        lines += _tree(nodes, x, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "), told)
     return lines
 
 
