@@ -103,7 +103,44 @@ _S_Q7 = f"""SELECT b.auction, b.price, b.bidder, b.date_time FROM bid b
 _S_Q8 = f"""SELECT p.id, p.name FROM
   (SELECT id, name, {_S_WINDOW} AS w FROM person GROUP BY id, name, {_S_WINDOW}) p
   JOIN (SELECT seller, {_S_WINDOW} AS w FROM auction GROUP BY seller, {_S_WINDOW}) a ON p.id = a.seller AND p.w = a.w"""
+_BEST = """ROW_NUMBER() OVER (PARTITION BY a.id ORDER BY b.price DESC, b.date_time) AS place
+  FROM auction a JOIN bid b ON a.id = b.auction WHERE b.date_time BETWEEN a.date_time AND a.expires"""
+_Q9 = f"SELECT id, seller, price FROM (SELECT a.id, a.seller, b.price, {_BEST}) w WHERE place <= 1"
+_DAY = "to_char(date_time, 'YYYY-MM-DD')"
+_RANKS = ("", " FILTER (WHERE price < 10000)", " FILTER (WHERE price >= 10000 AND price < 1000000)",
+          " FILTER (WHERE price >= 1000000)")  # fmt: skip
+_COUNTS = ", ".join(
+    f"count({what}){rank} AS {name}{i}"
+    for what, name in (("*", "n"), ("DISTINCT bidder", "bidders"), ("DISTINCT auction", "auctions"))
+    for i, rank in enumerate(_RANKS)
+)
+_Q15 = f"SELECT {_DAY} AS day, {_COUNTS} FROM bid GROUP BY {_DAY}"
+_Q16 = f"""SELECT channel, {_DAY} AS day, max(to_char(date_time, 'HH24:MI')) AS latest, {_COUNTS}
+  FROM bid GROUP BY channel, {_DAY}"""
+_SUMS = ", ".join(f"count(*){rank} AS n{i}" for i, rank in enumerate(_RANKS))
+_Q17 = f"""SELECT auction, {_DAY} AS day, {_SUMS}, min(price) AS low, max(price) AS high, avg(price) AS mean,
+  sum(price) AS total FROM bid GROUP BY auction, {_DAY}"""
+_Q18 = """SELECT bidder, auction FROM (SELECT bidder, auction, price, channel, url, date_time, extra,
+  ROW_NUMBER() OVER (PARTITION BY bidder, auction ORDER BY date_time DESC) AS place FROM bid) x WHERE place <= 1"""
+_Q19 = """SELECT auction, price, place FROM (SELECT auction, bidder, price, channel, url, date_time, extra,
+  ROW_NUMBER() OVER (PARTITION BY auction ORDER BY price DESC) AS place FROM bid) x WHERE place <= 10"""
+
+
+def _of_duck(sql: str) -> str:
+    return sql.replace(_DAY, "strftime(date_time, '%Y-%m-%d')").replace(
+        "to_char(date_time, 'HH24:MI')", "strftime(date_time, '%H:%M')"
+    )
+
+
+def _in_flink(sql: str) -> str:
+    return sql.replace(_DAY, "DATE_FORMAT(date_time, 'yyyy-MM-dd')").replace(
+        "to_char(date_time, 'HH24:MI')", "DATE_FORMAT(date_time, 'HH:mm')"
+    )
+
+
 _N, _S = pl.Int64(), pl.String()
+_COUNTED = {f"{name}{i}": _N for name in ("n", "bidders", "auctions") for i in range(4)}
+_SUMMED = {f"n{i}": _N for i in range(4)} | {"low": _N, "high": _N, "mean": pl.Float64(), "total": _N}
 _TEXTS = ("channel", "url", "extra", "item_name", "description", "auction_extra")
 _OF_BID = {"auction": _N, "bidder": _N, "price": _N}
 _WINDOW = "TUMBLE({kind}, date_time, INTERVAL '10 seconds')"
@@ -131,6 +168,17 @@ QUERIES = (
         duck=_Q8.format(persons=_windows("person"), auctions=_windows("auction")),
         flink=_F_Q8,
         spark=_S_Q8,
+    ),
+    Query("q9", ("auction", "bid"), _Q9, {"id": _N, "seller": _N, "price": _N}, spark="-", appends=False),
+    *(
+        Query(name, ("bid",), sql, columns, "", _of_duck(sql), _in_flink(sql), "-", appends=False)
+        for name, sql, columns in (
+            ("q15", _Q15, {"day": _S, **_COUNTED}),
+            ("q16", _Q16, {"channel": _S, "day": _S, "latest": _S, **_COUNTED}),
+            ("q17", _Q17, {"auction": _N, "day": _S, **_SUMMED}),
+            ("q18", _Q18, {"bidder": _N, "auction": _N}),
+            ("q19", _Q19, {"auction": _N, "price": _N, "place": _N}),
+        )
     ),
     Query("q20", ("bid", "auction"), _Q20, _OF_BID | {n: _S for n in _TEXTS} | {"reserve": _N}),
 )

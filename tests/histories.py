@@ -15,7 +15,7 @@ Rule: nothing here knows how a query runs. A test says: `expected(query, history
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal
@@ -583,9 +583,10 @@ def _record(leaf: int, s: logical.Source, at: tuple[int, int], raw: Raw, place: 
 class Expected:
     records: list[OutRecord]
     drops: list[Drop]
+    nodes: Mapping[int, logical.Node]
 
 
 def expected(query: Query, history: History) -> Expected:
     """What the reference says."""
     reference = Reference(query)
-    return Expected(reference.process(events(query, history)), reference.drops)
+    return Expected(reference.process(events(query, history)), reference.drops, reference.nodes)

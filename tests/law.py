@@ -48,8 +48,9 @@ class Told(NamedTuple):
 
 def by_reference(query: Query, history: History) -> Told:
     """What the definitions say."""
-    told = expected(query, history)
-    return Told(_lines(query, told.records), sorted(_drop(d.reason, d.time, d.message) for d in told.drops))
+    told, run = expected(query, history), {id(x) for x in lower(query).run()}
+    drops = [_drop(d.reason, d.time, d.message) for d in told.drops if id(told.nodes[d.step]) in run]
+    return Told(_lines(query, told.records), sorted(drops))
 
 
 def _drop(reason: str, time: int | None, message: str | None) -> tuple[str, int | None, str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from datetime import datetime
 from itertools import groupby, pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -31,7 +31,7 @@ from braid.plan.epochs import (
 )
 from braid.plan.follows import Rules, follows
 from braid.plan.groups import Aggregation
-from braid.plan.logical import Filter, Node, Output, Project, Query, Sink, SourceColumn
+from braid.plan.logical import Filter, Node, Output, Project, Query, Sink, Source, SourceColumn
 from braid.plan.over import RANGE, RANKS, ROWS, Frame, Ordered, Over, Top, Windowed
 from braid.plan.watermarks import cleaned, progress
 from braid.plan.windows import Hopping
@@ -60,6 +60,7 @@ SHAPES = (
     "over",
     "semi",
     "union",
+    "shared",
 )
 
 
@@ -91,6 +92,8 @@ def random_query(rng: random.Random, shape: str) -> Query:
         return view(rng, _semi(rng))
     if shape == "union":
         return _union(rng)
+    if shape == "shared":
+        return _shared(rng)
     root = table(rng, "A")
     for alias, join in zip("BCD", shape.split("-"), strict=False):
         root = JOINS[join](rng, root, table(rng, alias))
@@ -347,6 +350,42 @@ def _union(rng: random.Random) -> Query:
     kind: logical.Kind = "stream" if root.mode == "append" else "table"
     sink = Sink("OUT", "out", kind, tuple(keys_of), tuple(values_of), Encoding(), whole_key=True)
     return Query("OUT", "risingwave", "", Coalesce(project, tuple(key_columns)), sink)
+
+
+def again(x: Any) -> Any:
+    """The same under other names: what is read once more."""
+    if isinstance(x, Source | Bound):
+        x = replace(x, alias=f"{x.alias}2")
+    if isinstance(x, Col | SourceColumn):
+        return replace(x, name=x.name.replace(".", "2.", 1) if x.name[1:2] == "." else f"{x.name}2")
+    if isinstance(x, tuple):
+        return tuple(map(again, x))
+    if is_dataclass(x) and not isinstance(x, type | Column):
+        return replace(x, **{f.name: again(getattr(x, f.name)) for f in fields(x)})
+    return x
+
+
+def _shared(rng: random.Random) -> Query:
+    """A part that is read twice: joined with itself, beside its groups, or all rows of both, each perhaps filtered."""
+    root: Node
+    match rng.choice(["join", "join", "watermarks", "over", "windows"]):
+        case "join":
+            root = JOINS[rng.choice([*JOINS])](rng, table(rng, "A"), table(rng, "B"))
+        case "watermarks":
+            root = _bounded(rng)
+        case "over":
+            root = _over(rng)
+        case _:
+            root = _windows(rng, _regular(rng, table(rng, "A"), table(rng, "B")))
+    parts = [root, again(root)]
+    for i, name in enumerate(("A.N", "A2.N")):
+        if rng.random() < 0.3:
+            parts[i] = Filter(parts[i], call("gt", [col(parts[i], name), integer(rng.choice([0, 2]))]))
+    if rng.random() < 0.3:
+        parts.reverse()
+    made = _regular(rng, *parts)
+    assert isinstance(made, RegularJoin)
+    return view(rng, replace(made, on=_keys(rng, *parts)) if made.on.left else made)
 
 
 def _bounded(rng: random.Random) -> Node:

@@ -26,7 +26,7 @@ from braid.plan.canonical import kind_of
 from braid.plan.groups import names
 from braid.plan.logical import Node, Query
 from braid.plan.node import Mode
-from braid.stage import state_file
+from braid.stage import checkpoint, state_file
 from braid.store import ObjectStore
 from braid.topics import checkpoint_paths
 
@@ -123,11 +123,18 @@ NOTHING: Document = {}
 
 
 def explain_query(
-    query: logical.Query, partitions: Callable[[str], int | None], state: Sequence[Mapping[str, Any]] | None = None
+    query: logical.Query,
+    partitions: Callable[[str], int | None],
+    state: Sequence[Mapping[str, Any]] | None = None,
+    begun: checkpoint.Document | None = None,
 ) -> Document:
-    """The plan of a query. `partitions`: a topic's count if it is known; `state`: manifests of a running query."""
-    plan = lower(query)
-    nodes = [*(_leaf(leaf, plan) for leaf in plan.leaves), *(_step(s, x, plan) for x in plan.stages for s in x.steps)]
+    """The plan of a query. `partitions`: a topic's count if it is known; `state`: manifests of a running query, which
+    has `begun` so."""
+    plan = lower(query) if begun is None else checkpoint.as_begun(lower(query), begun)
+    nodes = [
+        *(_leaf(leaf, plan) for leaf in plan.leaves if not leaf.spared),
+        *(_step(s, x, plan) for x in plan.stages for s in x.steps),
+    ]
     sink = query.sink
     out_partitions = sink.partitions or partitions(sink.topic) or "?"
     nodes.append(_sink(plan, plan.sink))
@@ -160,8 +167,11 @@ def explain_program(sql: str, program: Program, store: ObjectStore | None) -> li
             query = effect.query
             if query is not None:
                 passing = isinstance(effect.bound, QueryBound) and effect.bound.transient  # it keeps nothing
-                state = None if store is None or passing else committed_state(store, query.name)
-                documents.append(explain_query(query, lambda _: None, state))
+                state = begun = None
+                if store is not None and not passing:
+                    state = committed_state(store, query.name)
+                    begun = checkpoint.load(checkpoint_paths.own(store).at(query.name))
+                documents.append(explain_query(query, lambda _: None, state, begun))
     except SqlError as e:
         documents.append(_refused(e, dialect))
     return documents
@@ -200,14 +210,13 @@ def _leaf(leaf: Leaf, plan: Plan) -> Document:
 
 def _step(step: Step, stage: Stage, plan: Plan) -> Document:
     said = of_step(step)
-    exchanged = [s.exchange for s in plan.stages if s.exchange is not None and s.exchange.stage == stage.number]
-    mine = next((e for e in exchanged if e.source in step.inputs), None)
+    mine = next((e for e in plan.exchanges if e.stage == stage.number and e.source in step.inputs), None)
     return _node(step.number, said, "stream" if said.mode == "append" else "table", step.inputs, mine) | said.more
 
 
 def _sink(plan: Plan, number: int) -> Document:
     last = plan.stages[-1]
-    exchange = next((s.exchange for s in plan.stages if s.exchange and s.exchange.stage == last.number), None)
+    exchange = next((e for e in plan.exchanges if e.stage == last.number), None)
     sink, known = plan.query.sink, names(plan.query.root)
     columns = {"columns": {o.name: show(o.expr, known) for o in (*sink.key, *sink.values)}}
     keys = [o.name for o in sink.key] or [show(e, known) for e in sink.record_key]
@@ -258,8 +267,8 @@ def _written_mode(query: logical.Query) -> Mode:
 def _stage(stage: Stage, plan: Plan) -> Document:
     """Its rows are spread by the exchange's key: those that sources read as they are read, those `from` other stages
     by sending them on."""
-    reads = [leaf.number for leaf in plan.leaves if leaf.stage == stage.number]
-    fed = [s.number for s in plan.stages if s.exchange is not None and s.exchange.stage == stage.number]
+    reads = [leaf.number for leaf in plan.leaves if leaf.stage == stage.number and not leaf.spared]
+    fed = [s.number for s in plan.stages if any(e.stage == stage.number for e in s.exchanges)]
     return {
         "nodes": [*reads, *(s.number for s in stage.steps)],
         "exchange": {"by": [_key(k) for k in _shown(stage.keys)], "buckets": 1 if stage.single else "?", "from": fed},
@@ -306,7 +315,7 @@ def render_text(document: Document) -> str:
     key = ", ".join(sink["key"]) or "none"
     where = f"{sink['into']} (" if "into" in sink else f"topic {sink['topic']} (partitions {sink['partitions']}, "
     head = f"{document['query']}: {sink['mode']} into {where}key {key})"
-    lines = [head, *_tree(nodes, document["nodes"][-1]["id"], "", "")]
+    lines = [head, *_tree(nodes, document["nodes"][-1]["id"], "", "", set())]
     for i, stage in enumerate(document["stages"]):
         by = ", ".join(stage["exchange"]["by"]) or "one bucket"
         how = "exchange" if stage["exchange"]["from"] else "spread"
@@ -317,8 +326,12 @@ def render_text(document: Document) -> str:
     return "\n".join(lines)
 
 
-def _tree(nodes: Mapping[int, Document], number: int, first: str, rest: str) -> list[str]:
+def _tree(nodes: Mapping[int, Document], number: int, first: str, rest: str, told: set[int]) -> list[str]:
+    """`told`: the nodes that stand above already; one that is read again is only named."""
     node = nodes[number]
+    if number in told:
+        return [f"{first}[{number}] {title(node)}, as above"]
+    told.add(number)
     lines = [f"{first}[{number}] {title(node)}"]
     inputs = node["inputs"]
     bar = "│ " if inputs else "  "
@@ -326,7 +339,7 @@ def _tree(nodes: Mapping[int, Document], number: int, first: str, rest: str) -> 
         lines.append(f"{rest}{bar}  {text}")
     for i, x in enumerate(inputs):
         last = i == len(inputs) - 1
-        lines += _tree(nodes, x, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+        lines += _tree(nodes, x, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "), told)
     return lines
 
 

@@ -390,11 +390,9 @@ class Session(Answering):
         not append-only. It has no order; where it goes, and its checkpoint, are the caller's."""
         from braid.spark.pipeline import result_frame
 
-        query = self._select(sql)
-        engine = self._engine
-        return result_frame(
-            self._spark, lower(query, apart=True), self._store.store, self._frames(query), engine.begins, warn
-        )
+        query, begins = self._select(sql), self._engine.begins
+        plan = lower(query, apart=True, alone=True)
+        return result_frame(self._spark, plan, self._store.store, self._frames(query), begins, warn)
 
     def drops(self, query: str = "query") -> list[dict[str, Any]]:
         """Rows that a query dropped; without a name, the SELECTs of `sql`. Those of `sql` are told when a task is done,

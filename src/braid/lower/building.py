@@ -8,13 +8,18 @@ by another one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from braid.expr.nodes import Col, Expr
+from braid.errors import BraidError
+from braid.expr.nodes import Col, Expr, columns, substituted
 from braid.lower.physical import Exchange, Leaf, NullKey, Step
+from braid.lower.shared import Part, Parts
 from braid.lower.spread import made_of, never_null
 from braid.operators.base import Operator
+from braid.operators.changes import MAX_READINGS
+from braid.operators.project import Project
 from braid.operators.rekey import Rekey
 from braid.operators.watermarks import Watermark
 from braid.plan import epochs, groups, logical
@@ -41,8 +46,7 @@ class Growing:
 
     keys: Keys
     steps: list[Step] = field(default_factory=list)
-    output: int = -1
-    exchange: Exchange | None = None
+    exchanges: list[Exchange] = field(default_factory=list)
     single: bool = False
 
 
@@ -56,10 +60,16 @@ class Builder:
     apart: bool
     by_epoch: bool  # nothing above a group asks in which order rows come to it, or when, within an epoch
     unseen: Sequence[tuple[groups.Aggregate, int]]  # groups that nobody sees without rows; the number of COUNT(*)
+    numbers: int
     leaves: list[Leaf] = field(default_factory=list)
     placed: bool = False  # some rows stay in their bucket that are moved in a plan that is lowered `apart`
     stages: list[Growing] = field(default_factory=list)
-    numbers: int = 0
+    read: frozenset[str] = frozenset()  # of what is needed, what is not only so in an equal part
+    inside: int = 0  # how many parts that have an equal one are being lowered
+    parts: Parts = field(default_factory=dict)  # that have an equal one
+    made: dict[str, Frame] = field(default_factory=dict)  # of parts that are run, by form
+    spared: set[int] = field(default_factory=set)  # the others, by identity
+    same: dict[str, str] = field(default_factory=dict)  # sources of the others, and those that are read for them
 
     def number(self) -> int:
         self.numbers += 1
@@ -78,14 +88,19 @@ class Builder:
         self.leaves.append(Leaf(number, source, cols, keys, stage, drop_null_value, null_key, clocked, awaits, ahead))
         return Frame(number, stage, keys, cols)
 
-    def rows_of(self, node: groups.Aggregate) -> int | None:
+    def unread(self, names: Iterable[str]) -> frozenset[str]:
+        """Of the columns of a part those that are read of an equal one alone."""
+        return frozenset() if self.inside else self.needed.difference(self.read).intersection(names)
+
+    def rows_of(self, node: Node) -> int | None:
         return next((i for made, i in self.unseen if made is node), None)
 
     def clock(self, source: logical.Source, stage: int) -> None:  # nothing else of the leaf is read
         self.leaves.append(Leaf(self.sources.index(source), source, (), (), stage, False, "route", True, silent=True))
 
     def watermark(self, bound: epochs.Bound) -> Watermark:
-        leaf = next(i for i, s in enumerate(self.sources) if s.alias == bound.alias)
+        alias = self.same.get(bound.alias, bound.alias)
+        leaf = next(i for i, s in enumerate(self.sources) if s.alias == alias)
         return Watermark(leaf, bound.column, bound.value, bound.slide, bound.offset, bound.ahead)
 
     def step(
@@ -94,7 +109,6 @@ class Builder:
         frames = list(frames)
         stage, number, payload = frames[0].stage, self.number(), tuple(cols)
         self.stages[stage].steps.append(Step(number, operator, tuple(f.number for f in frames), node, payload))
-        self.stages[stage].output = number
         return Frame(number, stage, keys, payload)
 
     def spread(self, frame: Frame, keys: Keys, null_key: NullKey, reason: str) -> Frame:
@@ -115,6 +129,51 @@ class Builder:
 
     def moved(self, frame: Frame, keys: Keys, stage: int, null_key: NullKey, reason: str) -> Frame:
         """The frame after an exchange into `stage`."""
-        self.stages[frame.stage].output = frame.number
-        self.stages[frame.stage].exchange = Exchange(frame.number, stage, keys, null_key, reason)
+        assert frame.stage < stage, "rows go to later stages only"
+        self.stages[frame.stage].exchanges.append(Exchange(frame.number, stage, keys, null_key, reason))
         return Frame(frame.number, stage, keys, frame.columns)
+
+    def spared_leaf(self, number: int) -> Leaf:
+        """The leaf of a source that is not read: where it would be, were it the one that is."""
+        source = self.sources[number]
+        other = next(x for x in self.leaves if x.source.alias == self.same[source.alias])
+        return Leaf(number, source, (), (), other.stage, False, "route", False, spared=True)
+
+    def again(self, part: Part, first: Part, x: Frame) -> Frame:
+        """The rows of a part that is run already, under other names."""
+        names = dict(zip(first.columns, part.columns, strict=True))
+        self.same |= zip(part.aliases, (self.same.get(x, x) for x in first.aliases), strict=True)
+        self.spared.add(id(part.node))
+        return self.renamed(first.node, x, {c.name: Col(names[c.name], c.type) for c in x.columns})
+
+    def renamed(self, node: Node, x: Frame, now: Mapping[str, Col]) -> Frame:
+        """The rows of a part under these names, with what is read of them here."""
+        unread = self.unread(c.name for c in now.values())
+        outputs = tuple((now[c.name], c) for c in x.columns if now[c.name].name not in unread)
+        project = logical.Project(node, outputs)
+        by = None if x.keys is None else _named(x.keys, now)
+        made = self.step(Project.of(project), [x], project, by, (c for c, _ in outputs))
+        return replace(made, equal=_named(x.equal, now) or ())
+
+
+def _named(keys: Keys, now: Mapping[str, Col]) -> Keys | None:
+    """Keys over the columns of a part, by their other names; None where one is not of its columns."""
+    if any(c not in now for k in keys for c in columns(k)):
+        return None
+    return tuple(substituted(k, now) for k in keys)
+
+
+def readings_of(read: Sequence[logical.Source]) -> list[int]:
+    """A number for each source, to tell it from those that read the same topic; where they are few, its own."""
+    if len(read) <= MAX_READINGS:
+        return list(range(len(read)))
+    before = Counter[str]()
+    found = []
+    for source in read:
+        found.append(before[source.topic])
+        before[source.topic] += 1
+    topic, most = before.most_common(1)[0]
+    if most > MAX_READINGS:
+        hint = "make a view of it, and read that; or split it into two statements"
+        raise BraidError(f"topic {topic} is read {most} times in one query; at most {MAX_READINGS}", hint)
+    return found

@@ -10,22 +10,21 @@ Positions and clocks: a leaf's clock steps travel iff some join above it reads a
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import assert_never
 
-from braid.errors import BraidError
 from braid.expr.nodes import Call, Col, Lit, columns, substituted
-from braid.lower.building import Builder, Frame, Keys
+from braid.lower.building import Builder, Frame, Keys, readings_of
 from braid.lower.clock import clock, clocked_by
 from braid.lower.physical import NullKey, Plan, Stage, needs_all
+from braid.lower.shared import alike, named_alike, parts, pruned_alike
 from braid.lower.spread import by_epoch, common_keys, never_null, one_bucket, stays, window_keys
 from braid.operators.aggregate import GroupBy
 from braid.operators.analytic import Analytic
 from braid.operators.as_of import AsOf
 from braid.operators.base import Operator
-from braid.operators.changes import MAX_READINGS, key_column
+from braid.operators.changes import key_column
 from braid.operators.clocks import Closing
 from braid.operators.closed import Closed
 from braid.operators.coalesce import Coalesce
@@ -64,15 +63,15 @@ _OneKey = joins.StreamStreamJoin | joins.StreamTableJoin | joins.TableTableJoin 
 ALONE = Lit(0, Scalar.INT)
 
 
-def lower(query: Query, apart: bool = False, whole: bool = False) -> Plan:
+def lower(query: Query, apart: bool = False, whole: bool = False, alone: bool = False) -> Plan:
     """The physical plan of a query; `apart`: as checkpoints have it in which all rows of a result are spread anew;
-    `whole`: as those have it that keep all columns of a sub-query."""
-    asked, query = query, query if whole else pruned(query)
-    read = tuple(logical.sources(query.root))
-    readings = _readings(read)
-    clocked, judged, ahead = (frozenset(f(query.root)) for f in (clocked_by, _judged, _ahead))
-    unseen = tuple(_unseen(query.root))
-    b = Builder(read, needed(query), clocked, judged, ahead, apart, by_epoch(query.root), unseen, numbers=len(read))
+    `whole`: as those have it that keep all columns of a sub-query; `alone`: as those have it that run each part of the
+    query by itself."""
+    asked, alone = query, alone or not epochs.in_epochs(query.root)
+    if not whole:
+        query = pruned(query) if alone else pruned_alike(query)
+    b = _builder(query, apart, alone)
+    readings = readings_of(b.sources)
     sink_keys = query.sink.written_key
     root = _lower(query.root, b, sink_keys)
     if query.sink.limit is not None:
@@ -84,29 +83,29 @@ def lower(query: Query, apart: bool = False, whole: bool = False) -> Plan:
     elif root.keys != (*sink_keys, *(query.sink.window or ())):
         reason = "the result has another key" if sink_keys else "a result without key is put in one order"
         root = b.spread(root, sink_keys, "route", reason)
-    b.stages[root.stage].output = root.number
+    assert root.stage == len(b.stages) - 1, "the result is in the last stage"
     stages = tuple(
-        Stage(i, s.keys, tuple(s.steps), s.output, s.exchange, s.single, query.sink.keeps and s.exchange is None)
+        Stage(
+            i, s.keys, tuple(s.steps), root.number, tuple(s.exchanges), s.single, query.sink.keeps and not s.exchanges
+        )
         for i, s in enumerate(b.stages)
     )
-    leaves = sorted((replace(x, reading=readings[x.number]) for x in b.leaves), key=lambda x: x.number)
-    return Plan(asked, tuple(leaves), stages, stored_names(asked), in_place=b.placed, pruned=query != asked)
+    read = {x.number: x for x in b.leaves}
+    leaves = (replace(read.get(n) or b.spared_leaf(n), reading=x) for n, x in enumerate(readings))
+    stored = named_alike(stored_names(asked), b.parts.values())
+    shared = tuple(n for n, x in enumerate(query.root.walk()) if id(x) in b.spared)
+    return Plan(asked, tuple(leaves), stages, stored, in_place=b.placed, pruned=query != asked, shared=shared)
 
 
-def _readings(read: Sequence[logical.Source]) -> list[int]:
-    """A number for each source, to tell it from those that read the same topic; where they are few, its own."""
-    if len(read) <= MAX_READINGS:
-        return list(range(len(read)))
-    before = Counter[str]()
-    found = []
-    for source in read:
-        found.append(before[source.topic])
-        before[source.topic] += 1
-    topic, most = before.most_common(1)[0]
-    if most > MAX_READINGS:
-        hint = "make a view of it, and read that; or split it into two statements"
-        raise BraidError(f"topic {topic} is read {most} times in one query; at most {MAX_READINGS}", hint)
-    return found
+def _builder(query: Query, apart: bool, alone: bool) -> Builder:
+    read, root = tuple(logical.sources(query.root)), query.root
+    clocked, judged, ahead = (frozenset(f(root)) for f in (clocked_by, _judged, _ahead))
+    b = Builder(read, needed(query), clocked, judged, ahead, apart, by_epoch(root), tuple(_unseen(root)), len(read))
+    if not alone:
+        b.parts = parts(query, ahead, not b.by_epoch, b.rows_of)
+        b.read, b.needed = b.needed, alike(b.needed, [(x.form, x.columns) for x in b.parts.values()])
+        b.clocked = alike(b.clocked, [(x.form, x.aliases) for x in b.parts.values()])
+    return b
 
 
 def _one_bucket(root: Frame, query: Query, b: Builder) -> Frame:
@@ -142,7 +141,22 @@ def _ahead(node: Node) -> Iterable[str]:
 
 def _lower(node: Node, b: Builder, wanted: Keys, without: NullKey = "route") -> Frame:
     """`wanted`: the key the consumer would like; only a leaf (which computes its key anyway) heeds it. `without`: what
-    becomes there of the rows of a stream that have none."""
+    becomes there of the rows of a stream that have none. Of equal parts the first that is written is run, for all."""
+    part = b.parts.get(id(node))
+    if part is None:
+        return _node(node, b, wanted, without)
+    first = next(x for x in b.parts.values() if x.form == part.form)
+    if part.form not in b.made:
+        b.inside += 1
+        b.made[part.form] = _node(first.node, b, wanted, without)
+        b.inside -= 1
+    x = b.made[part.form]
+    if part is not first:
+        return b.again(part, first, x)
+    return b.renamed(node, x, {c.name: c for c in x.columns}) if b.unread(c.name for c in x.columns) else x
+
+
+def _node(node: Node, b: Builder, wanted: Keys, without: NullKey) -> Frame:
     match node:
         case logical.Source():
             null_key = without if node.kind == "stream" else "own"
@@ -510,6 +524,11 @@ def _beside(
     left = of_left()
     if other is None:
         return left, _placed(right, b, keys, null_key, left.stage, signed)
+    if other.stage == left.stage and other.keys == keys:  # both are of one part
+        return left, other
+    if other.stage >= left.stage:  # rows go to later stages only, and the left ones are read elsewhere, too
+        assert left.keys is not None
+        left = b.moved(left, left.keys, b.stage(left.keys), "route", "its rows are read elsewhere, too")
     return left, b.moved(other, keys, left.stage, null_key, "the join has another key")
 
 

@@ -9,7 +9,7 @@ Numbers: leaves are 0 … n-1 in the order they are written; steps go on from th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -43,6 +43,7 @@ class Leaf:
     partitions have shown something.
     `clocked`: the clock steps of the source travel to the stage's buckets.
     `silent`: only its clock is read, no row of it travels.
+    `spared`: nothing of it is read: a part of the plan that reads the same gives the rows (`lower/shared.py`).
     `reading`: tells it from others that read the same records, in positions; `number` tells it from all.
     `ahead`: what the source holds at the start comes one epoch before what the others hold (`Query.snapshot`).
     """
@@ -58,6 +59,7 @@ class Leaf:
     awaits: int = 0
     ahead: bool = False
     silent: bool = False
+    spared: bool = False
     reading: int = 0
 
 
@@ -86,15 +88,22 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Steps in topological order. `output`: number of the frame that leaves, a step's or (no steps) a leaf's."""
+    """Steps in topological order. `exchanges`: which frames go on, and how; several where what one gives is read more
+    than once; none in the last stage. `output`: the number of the frame that is the result there, a step's or (no
+    steps) a leaf's."""
 
     number: int
     keys: tuple[Expr, ...]
     steps: tuple[Step, ...]
     output: int
-    exchange: Exchange | None  # how the output goes on; None: the last stage
+    exchanges: tuple[Exchange, ...] = ()
     single: bool = False  # one bucket only (LIMIT)
     keeps: bool = False  # the result's rows, by key
+
+    @property
+    def leaving(self) -> tuple[int, ...]:
+        """The numbers of the frames that leave."""
+        return tuple(dict.fromkeys(x.source for x in self.exchanges)) or (self.output,)
 
 
 def _keeping(stage: Stage) -> list[Step]:
@@ -106,7 +115,8 @@ def _keeping(stage: Stage) -> list[Step]:
 class Plan:
     """`stored`: the names that plan columns have in kept rows (`plan.canonical`). `numbers`: of steps that keep their
     state under the number that they had in a query whose place this one took. `in_place`: some rows stay where they
-    are that a plan that is lowered `apart` moves. `pruned`: columns of a sub-query are left out that nobody reads."""
+    are that a plan that is lowered `apart` moves. `pruned`: columns of a sub-query are left out that nobody reads.
+    `shared`: the nodes, by their number in `walk`, whose rows an equal part gives, which is run for both."""
 
     query: logical.Query
     leaves: tuple[Leaf, ...]
@@ -115,6 +125,17 @@ class Plan:
     numbers: Mapping[int, int] = field(default_factory=dict)
     in_place: bool = False
     pruned: bool = False
+    shared: tuple[int, ...] = ()
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        return tuple(x for stage in self.stages for x in stage.exchanges)
+
+    def run(self) -> Iterator[logical.Node]:
+        """The nodes of the query but for those of parts that an equal one stands for."""
+        nodes = list(self.query.root.walk())
+        spared = {id(x) for n in self.shared for x in nodes[n].walk()}
+        return (x for x in nodes if id(x) not in spared)
 
     def kept_as(self, step: int) -> int:
         """The number under which a step, or the sink, keeps its state."""

@@ -24,7 +24,7 @@ from braid.expr.nodes import Cast, Code, Col, Expr, columns
 from braid.plan import epochs, logical, residuals
 from braid.plan.groups import Aggregation
 from braid.plan.joins import ForeignKeyJoin, OnKeys, StreamStreamJoin, StreamTableJoin, TableTableJoin
-from braid.plan.logical import Query, Source, SourceColumn
+from braid.plan.logical import Node, Query, Source, SourceColumn
 from braid.plan.needed import needed
 from braid.plan.windows import Hopping, Session
 from braid.types import Scalar
@@ -71,6 +71,17 @@ def stored_names(query: Query) -> dict[str, str]:
     form = _Form(query)
     form.of(query)
     return {name: f"c{n}" for name, n in form.numbers.items()}
+
+
+def form_of(query: Query, node: Node) -> tuple[str, tuple[str, ...]] | None:
+    """The text of a part of a query, equal for parts that differ only in the names of their columns and sources, with
+    all columns of these; the names of its columns in the order of the text. None where it hangs on another part."""
+    form = _Whole(replace(query, root=node))
+    try:
+        text = json.dumps(form.of(node), ensure_ascii=False, separators=(",", ":"))
+    except KeyError:  # the alias of a source
+        return None
+    return text, tuple(form.numbers)
 
 
 def kind_of(class_: type) -> str:
@@ -181,6 +192,13 @@ class _Form:
                 or (c.place == "value" and (whole or c.field in fixed))
             )
         ]
+
+
+class _Whole(_Form):
+    """The same with all columns of the sources."""
+
+    def _read_of(self, source: Source) -> list[SourceColumn]:
+        return list(source.columns)
 
 
 @dataclass(frozen=True, slots=True)

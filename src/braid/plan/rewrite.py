@@ -40,20 +40,21 @@ def _read_part(node: Project, above: frozenset[str]) -> Node:
     return below if all(c == e for c, e in kept) else replace(node, input=below, outputs=kept)
 
 
-def pruned(query: Query) -> Query:
-    """The same with projections of what is read above them, of the key of their rows, and of what can fail, which is
-    reported, alone. For how a query runs: its text and its fingerprint are those of all columns (`Plan.pruned`)."""
-    return replace(query, root=_pruned(query.root, written(query)))
+def pruned(query: Query, more: frozenset[str] = frozenset()) -> Query:
+    """The same with projections of what is read above them, or is `more`, of the key of their rows, and of what can
+    fail, which is reported, alone. For how a query runs: its text and its fingerprint are those of all columns
+    (`Plan.pruned`)."""
+    return replace(query, root=_pruned(query.root, written(query), more))
 
 
-def _pruned(node: Node, above: frozenset[str]) -> Node:
+def _pruned(node: Node, above: frozenset[str], more: frozenset[str]) -> Node:
     if isinstance(node, Project):
-        kept = _kept(node, above.union(c.name for c, e in node.outputs if can_fail(e)))
-        return replace(node, input=_pruned(node.input, _read_by(kept)), outputs=kept)
+        kept = _kept(node, above.union(more, (c.name for c, e in node.outputs if can_fail(e))))
+        return replace(node, input=_pruned(node.input, _read_by(kept), more), outputs=kept)
     read = above.union(needed_by(node))
     if isinstance(node, Union):  # its parts have the same columns, whatever their keys are
         read = read.union(c.name for c in node.schema)
-    return node.over(lambda x: _pruned(x, read))
+    return node.over(lambda x: _pruned(x, read, more))
 
 
 def _kept(node: Project, above: frozenset[str]) -> _Outputs:

@@ -118,7 +118,7 @@ def spread(
     even = bucket_ids(buckets, buckets, tasks)
     ids = []
     for stage in plan.stages:
-        if stage.exchange is not None:
+        if stage.exchanges:
             ids.append(even)
         elif stateless(stage):
             ids.append(tuple(out_ids[b % outputs] for b in range(buckets)))

@@ -56,7 +56,7 @@ def read(spark: SparkSession, job: Job, text: str, frames: Mapping[str, Register
     if len(job.frames) < len(job.plan.leaves):
         spark.dataSource.register(BraidSource)
         parts.append(spark.readStream.format(FORMAT).option("job", text).load())
-    for leaf in sorted(job.frames):
+    for leaf in sorted(n for n in job.frames if not job.plan.leaves[n].spared):
         parts.append(packed(frames[job.plan.leaves[leaf].source.name], leaf, text))
     return functools.reduce(DataFrame.unionByName, parts)
 

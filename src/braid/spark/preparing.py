@@ -320,6 +320,8 @@ def _settings(plan: Plan, there: _There, run: str, watches: Mapping[str, FileWat
         settings[checkpoint.IN_PLACE] = True
     if plan.pruned:
         settings[checkpoint.PRUNED] = True
+    if plan.shared:
+        settings[checkpoint.SHARED] = True
     if deleted := {n: x.input.options.deleted for n, x in sorted(watches.items()) if x.input.options.deleted}:
         settings["deleted"] = deleted
     others = _elsewhere(plan, (*watches, *options.frames))

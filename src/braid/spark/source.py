@@ -171,7 +171,7 @@ def chunks_in_order(
     ranks = topic_ranks(job.plan)
     ranges = {(p.leaf, p.partition): (p.first, p.last) for p in parts}
     lines = read_marks(job.order.marks)[slice(*marks)] if marks[1] > marks[0] else []
-    for leaf in job.plan.leaves:
+    for leaf in (x for x in job.plan.leaves if not x.spared):
         source, topic = inputs[leaf.number], leaf.source.topic
         made = tuple(Mark(moment_position(m.seq), _moment(m).kind, m.value) for m in lines if m.topic == topic)
         for partition in range(source.partitions):
@@ -395,7 +395,7 @@ class Planner:
         job = loads(self._text)
         if start["batch"] < 0 and "begin" in end:  # Spark asks again where a query begins
             start = start | {"next": end["begin"]}
-        parts = parts_of(start, end, _at_first(job, start))
+        parts = [x for x in parts_of(start, end, _at_first(job, start)) if not job.plan.leaves[x.leaf].spared]
         if job.order is not None:
             done = start.get("marks", 0)
             return [Slice(tuple(parts), (done, end.get("marks", done)))]  # the very first document has none

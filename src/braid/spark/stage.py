@@ -383,7 +383,7 @@ def run(
         outcome, came = _at_once(job, stage, state, blobs, prefix)
     piece.came(came, sum(columns.size(b.blob) for b in blobs))
     kept = keeper(job.plan, stage, state, prefix)
-    ranged = job.ranges > 1 and stage.exchange is None
+    ranged = job.ranges > 1 and not stage.exchanges
     bounds = _bounds(_texts_of(blobs, columns.STEPS), job.wire, job.ranges) if ranged else None
     out = list(_rows_out(job, stage, bucket, outcome, kept, bounds))
     if kept is not None:
@@ -418,13 +418,13 @@ def _in_turn(job: Job, stage: Stage, state: BucketState, blobs: Sequence[Blob], 
 
     def made(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         outcome = run_stage(job.plan, stage, state, {blobs[0].frame: [rows]}, [], prefix)
-        yield from outcome.frames
+        yield from (rows for _, rows in outcome.frames)
         whole.take(outcome)
 
-    def frames() -> Iterator[pl.DataFrame]:
+    def frames() -> Iterator[tuple[int, pl.DataFrame]]:
         with shelf:
             if shelf.rows:
-                yield from of_epochs(shelf, made)
+                yield from ((stage.leaving[0], rows) for rows in of_epochs(shelf, made))
 
     whole.frames = frames()
     return whole, shelf.rows
@@ -464,13 +464,13 @@ def _bounds(blobs: tuple[bytes, ...], folder: str | None, ranges: int) -> pl.Ser
     return found.gather([len(found) * n // ranges for n in range(1, ranges)])
 
 
-def _in_parts(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+def _in_parts(frames: Iterable[tuple[int, pl.DataFrame]]) -> Iterator[tuple[int, pl.DataFrame]]:
     """The same rows, in frames of no more than some bytes."""
-    for frame in frames:
+    for number, frame in frames:
         if frame.estimated_size() <= MANY_BYTES:
-            yield frame
+            yield number, frame
         else:
-            yield from (frame[rows] for rows in pieces(frame.height, piece_rows([frame])))
+            yield from ((number, frame[rows]) for rows in pieces(frame.height, piece_rows([frame])))
 
 
 def _rows_out(
@@ -478,9 +478,9 @@ def _rows_out(
 ) -> Iterator[Blob]:
     """The stage's rows as blobs, piece by piece; what is lost on the way is told to `outcome`. `bounds`: of the ranges
     that writers write."""
-    if stage.exchange is None:
+    if not stage.exchanges:
         key, why = job.after(stage, bucket), job.output.untaken()
-        for piece, frame in enumerate(_in_parts(outcome.frames)):
+        for piece, (_, frame) in enumerate(_in_parts(outcome.frames)):
             with spent("project"):
                 out, lost = projected(job.plan, frame, why)
             outcome.lost.append(lost)
@@ -490,11 +490,12 @@ def _rows_out(
             for pile, to, part in _for_writers(job, bucket, key, out, bounds):
                 yield Blob(job.last, pile, to, columns.ROWS, columns.dumps(part, piece, job.wire))
         return
-    target, exchanging = job.plan.stages[stage.exchange.stage], Exchanging(stage.exchange)
-    for number, frame in enumerate(_in_parts(outcome.frames)):
-        with spent("project"):
-            rows, lost = exchanging.piece(frame)
-        outcome.lost.append(lost)
-        for b, part in split(rows, job.buckets, target.single):
-            text = columns.dumps(part, number, job.wire, bucket)
-            yield Blob(target.number, stage.exchange.source, job.ids[target.number][b], columns.ROWS, text)
+    going = [(x, job.plan.stages[x.stage], Exchanging(x)) for x in stage.exchanges]
+    for piece, (number, frame) in enumerate(_in_parts(outcome.frames)):
+        for target, exchanging in ((to, how) for x, to, how in going if x.source == number):
+            with spent("project"):
+                rows, lost = exchanging.piece(frame)
+            outcome.lost.append(lost)
+            for b, part in split(rows, job.buckets, target.single):
+                text = columns.dumps(part, piece, job.wire, bucket)
+                yield Blob(target.number, number, job.ids[target.number][b], columns.ROWS, text)

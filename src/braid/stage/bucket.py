@@ -98,12 +98,16 @@ class Keepless:
         raise AssertionError("what keeps nothing removes none")
 
 
+Numbered = tuple[int, pl.DataFrame]
+
+
 @dataclass(slots=True)
 class Outcome:
-    """What a stage gives in one bucket. `frames`: its rows in processing order, piece by piece, to be read once; what
-    was dropped and counted is known after the last. `rows`: how many went into and out of each step."""
+    """What a stage gives in one bucket. `frames`: its rows in processing order, piece by piece, each with the number of
+    the frame that they are of, to be read once; what was dropped and counted is known after the last. `rows`: how many
+    went into and out of each step."""
 
-    frames: Iterator[pl.DataFrame] = field(default_factory=lambda: iter(()))
+    frames: Iterator[Numbered] = field(default_factory=lambda: iter(()))
     lost: list[pl.DataFrame] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     rows: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -204,24 +208,30 @@ def run_stage(
             result = step.operator.process(ins, clocks, kept)
         outcome.note(plan, step, sum(x.height for x in ins), result)
         rest = stage.steps[at + 1 :]
-        if result.more is not None and _one_line(step, rest):
+        if result.more is not None and _only_pass(step, rest):
             state.clocks = clocks.state()
-            more = outcome.more(plan, step, result)
-            outcome.frames = _through(plan, rest, chain([result.changes], more), clocks, outcome)
+            pieces = chain([result.changes], outcome.more(plan, step, result))
+            passed = _through(plan, (step.number, rest), pieces, clocks, outcome, stage.leaving)
+            outcome.frames = chain(_known(stage, known), passed)
             return outcome
-        if result.more is not None and (at_epochs := _line_of_epochs(step, rest)) is not None:
+        if result.more is not None and (at_epochs := _line_of_epochs(step, rest, stage)) is not None:
             state.clocks = clocks.state()
-            more = chain([result.changes], outcome.more(plan, step, result))
-            pieces = _through(plan, rest[:at_epochs], more, clocks, outcome)
-            outcome.frames = held(pieces, _maker(plan, rest[at_epochs:], clocks, outcome))
+            pieces = chain([result.changes], outcome.more(plan, step, result))
+            fed = [step.number, *(x.number for x in rest)][at_epochs]
+            rows_of = _maker(plan, (step.number, rest[:at_epochs]), clocks, outcome, fed)
+            made = _maker(plan, (fed, rest[at_epochs:]), clocks, outcome, stage.leaving[0])
+            outcome.frames = ((stage.leaving[0], x) for x in held(chain.from_iterable(map(rows_of, pieces)), made))
             return outcome
         known[step.number] = result.changes
         if result.more is not None and (others := list(outcome.more(plan, step, result))):
             known[step.number] = pl.concat([result.changes, *others], how="diagonal")
     state.clocks = clocks.state()
-    if stage.output in known and known[stage.output].height:
-        outcome.frames = iter([known[stage.output]])
+    outcome.frames = _known(stage, known)
     return outcome
+
+
+def _known(stage: Stage, known: Mapping[int, pl.DataFrame]) -> Iterator[Numbered]:
+    return iter([(n, known[n]) for n in stage.leaving if n in known and known[n].height])
 
 
 def _by_begin(blobs: list[pl.DataFrame]) -> list[pl.DataFrame]:
@@ -232,45 +242,56 @@ def _by_begin(blobs: list[pl.DataFrame]) -> list[pl.DataFrame]:
 def in_turn(plan: Plan, stage: Stage) -> bool:
     """Whether a stage's rows all come from one exchange and pass through operators that keep nothing and look at one
     epoch at a time: then the epochs of a batch may be run one after the other."""
-    if any(leaf.stage == stage.number for leaf in plan.leaves):
+    if any(leaf.stage == stage.number for leaf in plan.leaves) or len(stage.leaving) > 1:
         return False
     return all(isinstance(x.operator, Filter | Project | Coalesce) and len(x.inputs) == 1 for x in stage.steps)
 
 
-def _one_line(step: Step, rest: Sequence[Step]) -> bool:
+def _only_pass(step: Step, rest: Sequence[Step]) -> bool:
     """Whether the rows of a step only pass through the later ones, each row by itself."""
-    fed = [step.number, *(x.number for x in rest)]
-    return all(x.inputs == (n,) and isinstance(x.operator, Filter | Project) for n, x in zip(fed, rest, strict=False))
+    fed = {step.number, *(x.number for x in rest)}
+    return all(len(x.inputs) == 1 and fed.issuperset(x.inputs) and _by_row(x) for x in rest)
 
 
-def _line_of_epochs(step: Step, rest: Sequence[Step]) -> int | None:
-    """Where among the later steps one looks at whole epochs and keeps nothing, if all others look at rows."""
+def _by_row(step: Step) -> bool:
+    return isinstance(step.operator, Filter | Project)
+
+
+def _line_of_epochs(step: Step, rest: Sequence[Step], stage: Stage) -> int | None:
+    """Where among the later steps one looks at whole epochs and keeps nothing, if all others look at rows, and only the
+    last one's leave."""
+    if stage.leaving != (rest[-1].number if rest else step.number,):
+        return None
     at = next((i for i, x in enumerate(rest) if isinstance(x.operator, Coalesce)), None)
     if at is None:
         return None
     fed = [step, *rest]
     alone = all(x.inputs == (y.number,) for x, y in zip(rest, fed, strict=False))
     others = (x for i, x in enumerate(rest) if i != at)
-    return at if alone and all(isinstance(x.operator, Filter | Project) for x in others) else None
+    return at if alone and all(map(_by_row, others)) else None
 
 
-def _maker(plan: Plan, steps: Sequence[Step], clocks: Clocks, outcome: Outcome) -> Made:
-    return lambda rows: _through(plan, steps, [rows], clocks, outcome)
+Passed = tuple[int, Sequence[Step]]  # the number of a frame, the steps that its rows pass through
+
+
+def _maker(plan: Plan, by: Passed, clocks: Clocks, outcome: Outcome, leaving: int) -> Made:
+    return lambda rows: (x for _, x in _through(plan, by, [rows], clocks, outcome, (leaving,)))
 
 
 def _through(
-    plan: Plan, steps: Sequence[Step], pieces: Iterable[pl.DataFrame], clocks: Clocks, outcome: Outcome
-) -> Iterator[pl.DataFrame]:
+    plan: Plan, by: Passed, pieces: Iterable[pl.DataFrame], clocks: Clocks, outcome: Outcome, leaving: Sequence[int]
+) -> Iterator[Numbered]:
     """Pieces of rows through operators that look at one row at a time and keep nothing."""
+    number, steps = by
     for piece in pieces:
-        rows = piece
+        known = {number: piece}
         for step in steps:
+            rows = known[step.inputs[0]]
             with spent(f"{MATCH}{step.number}"):
                 result = step.operator.process([rows], clocks, State(Keepless(), ""))
             outcome.note(plan, step, rows.height, result)
-            rows = result.changes
-        if rows.height:
-            yield rows
+            known[step.number] = result.changes
+        yield from ((n, known[n]) for n in leaving if n in known and known[n].height)
 
 
 def empty_frame(plan: Plan, number: int) -> pl.DataFrame:
@@ -278,7 +299,7 @@ def empty_frame(plan: Plan, number: int) -> pl.DataFrame:
     if number < len(plan.leaves):
         return no_rows(leaf_schema(plan.leaves[number]))
     step, stage = next((x, s) for s in plan.stages for x in s.steps if x.number == number)
-    exchange = next((s.exchange for s in plan.stages if s.exchange is not None and s.exchange.source == number), None)
+    exchange = next((x for x in stage.exchanges if x.source == number), None)
     keys = exchange.keys if exchange is not None else stage.keys
     schema: dict[str, pl.DataType] = {
         POS: pl.Int128(),

@@ -45,6 +45,7 @@ RESET = "reset.json"  # that the query is to begin anew (`stage/reset_marker.py`
 RESCALE = "rescale.json"  # that it is to be spread otherwise (`stage/rescale.py`)
 KEEPS = "keeps"  # the setting of a query whose result is kept by key
 PRUNED = "pruned"  # of one that does not keep what nobody reads of a sub-query (`Plan.pruned`)
+SHARED = "shared"  # of one that runs a part once that is read more than once (`Plan.shared`)
 IN_PLACE = "in_place"  # of one whose rows are not spread anew by the key of the result (`Plan.in_place`)
 _SHOWN = 60  # lines of a difference
 _WIDEST = 100  # characters of a line of a plan
@@ -197,7 +198,12 @@ def as_begun(plan: Plan, known: Document) -> Plan:
     """The plan of a query that has begun, as it has begun."""
     apart = plan.in_place and IN_PLACE not in known.settings
     whole = plan.pruned and PRUNED not in known.settings
-    return lower(plan.query, apart=apart, whole=whole) if apart or whole else plan
+    alone = SHARED not in known.settings
+    return (
+        lower(plan.query, apart=apart, whole=whole, alone=alone)
+        if apart or whole or (alone and bool(plan.shared))
+        else plan
+    )
 
 
 def as_run(folder: ObjectStore, known: Document, run: str) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from braid.lower.physical import Plan, Stage
+from braid.lower.physical import Exchange, Plan
 from braid.operators.arrangement import MemoryRuns
 from braid.operators.changes import no_rows
 from braid.stage.bucket import BucketState, run_stage
@@ -57,7 +57,7 @@ class LocalQuery:
         ]
         steps: list[pl.DataFrame] = []
         dropped: list[pl.DataFrame] = []
-        for chunk in chunks:
+        for chunk in (x for x in chunks if not self.plan.leaves[x.leaf].spared):
             made = ingested(self.plan, chunk)
             steps.append(made.steps)
             dropped.append(made.dropped)
@@ -71,17 +71,18 @@ class LocalQuery:
                 seen = steps if clocked(stage) else []
                 outcome = run_stage(self.plan, stage, state, frames[stage.number][b], seen, prefix)
                 kept = keeper(self.plan, stage, state, prefix)
-                exchanging = None if stage.exchange is None else Exchanging(stage.exchange)
-                for frame in outcome.frames:
-                    if exchanging is None:
+                going = [(x, Exchanging(x)) for x in stage.exchanges]
+                for number, frame in outcome.frames:
+                    for exchange, exchanging in (pair for pair in going if pair[0].source == number):
+                        out, lost = exchanging.piece(frame)
+                        self._forward(out, exchange, frames)
+                        dropped.append(lost)
+                    if not going:
                         out, lost = projected(self.plan, frame)
                         results.append(out)
                         if kept is not None:
                             kept.take(out)
-                    else:
-                        out, lost = exchanging.piece(frame)
-                        self._forward(out, stage, frames)
-                    dropped.append(lost)
+                        dropped.append(lost)
                 dropped.append(outcome.dropped)
                 for n, (came, went) in outcome.rows.items():
                     before = self.rows.get(n, (0, 0))
@@ -91,9 +92,9 @@ class LocalQuery:
         self.batch += 1
         return merged(results), pl.concat([no_rows(DROPS), *dropped])
 
-    def _forward(self, rows: pl.DataFrame, stage: Stage, frames: list[list[dict[int, list[pl.DataFrame]]]]) -> None:
-        exchange = stage.exchange
-        assert exchange is not None
+    def _forward(
+        self, rows: pl.DataFrame, exchange: Exchange, frames: list[list[dict[int, list[pl.DataFrame]]]]
+    ) -> None:
         for b, part in split(rows, self.buckets, self.plan.stages[exchange.stage].single):
             frames[exchange.stage][b].setdefault(exchange.source, []).append(part)
 

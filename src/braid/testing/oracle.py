@@ -91,7 +91,8 @@ class ReferenceBackend(InMemory[Judged]):
     def drops(self, query: str) -> list[dict[str, Any]]:
         """As the other runtimes tell them; the definitions know no clock of a drop, and show all columns of its row."""
         judged = self.queries[query]
-        return [self._told(judged, d) for d in judged.reference.drops]
+        run = {id(x) for x in judged.plan.run()}  # what equal parts of a query drop is told once
+        return [self._told(judged, d) for d in judged.reference.drops if id(judged.reference.nodes[d.step]) in run]
 
     def _told(self, judged: Judged, drop: Drop) -> dict[str, Any]:
         seq, partition = drop.place if isinstance(drop.place, tuple) else (drop.place, None)

@@ -64,6 +64,9 @@ def rows_of(q: ast.Query, batch: Batch) -> Rows:
         sql = f"WITH {', '.join(written)} {sql}"
     if order_by:
         sql += f" ORDER BY {', '.join(order_by)}"
+    if q.ties is not None:
+        hint = "write rank() OVER (ORDER BY x) AS r in a sub-query, and WHERE r <= 3; a view may have it"
+        raise SqlError("WITH TIES in a batch query is not supported yet", q.ties, hint)
     bounds = Values(batch, NOTHING, "LIMIT")
     if q.limit is not None:
         sql += f" LIMIT {bounds.sql(q.limit)}"

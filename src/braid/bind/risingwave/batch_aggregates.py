@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 
 from braid.batch_sql.duck_expr import duck_name
 from braid.errors import SqlError
+from braid.expr import user
+from braid.expr.aggregates import is_aggregate
 from braid.expr.nodes import Call, Col, Expr, Lit
 from braid.expr.postgres import typing
 from braid.expr.postgres.base import sum_type
@@ -17,6 +19,11 @@ from braid.expr.postgres.operators import result_of
 from braid.types import Array, Decimal, Scalar, Type
 
 S = Scalar
+
+
+def is_known(name: str) -> bool:
+    """Whether it is an aggregate: one that views have, one that only batch queries have, or one of a user."""
+    return is_aggregate(name) or (name in AGGREGATES and not user.overloads(name))
 
 
 def computed(name: str, args: list[Expr], t: Type, called: Callable[[str], str]) -> Expr:

@@ -14,8 +14,7 @@ from decimal import Decimal as PyDecimal
 from typing import assert_never
 
 from braid.bind.expressions import any_of, located, with_span
-from braid.bind.risingwave.aggregates import is_known
-from braid.bind.risingwave.batch_aggregates import AGGREGATES, WINDOWS
+from braid.bind.risingwave.batch_aggregates import AGGREGATES, WINDOWS, is_known
 from braid.errors import SqlError, UnknownColumn
 from braid.expr import user
 from braid.expr.nodes import Call, Expr, Lit

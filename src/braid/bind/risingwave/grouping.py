@@ -17,10 +17,11 @@ from itertools import combinations
 import polars as pl
 
 from braid.bind.expressions import Aggregations, any_of, children, with_span
-from braid.bind.risingwave.aggregates import WITHIN, Asked, OrderedBy, ignores_distinct, is_known, value
+from braid.bind.risingwave.batch_aggregates import is_known
 from braid.bind.risingwave.expressions import Names, bind, bind_condition, bound, condition, usual_name
 from braid.bind.risingwave.over import Overs
 from braid.bind.risingwave.scope import default_name
+from braid.bind.select.aggregates import WITHIN, Asked, OrderedBy, ignores_distinct, value
 from braid.bind.select.grouping import Groups
 from braid.bind.select.items import Item, listed, place_of
 from braid.bind.select.scope import Scope

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from braid.bind.expressions import Aggregations, children, with_span
-from braid.bind.risingwave.aggregates import Asked, is_known, value
-from braid.bind.risingwave.batch_aggregates import WINDOWS
+from braid.bind.risingwave.batch_aggregates import WINDOWS, is_known
+from braid.bind.select.aggregates import Asked, row_count, value
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.postgres import typing
@@ -28,7 +28,6 @@ from braid.types import Array, Map, Scalar, Struct
 S = Scalar
 _Window = tuple[tuple[Col, ...], tuple[Ordered, ...]]
 _WHOLE = Frame(RANGE, None, None)
-_MOST_ROWS = 1_000_000
 
 
 def has_over(e: ast.Expr) -> bool:
@@ -101,7 +100,7 @@ class Overs:
         if not is_known(name):
             hint = f"those over rows are {', '.join(n.lower() for n in (*RANKS, *OTHERS))} and aggregates"
             if name in WINDOWS:
-                raise SqlError(f"{shown} in a view is not supported yet", hint=f"{hint}; a batch query may have it")
+                raise SqlError(f"RisingWave has no {shown} over rows", hint=f"{hint}; a batch query may have it")
             raise SqlError(f"{shown} is no call over rows", hint=hint)
         into = Aggregations(f"{self.alias}.over_{self._count()}_")
         passes = None if where is None else typing.logic_value(self.below(where))
@@ -234,15 +233,6 @@ def _by_rows(overs: Overs, bound: tuple[ast.Expr | None, str]) -> int | None:
         return row_count("ROWS", overs.below(amount)) * (-1 if word == "PRECEDING" else 1)
 
 
-def row_count(what: str, e: Expr) -> int:
-    """A constant number of rows."""
-    if not isinstance(e, Lit) or not isinstance(e.value, int) or isinstance(e.value, bool):
-        raise SqlError(f"{what} takes a constant number of rows", hint="write a whole number")
-    if not 0 <= e.value <= _MOST_ROWS:
-        raise SqlError(f"{what} takes 0 to {_MOST_ROWS} rows, not {e.value}", hint="write a smaller number")
-    return e.value
-
-
 def _distance(by: Expr, amount: Expr, sign: str) -> tuple[Expr, Expr]:
     """What rows are ordered by, and the value so far from it, of one type."""
     if not isinstance(amount, Lit):
@@ -271,15 +261,17 @@ def first_rows(
     partition: Sequence[Expr],
     order: Sequence[tuple[Expr, ast.OrderItem]],
     rows: tuple[int, int | None],
+    ties: bool = False,
 ) -> Node:
-    """Of each partition, in this order, the rows behind so many, and up to so many of them."""
+    """Of each partition, in this order, the rows behind so many, and up to so many of them; with `ties` those that are
+    equal in the order to the last of these, too."""
     number, (before, most) = Col(f"{name}.number", S.BIGINT), rows
     given = dict.fromkeys((*partition, *(e for e, _ in order)))
     columns = {e: e if isinstance(e, Col) else Col(f"{name}.by_{i}", e.type) for i, e in enumerate(given)}
     made = [(c, e) for e, c in columns.items() if c != e]
     node = Project(node, (*((c, c) for c in node.schema), *made)) if made else node
     by = tuple(ordered(columns[e], item) for e, item in order)
-    call = Windowed(Aggregation(number, "ROW_NUMBER", None), _WHOLE)
+    call = Windowed(Aggregation(number, "RANK" if ties else "ROW_NUMBER", None), _WHOLE)
     node = Over(node, tuple(columns[e] for e in partition), by, _key(node), (call,))
     for sign, bound in ((">", before or None), ("<=", None if most is None else before + most)):
         if bound is not None:

@@ -18,10 +18,11 @@ from braid.bind.expressions import with_span
 from braid.bind.names import free_name
 from braid.bind.risingwave import constants, grouping, row_sets, set_operations, subqueries, windows
 from braid.bind.risingwave.expressions import ROW_SETS, Names, bind, bound, condition, either, usual_name
-from braid.bind.risingwave.over import Overs, first_rows, has_over, named_windows, orderable, row_count
+from braid.bind.risingwave.over import Overs, first_rows, has_over, named_windows, orderable
 from braid.bind.risingwave.placing import Relation, Tree, place
 from braid.bind.risingwave.scope import QUOTE, Context, check_not_sink, default_name
 from braid.bind.risingwave.sinks import rules_of
+from braid.bind.select.aggregates import row_count
 from braid.bind.select.items import Item, Result, listed, place_of
 from braid.bind.select.scope import Column, Scope, Table, of_table, renamed
 from braid.bind.select.tree import Policy, bind_from
@@ -133,12 +134,14 @@ def _of_result(query: ast.Query, result: Result, alias: str) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class _First:
-    """The rows that DISTINCT ON (`on`), LIMIT and OFFSET leave, in an order; without one by the rows' key."""
+    """The rows that DISTINCT ON (`on`), LIMIT and OFFSET leave, in an order; without one by the rows' key. `ties`: and
+    those that are equal in the order to the last of them."""
 
     on: tuple[Expr, ...] = ()
     order: tuple[tuple[Expr, ast.OrderItem], ...] = ()
     offset: int | None = None
     limit: int | None = None
+    ties: bool = False
     within: tuple[Expr, ...] = ()  # LIMIT counts among the rows that are equal in these
 
     def by(self, within: tuple[Expr, ...]) -> _First:
@@ -153,7 +156,7 @@ class _First:
             node = first_rows(node, f"{name}.distinct", self.on, self.order[len(self.on) :], (0, 1))
         if self.offset is None and self.limit is None:
             return node
-        return first_rows(node, f"{name}.limit", self.within, self.order, (self.offset or 0, self.limit))
+        return first_rows(node, f"{name}.limit", self.within, self.order, (self.offset or 0, self.limit), self.ties)
 
 
 def _first(
@@ -162,6 +165,11 @@ def _first(
     offset, limit = (_count(word, e) for word, e in (("OFFSET", query.offset), ("LIMIT", query.limit)))
     if not on and offset is None and limit is None:
         return _First()
+
+    if query.ties is not None and (offset or not query.order_by):
+        what = "takes no OFFSET" if query.order_by else "needs an ORDER BY"
+        hint = "leave OFFSET out" if query.order_by else "write ORDER BY x FETCH FIRST 3 ROWS WITH TIES"
+        raise SqlError(f"WITH TIES {what}", query.ties, hint)
 
     def meant(e: ast.Expr) -> Expr:
         place = place_of(e, [i.name for i in items])
@@ -172,7 +180,7 @@ def _first(
     if on and order and {e for e, _ in order[: len(partition)]} != {*partition}:
         hint = "ORDER BY begins with what DISTINCT ON has: DISTINCT ON (a) … ORDER BY a, b"
         raise SqlError("ORDER BY has something else before what DISTINCT ON has", query.order_by[0].span, hint)
-    return _First(partition, order, offset, limit)
+    return _First(partition, order, offset, limit, query.ties is not None)
 
 
 def _count(word: str, e: ast.Expr | None) -> int | None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from braid.bind.expressions import Aggregations
-from braid.bind.risingwave import aggregates as shared
-from braid.bind.risingwave.aggregates import Asked
+from braid.bind.select import aggregates as shared
+from braid.bind.select.aggregates import Asked
 from braid.errors import SqlError
 from braid.expr import typing, user
 from braid.expr.aggregates import shaped

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from braid.bind.expressions import Aggregations, children, with_span
 from braid.bind.insert import fits
-from braid.bind.risingwave.over import row_count
+from braid.bind.select.aggregates import row_count
 from braid.bind.sqlstream import aggregates
 from braid.bind.sqlstream.relation import Context, life
 from braid.bind.sqlstream.scope import assigned

@@ -500,7 +500,7 @@ class With:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query with what may stand around SELECT. `emit`: where EMIT ON WINDOW CLOSE stands."""
+    """A query with what may stand around SELECT. `emit`: where EMIT ON WINDOW CLOSE stands; `ties`: WITH TIES."""
 
     ctes: tuple[With, ...]
     body: Body
@@ -509,6 +509,7 @@ class Query:
     offset: Expr | None
     emit: Span | None
     span: Span
+    ties: Span | None = None
 
 
 Body = Select | Values | SetOperation | Query

@@ -34,6 +34,7 @@ def query(c: Cursor) -> ast.Query:
     order_by: tuple[ast.OrderItem, ...] = ()
     limit = offset = None
     emit: Span | None = None
+    ties: Span | None = None
     while True:
         first = c.index
         if c.at("ORDER"):
@@ -45,7 +46,7 @@ def query(c: Cursor) -> ast.Query:
             if c.word() in ("ROW", "ROWS"):
                 c.advance()
         elif c.at("FETCH"):
-            limit = _fetch(c)
+            limit, ties = _fetch(c)
         elif c.at("EMIT") and c.foreign():
             raise c.unexpected("the end of the query")
         elif c.accept("EMIT"):
@@ -54,7 +55,7 @@ def query(c: Cursor) -> ast.Query:
         else:
             break
     c.leave()
-    return ast.Query(ctes, body, order_by, limit, offset, emit, c.span(start))
+    return ast.Query(ctes, body, order_by, limit, offset, emit, c.span(start), ties)
 
 
 def _cte(c: Cursor) -> ast.With:
@@ -155,8 +156,8 @@ def bare_alias(c: Cursor) -> str | None:
     return None
 
 
-def _fetch(c: Cursor) -> ast.Expr:
-    """FETCH FIRST | NEXT n ROWS ONLY."""
+def _fetch(c: Cursor) -> tuple[ast.Expr, Span | None]:
+    """FETCH FIRST | NEXT n ROWS ONLY | WITH TIES."""
     start = c.index
     c.expect("FETCH")
     if not (c.accept("FIRST") or c.accept("NEXT")):
@@ -166,8 +167,13 @@ def _fetch(c: Cursor) -> ast.Expr:
     if c.word() not in ("ROW", "ROWS"):
         raise c.unexpected("ROWS ONLY", "ROW", "ROWS")
     c.advance()
-    c.expect("ONLY")
-    return limit
+    if c.accept("ONLY"):
+        return limit, None
+    ties = c.index
+    if not c.accept("WITH"):
+        raise c.unexpected("ONLY or WITH TIES", "ONLY", "WITH TIES")
+    c.expect("TIES")
+    return limit, c.span(ties)
 
 
 # ----------------------------------------------------------------------- FROM

@@ -1,4 +1,4 @@
-"""Aggregates of views: what each is made of, under FILTER and DISTINCT.
+"""Aggregates as RisingWave's views have them, and SQLstream some: what each is made of, under FILTER and DISTINCT.
 
 In: a call with its typed arguments, who collects the aggregations of a group. Out: the value, over their columns.
 Rule: operators compute COUNT, SUM, AVG, MIN, MAX and the spreads; all else is an expression over these, so that a
@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from decimal import Decimal as PyDecimal
 
 from braid.bind.expressions import Aggregations
-from braid.bind.risingwave.batch_aggregates import AGGREGATES
 from braid.errors import SqlError
 from braid.expr import typing, user
-from braid.expr.aggregates import common, is_aggregate, shaped
+from braid.expr.aggregates import common, shaped
 from braid.expr.nodes import Expr, Lit
 from braid.expr.postgres import typing as postgres
 from braid.plan.groups import GATHER, PRESENT
@@ -24,6 +23,7 @@ from braid.types import FLOATS, Array, Decimal, Map, Scalar, Struct, Type, is_nu
 
 S = Scalar
 DIGITS, MEAN_SCALE = 38, 16
+_MOST_ROWS = 1_000_000
 _BITS = {S.SMALLINT: 16, S.INT: 32, S.BIGINT: 64}
 
 
@@ -109,12 +109,16 @@ def value(a: Asked) -> Expr:
     return FUNCTIONS[a.name].value(a)
 
 
+def row_count(what: str, e: Expr) -> int:
+    """A constant number of rows."""
+    if not isinstance(e, Lit) or not isinstance(e.value, int) or isinstance(e.value, bool):
+        raise SqlError(f"{what} takes a constant number of rows", hint="write a whole number")
+    if not 0 <= e.value <= _MOST_ROWS:
+        raise SqlError(f"{what} takes 0 to {_MOST_ROWS} rows, not {e.value}", hint="write a smaller number")
+    return e.value
+
+
 WITHIN = ("MODE", "PERCENTILE_CONT", "PERCENTILE_DISC")  # whose ORDER BY stands in WITHIN GROUP
-
-
-def is_known(name: str) -> bool:
-    """Whether it is an aggregate: one that views have, one that only batch queries have, or one of a user."""
-    return is_aggregate(name) or (name in AGGREGATES and not user.overloads(name))
 
 
 def ignores_distinct(name: str) -> bool:
