@@ -48,6 +48,7 @@ from braid.operators.sliding import Sliding
 from braid.operators.table_changes import Retract, TableFilter, Upserts
 from braid.operators.table_join import TableJoin
 from braid.operators.temporal import Temporal
+from braid.operators.temporal_filter import TemporalFilter
 from braid.operators.union import Union
 from braid.operators.watermarks import Cleaning, Passing
 from braid.operators.windowed import WindowedJoin
@@ -191,6 +192,9 @@ def _lower(node: Node, b: Builder, wanted: Keys, without: NullKey = "route") -> 
             x = b.spread(_lower(node.input, b, wanted), wanted, "route", "rows wait by the key of the result")
             operator = EmitOnClose(node.value, tuple(b.watermark(bound) for bound in node.bounds))
             return b.step(operator, [x], node, x.keys, x.columns)
+        case epochs.TemporalFilter():
+            x = _input(node.input, b, wanted, without)
+            return b.step(TemporalFilter.of(node, b.watermark), [x], node, x.keys, x.columns)
         case epochs.Coalesce():
             x = _lower(node.input, b, node.key)
             in_place = node.key == node.input.row_key and stays(node.input) and not b.apart and x.keys != node.key

@@ -67,6 +67,8 @@ def progress(node: Node) -> Progress:
         case Over(input=x, partition=partition):  # a row that comes may change all others of its partition
             below = progress(x)
             return {c.name: below[c.name] for c in partition if c.name in below}
+        case epochs.TemporalFilter(input=x):  # a row that goes may be below them
+            return {} if node.goes else progress(x)
         case epochs.Changes() | epochs.AsOfJoin() | SlidingJoin():
             return {}
         case OnKeys() | Materialize() | TimeWindows() | Final() | Closed() | Analytic():

@@ -38,6 +38,7 @@ from braid.reference.epoch_steps import (
     EmitOnCloseStep,
     OnTimeStep,
     RegularStep,
+    TemporalFilterStep,
     TemporalStep,
     UnionStep,
     WindowsStep,
@@ -311,6 +312,8 @@ class Reference:
                 return UnionStep(node, self._number(), self._run, *xs)
             case epochs.EmitOnClose():
                 return EmitOnCloseStep(node, *self._over(node.input), self._sources)
+            case epochs.TemporalFilter():
+                return TemporalFilterStep(node, *self._over(node.input), self._sources)
             case sliding.SlidingJoin():
                 xs = [self._operand(x) for x in node.operands]
                 return SlidingStep(node, self._number(), self._run, xs)
