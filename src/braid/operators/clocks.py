@@ -176,7 +176,9 @@ class Clocks:
                 values = np.maximum(l, r) if take == "max" else np.minimum(l, r)
                 return np.where(values > NEVER, values - hold, NEVER), before - hold if before > NEVER else NEVER
             case Newest(read):
-                before = max((v for (k, l, _), v in self._high.items() if k == kind and l in read and v < FOREVER), default=NEVER)
+                before = max(
+                    (v for (k, l, _), v in self._high.items() if k == kind and l in read and v < FOREVER), default=NEVER
+                )
                 mine = np.isin(self._leaf, read) & self._says(kind) & (self._value < FOREVER)
                 shown = np.full(len(self._places), before, dtype=np.int64)
                 np.maximum.at(shown, self._index[mine], self._value[mine])

@@ -287,10 +287,7 @@ class Reference:
             case epochs.Changes():
                 return ChangesStep(node, *self._over(node.input))
             case epochs.Clocked():
-                x = self._build(node.input)
-                for clock in node.clocks:
-                    self._build(clock)
-                return x
+                return self._clocked(node)
             case epochs.OnTime():
                 return OnTimeStep(node, *self._over(node.input), self._sources)
             case epochs.Windows():
@@ -322,6 +319,14 @@ class Reference:
             case logical.Materialize():
                 return MaterializeStep(node, *self._over(node.input))
         assert_never(node)
+
+    def _clocked(self, node: epochs.Clocked) -> Step:
+        x, read = self._build(node.input), len(self._sources)
+        for clock in node.clocks:
+            self._build(clock)
+        for source in self._sources[read:]:
+            source.silent = True
+        return x
 
     def _over(self, node: logical.Node) -> tuple[int, Run, Step]:
         x = self._build(node)

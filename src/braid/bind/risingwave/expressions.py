@@ -160,7 +160,7 @@ def _present(word: str, shown: str, names: Names) -> Expr:
         t = _OF_NOW[word]
         return NOW if t == NOW.type else typing.cast(NOW, t)
     hint = "compare it in WHERE: … WHERE ts > now() - INTERVAL '1 hour'; or ask a batch query over the view"
-    raise SqlError(f"{shown} has no meaning in {names.clause} of a view", hint=hint)
+    raise SqlError(f"{shown} in {names.clause} of a view is not supported yet", hint=hint)
 
 
 def _only_batch(e: ast.LongCall | ast.Quantified | ast.GroupingSets | ast.Subquery, names: Names) -> SqlError:

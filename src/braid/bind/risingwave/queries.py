@@ -241,7 +241,7 @@ def _passing(tree: Tree, where: Sequence[ast.Expr], context: Context) -> Node:
         asked += more
     node, left_over = place(tree, pool, context)
     rest = all_of(left_over)
-    node = temporal.filtered(node if rest is None else Filter(node, rest), timed)
+    node = temporal.filtered(node if rest is None else Filter(node, rest), timed, context)
     for one in asked:
         node = subqueries.partnered(node, tree.scope, one, context, _BINDING)
     return node

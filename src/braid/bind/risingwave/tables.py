@@ -26,7 +26,7 @@ from braid.bind.bound import (
     View,
 )
 from braid.bind.names import free_name, repeated
-from braid.bind.risingwave import connections, constants, encodings, grouping, sinks
+from braid.bind.risingwave import connections, constants, encodings, grouping, sinks, temporal
 from braid.bind.risingwave.batch import batch_query
 from braid.bind.risingwave.expressions import bound
 from braid.bind.risingwave.queries import bind_query
@@ -249,7 +249,8 @@ def materialized(s: ast.CreateView, result: Result, context: Context, refers: tu
     alone = grouping.alone(result.node)
     outputs = [] if alone is None else [*key, *values]
     row = tuple((o.name, alone[o.expr.name]) for o in outputs if alone is not None and isinstance(o.expr, Col))
-    relation = Relation(what, types, append, False, None, key_names, passed, follows, wish.into, row, refers)
+    relation = Relation(what, types, append, False, None, key_names, passed, follows, wish.into, row, refers,
+                        temporal.origins(root, context))  # fmt: skip
     encoding = Encoding() if s.encode is None else encodings.of_sink(s.encode, s.name, columns)
     kind: Kind = "stream" if append and (wish.added or not wish.into) else "table"
     topic = (encodings.topic_of(s.properties) if s.what == "sink" else None) or s.name

@@ -3,7 +3,7 @@
 In: the terms of a condition, of which some read `NOW`; the node whose rows they filter. Out: the others; the node with
 temporal filters over it.
 Rule: RW-103. A term is `value compare now`, where `value` reads rows and what it is compared with rises as now does.
-Now is the highest time of a record of all that the node reads.
+Now is the highest time of a record of the tables and sources from which the rows come.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from braid.bind.expressions import with_span
+from braid.bind.risingwave.scope import Context
 from braid.errors import SqlError
 from braid.expr.nodes import Call, Cast, Col, Expr, Lit, columns
 from braid.expr.typing import conjuncts
 from braid.plan.epochs import NOW, Clocked, Compare, TemporalFilter
 from braid.plan.logical import Node, Source, sources
+from braid.plan.watermarks import under
 from braid.sql import ast
 from braid.types import Scalar
 
@@ -44,24 +46,31 @@ def parted(written: ast.Expr, condition: Expr) -> tuple[list[Expr], list[Timed]]
     return [*plain, *(Call("is_not_null", (v,), Scalar.BOOLEAN) for v in values)], timed
 
 
-def filtered(node: Node, timed: Sequence[Timed]) -> Node:
-    """The rows of a node that pass. Rows that come with their time are looked for above those that go with it: so less
-    is kept."""
+def filtered(node: Node, timed: Sequence[Timed], context: Context) -> Node:
+    """The rows of a node that pass. Those that go with their time are found below those that come with it."""
     if not timed:
         return node
-    read = list(sources(node))
-    apart = tuple(replace(s, alias=f"{s.alias}~now", watermark=None) for s in read if s.watermark is not None)
-    clocks = tuple(s.alias if s.watermark is None else f"{s.alias}~now" for s in read)
-    made: Node = Clocked(node, tuple(map(_bare, apart)), ()) if apart else node
+    read = {s.topic: s for s in sources(node) if s.watermark is None and not _of_view(s, context)}
+    bases = {s.topic: s for s in origins(node, context)}
+    apart = tuple(
+        replace(under(s, f"{context.alias(s.name)}~now"), watermark=None) for t, s in bases.items() if t not in read
+    )
+    clocks = tuple(s.alias for s in (*read.values(), *apart))
+    made: Node = Clocked(node, apart, ()) if apart else node
     for x in sorted(timed, key=lambda x: x.compare in ("lt", "le")):
         made = TemporalFilter(made, x.value, x.compare, x.now, clocks)
     return made
 
 
-def _bare(source: Source) -> Source:
-    """Of it nothing is read but the times of its records."""
-    columns = tuple(replace(c, name=f"{source.alias}.{c.column.name}") for c in source.columns)
-    return replace(source, columns=columns)
+def origins(node: Node, context: Context) -> tuple[Source, ...]:
+    """The tables and sources from which the rows of a node come, each once."""
+    found = [x for s in sources(node) for x in (_of_view(s, context) or (s,))]
+    return tuple({s.topic: s for s in found}.values())
+
+
+def _of_view(source: Source, context: Context) -> tuple[Source, ...]:
+    declared = context.catalog.sources.get(source.name)
+    return () if declared is None or declared.relation is None else declared.relation.made_of
 
 
 def _reads_now(e: Expr) -> bool:
@@ -80,7 +89,7 @@ def _timed(term: Expr) -> list[Timed]:
                 (value, now), *_ = found
                 return [Timed(value, "ge", now), Timed(value, "le", now)]
     hint = "compare a time with it, beside AND: ts > now() - INTERVAL '1 hour'"
-    raise SqlError("the time of now is compared with a time of a row only", hint=hint)
+    raise SqlError("now() is not supported yet but where a time of a row is compared with it", hint=hint)
 
 
 def _of_rows(e: Expr) -> bool:
