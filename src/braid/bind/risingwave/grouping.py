@@ -34,7 +34,7 @@ from braid.plan.groups import GATHER, PRESENT, Aggregate, Aggregation
 from braid.plan.logical import Filter, Lateral, Node, Project
 from braid.plan.names import level_of, own
 from braid.sql import ast
-from braid.types import TIMESTAMPS, Array, Decimal, Scalar, Type, polars_type
+from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Array, Decimal, Scalar, Type, polars_type
 
 _ZEROS: dict[Type, object] = {
     Scalar.BOOLEAN: False,
@@ -49,6 +49,7 @@ _ZEROS: dict[Type, object] = {
     Scalar.TIME: time_of_day(),
     **dict.fromkeys(TIMESTAMPS, datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)),
 }
+_WRITTEN_ONE_WAY = (*WHOLE_NUMBERS, Scalar.VARCHAR, Scalar.BOOLEAN, Scalar.DATE)
 MOST_SETS = 64
 
 
@@ -89,10 +90,11 @@ class _Groups(Groups):
         if e in self.shown:
             return
         n = len(self.shown)
-        value = e if self.sets is None else self.sets.value(e)
+        by = _told_apart(e)
+        value = by if self.sets is None else self.sets.value(by, e)
         missing, key = _nullable(f"{self.alias}.group_{n}", value)
         self.keys += [missing, key]
-        self.shown[e] = typing.case([(missing[0], Lit(None, e.type))], key[0])
+        self.shown[e] = typing.case([(missing[0], Lit(None, e.type))], postgres.cast(key[0], e.type))
 
     def ask(self, e: ast.Expr) -> Expr | None:
         """What an aggregate gives that only this dialect has, or the key that `e` is, if it is a grouping
@@ -165,9 +167,9 @@ class _Groups(Groups):
             keys.append((among, part))
         given: dict[str, Expr] = {}
         for n, (e, into) in enumerate(self.distinct.items(), 1):
-            missing, key = _nullable(f"{alias}.value_{n}", of(part, n, e))
+            missing, key = _nullable(f"{alias}.value_{n}", of(part, n, _told_apart(e)))
             keys += [missing, key]
-            shown = typing.case([(missing[0], Lit(None, e.type))], key[0])
+            shown = typing.case([(missing[0], Lit(None, e.type))], postgres.cast(key[0], e.type))
             given[_value_of(into)] = of(among, n, shown)
         below = Aggregations(f"{alias}.below_")
         picked = [
@@ -249,10 +251,10 @@ class _Sets:
     number: Col
     key: Col
 
-    def value(self, e: Expr) -> Expr:
-        """A grouping expression, in the sets that have it."""
+    def value(self, by: Expr, e: Expr) -> Expr:
+        """What a grouping expression groups by, in the sets that have it."""
         having = [n for n, s in enumerate(self.sets) if e in s]
-        return e if len(having) == len(self.sets) else typing.case([(self._is_one(self.number, having), e)])
+        return by if len(having) == len(self.sets) else typing.case([(self._is_one(self.number, having), by)])
 
     def grouping(self, args: Sequence[Expr]) -> Expr:
         """Which of the arguments are not grouped by: a bit each, the last one the lowest."""
@@ -398,6 +400,14 @@ def meant_by(e: ast.Expr, items: tuple[ast.SelectItem, ...], scope: Scope) -> as
         return e
     place = place_of(e, [i.alias for i in items])
     return e if place is None else items[place].expr
+
+
+def _told_apart(e: Expr) -> Expr:
+    """What values are grouped by: themselves; arrays by their text, where equal ones have the same."""
+    t = e.type
+    while isinstance(t, Array):
+        t = t.element
+    return postgres.cast(e, Scalar.VARCHAR) if t is not e.type and t in _WRITTEN_ONE_WAY else e
 
 
 def _zero(t: Type) -> object:
