@@ -14,8 +14,6 @@ from datetime import time as time_of_day
 from decimal import Decimal as PyDecimal
 from itertools import combinations
 
-import polars as pl
-
 from braid.bind.expressions import Aggregations, any_of, children, with_span
 from braid.bind.risingwave.aggregates import WITHIN, Asked, OrderedBy, ignores_distinct, is_known, value
 from braid.bind.risingwave.expressions import Names, bind, bind_condition, bound, condition, usual_name
@@ -25,16 +23,16 @@ from braid.bind.select.grouping import Groups
 from braid.bind.select.items import Item, listed, place_of
 from braid.bind.select.scope import Scope
 from braid.errors import SqlError
-from braid.expr import compile, typing
+from braid.expr import typing
 from braid.expr.nodes import Call, Col, Expr, Lit, substituted
 from braid.expr.postgres import typing as postgres
 from braid.expr.postgres.typing import finished
 from braid.plan.epochs import Changes
 from braid.plan.groups import GATHER, PRESENT, Aggregate, Aggregation
-from braid.plan.logical import Filter, Lateral, Node, Project
+from braid.plan.logical import Filter, Lateral, Node
 from braid.plan.names import level_of, own
 from braid.sql import ast
-from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Array, Decimal, Scalar, Type, polars_type
+from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Array, Decimal, Scalar, Type
 
 _ZEROS: dict[Type, object] = {
     Scalar.BOOLEAN: False,
@@ -369,29 +367,6 @@ def _expanded(e: ast.GroupingSets) -> Iterator[tuple[ast.Expr, ...]]:
     for n in parts:
         for some in chosen(e.sets, n):
             yield tuple(x for part in some for x in part)
-
-
-def alone(node: Node) -> dict[str, object] | None:
-    """The row of one group before any row has come: COUNT is 0, other aggregates are NULL. None of what is no such
-    group, or reads another one."""
-    match node:
-        case Project(input=x, outputs=outputs):
-            row = alone(x)
-            if row is None:
-                return None
-            types = {c.name: polars_type(c.type) for c in x.schema}
-            frame = pl.DataFrame({n: [v] for n, v in row.items()}, schema={n: types[n] for n in row})
-            made, _ = compile.evaluate(frame, [(c.name, e) for c, e in outputs])
-            return made.row(0, named=True)
-        case Changes(input=x):
-            return alone(x)
-        case Aggregate(input=x, keys=keys, aggregations=made) if all(isinstance(e, Lit) for _, e in keys):
-            if any(isinstance(y, Aggregate) and alone(y) is not None for y in x.walk()):
-                return None
-            of = {c.name: e.value for c, e in keys if isinstance(e, Lit)}
-            return of | {a.output.name: 0 if a.function == "COUNT" else None for a in made}
-        case _:
-            return None
 
 
 def meant_by(e: ast.Expr, items: tuple[ast.SelectItem, ...], scope: Scope) -> ast.Expr:
