@@ -2,7 +2,8 @@
 
 In: the root of a query. Out: the values of that row, by column; None where there is none.
 Rule: a query of rows in epochs without GROUP BY has one group: COUNT is 0, other aggregates are NULL. A group of what
-reads another such group has no row before that. (docs/rules/risingwave.md, RW-65)
+reads another such group, or that HAVING may leave out, has no row before that: operators do not know of this row, so
+they could not take it back. (docs/rules/risingwave.md, RW-65)
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from braid.expr import compile
 from braid.expr.nodes import Lit
 from braid.plan.epochs import Changes, Coalesce
 from braid.plan.groups import Aggregate
-from braid.plan.logical import Filter, Node, Project
+from braid.plan.logical import Node, Project
 from braid.types import polars_type
 
 Values = dict[str, object]
@@ -29,10 +30,6 @@ def first_row(node: Node) -> Values | None:
             return made.row(0, named=True)
         case Changes(input=x) | Coalesce(input=x):
             return first_row(x)
-        case Filter(input=x, predicate=predicate):
-            row = first_row(x)
-            passes = row is not None and compile.evaluate(_frame(x, row), [("p", predicate)])[0]["p"][0]
-            return row if passes else None
         case Aggregate(input=x, keys=keys, aggregations=made) if all(isinstance(e, Lit) for _, e in keys):
             if any(isinstance(y, Aggregate) and first_row(y) is not None for y in x.walk()):
                 return None
