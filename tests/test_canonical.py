@@ -153,7 +153,7 @@ NAMES = """Query Sink Output Source SourceColumn Encoding Timestamp Filter Proje
 TableTableJoin Aggregation Aggregate TwoClockJoin RememberingJoin CombiningJoin Lateral Materialize Changes Windows
 Equalities Watermark Clean RegularJoin AsOfJoin TemporalJoin Clocked EmitOnClose Coalesce OnTime OrderKey Bound
 RangeFrame RowsFrame Operand Meeting SlidingJoin Col Lit Call Case Cast Field MakeStruct Decimal Array Map Struct
-Column TimeWindows Sessions Final ForeignKeyJoin"""
+Column TimeWindows Sessions Final ForeignKeyJoin TemporalFilter"""
 
 
 def test_every_kind_keeps_its_name() -> None:

@@ -16,15 +16,18 @@ from braid.expr.typing import call
 from braid.lower.lower import lower
 from braid.plan import logical
 from braid.plan.epochs import (
+    NOW,
     AsOfJoin,
     Bound,
     Changes,
+    Clocked,
     Coalesce,
     Compare,
     EmitOnClose,
     Equalities,
     OnTime,
     RegularJoin,
+    TemporalFilter,
     TemporalJoin,
     Union,
     Windows,
@@ -61,6 +64,7 @@ SHAPES = (
     "semi",
     "union",
     "shared",
+    "now",
 )
 
 
@@ -94,6 +98,8 @@ def random_query(rng: random.Random, shape: str) -> Query:
         return _union(rng)
     if shape == "shared":
         return _shared(rng)
+    if shape == "now":
+        return view(rng, _now(rng))
     root = table(rng, "A")
     for alias, join in zip("BCD", shape.split("-"), strict=False):
         root = JOINS[join](rng, root, table(rng, alias))
@@ -248,6 +254,28 @@ def _semi(rng: random.Random) -> Node:
         join = _regular(rng, root, table(rng, alias))
         assert isinstance(join, RegularJoin)
         root = replace(join, how="left", gives=rng.choice(["matched", "unmatched"]))
+    return root
+
+
+def _now(rng: random.Random) -> Node:
+    """Rows whose time has come, or has not gone by: of one table, of a join, behind a watermark, or filtered twice."""
+    root = _timed(rng, "A") if rng.random() < 0.3 else table(rng, "A")
+    if rng.random() < 0.4:
+        root = rng.choice([_regular, _temporal])(rng, root, table(rng, "B"))
+    read = [s for s in logical.sources(root) if s.watermark is None]
+    apart = tuple(
+        replace(s, alias=f"{s.alias}~now", watermark=None, columns=()) for s in logical.sources(root) if s not in read
+    )
+    clocks = tuple(s.alias for s in (*read, *apart))
+    root = Clocked(root, apart, ()) if apart else root
+    n = call("mul", [col(root, "A.N"), integer(rng.choice([0, 1, 7]))])
+    time = call("add", [col(root, "A.ROWTIME"), Cast(n, Scalar.BIGINT)])
+    value = call("shift", [Lit(datetime(1970, 1, 1), Scalar.TIMESTAMP), time])
+    for _ in range(rng.choice([1, 1, 2])):
+        behind = Lit(rng.choice([0, -1, -DELAY, DELAY]), Scalar.BIGINT)
+        now = call("shift", [NOW, behind]) if behind.value else NOW
+        compare: Compare = rng.choice(["gt", "ge", "lt", "le", "gt"])
+        root = TemporalFilter(root, value, compare, now, clocks)
     return root
 
 

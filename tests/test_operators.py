@@ -323,5 +323,5 @@ def test_a_query_of_each_operator_is_run_on_a_cluster() -> None:
     assert used == {
         "Analytic", "Answers", "AsOf", "Closed", "Coalesce", "EmitOnClose", "Filter", "Final", "GroupBy", "InWindows",
         "Lateral", "LookUp", "OnTime", "Over", "Project", "Regular", "Retract", "Sessions", "Sliding", "TableFilter",
-        "TableJoin", "Temporal", "TimeWindows", "Union", "Upserts", "WindowedJoin", "Windows",
+        "TableJoin", "Temporal", "TemporalFilter", "TimeWindows", "Union", "Upserts", "WindowedJoin", "Windows",
     }  # fmt: skip

@@ -79,7 +79,8 @@ class Relation:
     `types`: the SQL name of each column's type. `row_id`: the key is made for each row, `_row_id`. `key`: the
     columns of the key, in the order of PRIMARY KEY. `inherited`: the watermarks that a view passes on; `follows`: what
     follows from what among its columns. `into`: where the rows of a sink go that has no topic. `alone`: the row of a
-    view of one group before any has come. `connections`: those that it refers to.
+    view of one group before any has come. `connections`: those that it refers to. `made_of`: the tables and sources
+    from which the rows of a view come, also by way of others.
     """
 
     what: Literal["table", "source", "materialized view", "sink"]
@@ -93,6 +94,7 @@ class Relation:
     into: Elsewhere | None = None
     alone: tuple[tuple[str, object], ...] = ()
     connections: tuple[str, ...] = ()
+    made_of: tuple[Source, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ class _Topology:
                 logical.Project() | groups.TimeWindows() | groups.Final() | groups.Closed()
                 | logical.Materialize() | sliding.SlidingJoin() | epochs.Changes() | epochs.OnTime() | epochs.Windows()
                 | epochs.Clocked() | epochs.RegularJoin() | epochs.AsOfJoin() | epochs.TemporalJoin() | epochs.Union()
-                | epochs.EmitOnClose() | epochs.Coalesce() | over.Over() | analytic.Analytic()
+                | epochs.EmitOnClose() | epochs.TemporalFilter() | epochs.Coalesce() | over.Over() | analytic.Analytic()
             ):  # fmt: skip
                 read = tuple(self.walk(x) for x in node.inputs)
                 return _Told(self.add(kind_of(type(node)).lower(), read), node.row_key, read[0].partitions)

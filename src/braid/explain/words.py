@@ -119,10 +119,21 @@ def of_node(node: logical.Node) -> Words:
         case epochs.EmitOnClose(value=value, bounds=bounds):
             kept = [Kept("input", "rows", f"{show(value)} is below {_lowest(bounds)}", bounded=True)]
             return Words("emit on window close", state=kept)
+        case epochs.TemporalFilter():
+            return _temporal_filter(node)
         case epochs.Coalesce(key=key, only_rows=only_rows):
             notes = ["a row that changes goes out again, none is taken back"] if only_rows else []
             return Words("coalesce", [show(e) for e in key], notes=notes)
     assert_never(node)
+
+
+def _temporal_filter(node: epochs.TemporalFilter) -> Words:
+    """`~now` is shown as it is written."""
+    now = show(node.now).replace(epochs.NOW.name, "now()")
+    condition = f"{show(node.value)} {epochs.SIGNS[node.compare]} {now}"
+    until = f"now() has passed {show(node.value)}"
+    notes = ["now() is the highest time of a record that was read"]
+    return Words("temporal filter", [condition], [Kept("input", "rows", until, bounded=True)], notes=notes)
 
 
 def _aggregate(node: groups.Aggregate) -> Words:

@@ -8,6 +8,7 @@ or not; nothing of it is changed.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ import click
 
 from braid.bind.bound import Declared
 from braid.bind.dialects import DIALECTS
+from braid.bind.program import Program
 from braid.errors import BraidError
 from braid.expr.user import Functions
 from braid.face.catalogue import Catalogue
@@ -25,6 +27,7 @@ from braid.face.tabular import json_line, print_table, time_text
 from braid.lower.lower import lower
 from braid.lower.physical import Plan
 from braid.plan.canonical import canonical
+from braid.plan.logical import Query
 from braid.stage import checkpoint, state_file
 from braid.stage.call_order import Ranks
 from braid.stage.checkpoint_runs import CheckpointRuns
@@ -113,7 +116,8 @@ def plan_of(
     for dialect in DIALECTS:
         catalogue = Catalogue(store, dialect, functions)
         program = catalogue.program("once") if catalogue.kept else None
-        if program is not None and (query := program.queries.get(name)) is not None:
+        query = None if program is None else program.queries.get(name) or _inserted(program, name, known)
+        if program is not None and query is not None:
             if known.plan == canonical(query):
                 plan = checkpoint.as_begun(lower(query), known)
                 return replace(plan, numbers=dict(known.numbers)), program.catalog.sources
@@ -121,6 +125,16 @@ def plan_of(
             raise BraidError(f"the statement of {name} has changed since its last run", hint)
     hint = "name the functions it calls: --functions FILE; or run its statement again, with braid run"
     raise BraidError(f"the statement of {name} is not known in this store", hint)
+
+
+def _inserted(program: Program, name: str, known: checkpoint.Document) -> Query | None:
+    """An INSERT INTO … SELECT into what was there before: only its checkpoint has the statement."""
+    if known.settings.get("dialect") != program.dialect:
+        return None
+    with contextlib.suppress(BraidError):
+        found = replace(program.query_of(known.sql), name=name)
+        return found if known.plan == canonical(found) else None
+    return None
 
 
 def _clock(w: Waiting, shown: Callable[[int], str]) -> str:

@@ -47,6 +47,7 @@ from braid.operators.sliding import Sliding
 from braid.operators.table_changes import Retract, TableFilter, Upserts
 from braid.operators.table_join import TableJoin
 from braid.operators.temporal import Temporal
+from braid.operators.temporal_filter import TemporalFilter
 from braid.operators.union import Union
 from braid.operators.watermarks import Cleaning, Passing
 from braid.operators.windowed import WindowedJoin
@@ -203,14 +204,12 @@ def _node(node: Node, b: Builder, wanted: Keys, without: NullKey) -> Frame:
             return _union(node, b, wanted or (*node.row_key, ALONE))
         case epochs.EmitOnClose():
             x = b.spread(_lower(node.input, b, wanted), wanted, "route", "rows wait by the key of the result")
-            operator = EmitOnClose(node.value, tuple(b.watermark(bound) for bound in node.bounds))
-            return b.step(operator, [x], node, x.keys, x.columns)
+            return b.step(EmitOnClose.of(node, b.watermark), [x], node, x.keys, x.columns)
+        case epochs.TemporalFilter():
+            x = _input(node.input, b, wanted, without)
+            return b.step(TemporalFilter.of(node, b.watermark), [x], node, x.keys, x.columns)
         case epochs.Coalesce():
-            x = _lower(node.input, b, node.key)
-            in_place = node.key == node.input.row_key and stays(node.input) and not b.apart and x.keys != node.key
-            b.placed |= in_place
-            x = x if in_place else b.spread(x, node.key, "route", "the result has another key")
-            return b.step(Coalesce.of(node, in_place), [x], node, node.key, x.columns)
+            return _coalesce(node, b)
         case sliding.SlidingJoin():
             return _sliding(node, b, wanted)
         case logical.Materialize():
@@ -219,6 +218,14 @@ def _node(node: Node, b: Builder, wanted: Keys, without: NullKey) -> Frame:
             x = _input(node.input, b, _before(wanted, node), without)
             return b.step(Lateral.of(node), [x], node, x.keys, [*x.columns, *node.columns])
     assert_never(node)
+
+
+def _coalesce(node: epochs.Coalesce, b: Builder) -> Frame:
+    x = _lower(node.input, b, node.key)
+    in_place = node.key == node.input.row_key and stays(node.input) and not b.apart and x.keys != node.key
+    b.placed |= in_place
+    x = x if in_place else b.spread(x, node.key, "route", "the result has another key")
+    return b.step(Coalesce.of(node, in_place), [x], node, node.key, x.columns)
 
 
 def _changes(node: epochs.Changes, b: Builder, wanted: Keys, known: watermarks.Progress) -> Frame:

@@ -17,6 +17,8 @@ from braid.expr.nodes import Col, Expr
 from braid.operators.base import Operator
 from braid.operators.filter import Filter
 from braid.plan import logical
+from braid.plan.epochs import in_epochs
+from braid.plan.first_row import first_row
 
 # Rows without key are dropped and counted, or (route, pad) go on to the bucket of their partition, or (one) have one
 # key. A key of which a part is null is one where a table is known by it (own, route, one); a join or group needs all
@@ -160,6 +162,11 @@ class Plan:
         """The number of the sink, behind all steps."""
         steps = (step.number for stage in self.stages for step in stage.steps)
         return max((*(leaf.number for leaf in self.leaves), *steps), default=-1) + 1
+
+    @property
+    def first_row(self) -> Mapping[str, object] | None:
+        """The row that the result has before any record has come."""
+        return first_row(self.query.root) if in_epochs(self.query.root) else None
 
     def unkept(self) -> Plan:
         """The same without a result that is kept."""

@@ -55,7 +55,14 @@ class JoinClock:
     take: Literal["max", "min"] = "max"
 
 
-Clock = LeafClock | JoinClock
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """The highest time that any record of these leaves has shown; ends do not lift it."""
+
+    leaves: tuple[int, ...]
+
+
+Clock = LeafClock | JoinClock | Newest
 Source = tuple[int, int, int]  # kind, leaf, partition
 
 
@@ -66,6 +73,8 @@ def leaves(clock: Clock) -> tuple[int, ...]:
             return (leaf,)
         case JoinClock(left, right):
             return (*leaves(left), *leaves(right))
+        case Newest(read):
+            return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +180,14 @@ class Clocks:
                 before = max(l0, r0) if take == "max" else min(l0, r0)
                 values = np.maximum(l, r) if take == "max" else np.minimum(l, r)
                 return np.where(values > NEVER, values - hold, NEVER), before - hold if before > NEVER else NEVER
+            case Newest(read):
+                before = max(
+                    (v for (k, l, _), v in self._high.items() if k == kind and l in read and v < FOREVER), default=NEVER
+                )
+                mine = np.isin(self._leaf, read) & self._says(kind) & (self._value < FOREVER)
+                shown = np.full(len(self._places), before, dtype=np.int64)
+                np.maximum.at(shown, self._index[mine], self._value[mine])
+                return np.maximum.accumulate(shown), before
         assert_never(clock)
 
     def at(self, clock: Clock, positions: pl.Series, prior: Flags | None = None) -> Ints:

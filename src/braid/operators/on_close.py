@@ -13,7 +13,7 @@ earlier epoch than batches before this one have shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -28,6 +28,7 @@ from braid.operators.multiset import EPOCH, TICK, Bag, at_first, changes_of, end
 from braid.operators.pairing import keys_of, payload_of
 from braid.operators.ranges import Ints, rows_at
 from braid.operators.watermarks import ABOVE_ALL, Watermark, after, lowest, ticks_of
+from braid.plan import epochs
 from braid.types import WHOLE_NUMBERS
 
 ENDED = int(END_OF_BATCH // LOW)  # the high part of the place where input ends
@@ -41,6 +42,10 @@ class EmitOnClose:
     watermarks: tuple[Watermark, ...]
     awaits: ClassVar[tuple[str, ...]] = ("waiting",)
     waits_for: ClassVar[str] = "its watermark"
+
+    @staticmethod
+    def of(node: epochs.EmitOnClose, watermark: Callable[[epochs.Bound], Watermark]) -> EmitOnClose:
+        return EmitOnClose(node.value, tuple(map(watermark, node.bounds)))
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         (rows,) = inputs

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 from braid.expr.nodes import Col, Expr
 from braid.plan.node import Mode, OfOne, OfTwo, Passing, PlanNode
 from braid.plan.windows import Fixed
+from braid.types import Scalar
 
 if TYPE_CHECKING:
     from braid.plan.logical import How, Node, Source
@@ -302,6 +303,38 @@ class EmitOnClose(InEpochs, Passing):
         yield self.value
 
 
+NOW = Col("~now", Scalar.TIMESTAMPTZ)  # the time of now; no column of a user has such a name
+
+
+@dataclass(frozen=True)
+class TemporalFilter(InEpochs, Passing):
+    """The rows for which `value` `compare` `now` is true after an epoch: they come and go as time passes. `now` is an
+    expression over `NOW`, which rises with it: the highest time of a record of the sources `clocks` so far."""
+
+    called = "temporal filter"
+    input: Node
+    value: Expr
+    compare: Compare
+    now: Expr
+    clocks: tuple[str, ...]
+
+    @property
+    def mode(self) -> Mode:
+        return "retract" if self.goes else self.input.mode
+
+    @property
+    def goes(self) -> bool:
+        """Whether a row is there until its time; else it is from its time on."""
+        return self.compare in ("gt", "ge")
+
+    @property
+    def watermarks(self) -> tuple[Bound, ...]:
+        return tuple(Bound(alias, NOW, self.now) for alias in self.clocks)
+
+    def computes(self) -> Iterator[Expr]:
+        yield self.value
+
+
 @dataclass(frozen=True)
 class Coalesce(InEpochs, Passing):
     """A table by `key`, once per epoch: the row as it stands after the epoch where it differs from the one before, or a
@@ -332,7 +365,17 @@ def in_epochs(root: Node) -> bool:
 
 EpochJoin = RegularJoin | AsOfJoin | TemporalJoin
 EpochNode = (
-    Changes | OnTime | Windows | Clocked | RegularJoin | AsOfJoin | TemporalJoin | Union | EmitOnClose | Coalesce
+    Changes
+    | OnTime
+    | Windows
+    | Clocked
+    | RegularJoin
+    | AsOfJoin
+    | TemporalJoin
+    | Union
+    | EmitOnClose
+    | TemporalFilter
+    | Coalesce
 )
 
 SIGNS: dict[Compare, str] = {"lt": "<", "le": "<=", "ge": ">=", "gt": ">"}

@@ -99,6 +99,8 @@ def follows(node: Node, known: Known) -> list[Follows]:
             return [own, *follows(x, known)]
         case Over(input=x):
             return [own, *follows(x, known)]
+        case epochs.TemporalFilter(input=x):
+            return [own, *follows(x, known)]
         case epochs.EmitOnClose(input=x):
             return [own, *(r for r in follows(x, known) if r.always)]
         case epochs.Windows(input=x, start=start, end=end):

@@ -67,6 +67,8 @@ def progress(node: Node) -> Progress:
         case Over(input=x, partition=partition):  # a row that comes may change all others of its partition
             below = progress(x)
             return {c.name: below[c.name] for c in partition if c.name in below}
+        case epochs.TemporalFilter(input=x):  # a row that goes may be below them
+            return {} if node.goes else progress(x)
         case epochs.Changes() | epochs.AsOfJoin() | SlidingJoin():
             return {}
         case OnKeys() | Materialize() | TimeWindows() | Final() | Closed() | Analytic():
@@ -128,12 +130,12 @@ def clocked(node: Node, alias: str, passed: Inherited) -> Node:
     """`node`, the reading of a view under `alias`, with the watermarks that the view passes on."""
     if not passed.columns:
         return node
-    clocks = tuple(_under(s, f"{alias}~{s.alias}") for s in passed.clocks)
+    clocks = tuple(under(s, f"{alias}~{s.alias}") for s in passed.clocks)
     known = tuple((f"{alias}.{name}", tuple(_moved(b, alias) for b in bounds)) for name, bounds in passed.columns)
     return epochs.Clocked(node, clocks, known)
 
 
-def _under(source: Source, alias: str) -> Source:
+def under(source: Source, alias: str) -> Source:
     """The source read under another alias."""
     columns_ = tuple(replace(c, name=f"{alias}.{c.name}") for c in source.columns)
     names: dict[str, Expr] = {old.name: new.col for old, new in zip(source.columns, columns_, strict=True)}

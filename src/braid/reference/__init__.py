@@ -28,6 +28,7 @@ from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
 from braid.plan import epochs, groups, logical, sliding
 from braid.plan.analytic import Analytic
 from braid.plan.drop_reasons import Reason
+from braid.plan.first_row import first_row
 from braid.plan.joins import OnKeys
 from braid.plan.over import Over
 from braid.reference.analytic_steps import AnalyticStep
@@ -38,6 +39,7 @@ from braid.reference.epoch_steps import (
     EmitOnCloseStep,
     OnTimeStep,
     RegularStep,
+    TemporalFilterStep,
     TemporalStep,
     UnionStep,
     WindowsStep,
@@ -90,6 +92,7 @@ class Reference:
         self.nodes: dict[int, logical.Node] = {}  # by the number of the step
         self._next = sum(1 for _ in logical.sources(query.root))  # steps are numbered after the leaves, inputs first
         self._root = self._build(query.root)
+        self._begun = False
         self._in_epochs = epochs.in_epochs(query.root)
         self._upserts = (
             UpsertStep(self._run, self._root.number, query.root, query.sink.written_key)
@@ -120,13 +123,14 @@ class Reference:
 
     def process(self, events: Iterable[Event]) -> list[OutRecord]:
         """What the events cause, in order."""
-        events = list(events)
+        events, first = list(events), self._first()
         if records := [e for e in events if isinstance(e, Record)]:
             self._learn(records)
         limit = self.query.sink.limit
         if self._in_epochs:
             grouped = groupby(events, key=lambda e: epoch_of(e.place))
-            return self._written([(row, (epoch, 0)) for epoch, some in grouped for row in self._of_epoch(epoch, some)])
+            rows = [(row, (epoch, 0)) for epoch, some in grouped for row in self._of_epoch(epoch, some)]
+            return self._written([*first, *rows])
         if limit is None:
             return self._written([(row, e.place) for e in events for row in self._caused_by(e)])
         out: list[OutRecord] = []
@@ -136,6 +140,12 @@ class Reference:
                 self._given += len(some)
                 out += some
         return out
+
+    def _first(self) -> list[tuple[Row, Place]]:
+        """The row that the result has before any record has come: with the first call."""
+        row = None if self._begun or not self._in_epochs else first_row(self.query.root)
+        self._begun = True
+        return [] if row is None else [(Row(row, 0, None), (-(2**62), 0))]
 
     def _caused_by(self, event: Event) -> list[Row]:
         """The rows of one place: what is released there, then what comes of the record."""
@@ -286,10 +296,7 @@ class Reference:
             case epochs.Changes():
                 return ChangesStep(node, *self._over(node.input))
             case epochs.Clocked():
-                x = self._build(node.input)
-                for clock in node.clocks:
-                    self._build(clock)
-                return x
+                return self._clocked(node)
             case epochs.OnTime():
                 return OnTimeStep(node, *self._over(node.input), self._sources)
             case epochs.Windows():
@@ -311,6 +318,8 @@ class Reference:
                 return UnionStep(node, self._number(), self._run, *xs)
             case epochs.EmitOnClose():
                 return EmitOnCloseStep(node, *self._over(node.input), self._sources)
+            case epochs.TemporalFilter():
+                return TemporalFilterStep(node, *self._over(node.input), self._sources)
             case sliding.SlidingJoin():
                 xs = [self._operand(x) for x in node.operands]
                 return SlidingStep(node, self._number(), self._run, xs)
@@ -319,6 +328,14 @@ class Reference:
             case logical.Materialize():
                 return MaterializeStep(node, *self._over(node.input))
         assert_never(node)
+
+    def _clocked(self, node: epochs.Clocked) -> Step:
+        x, read = self._build(node.input), len(self._sources)
+        for clock in node.clocks:
+            self._build(clock)
+        for source in self._sources[read:]:
+            source.silent = True
+        return x
 
     def _over(self, node: logical.Node) -> tuple[int, Run, Step]:
         x = self._build(node)

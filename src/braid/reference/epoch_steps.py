@@ -476,6 +476,38 @@ class EmitOnCloseStep(EpochStep[epochs.EmitOnClose]):
         return value if not b.slide else (value - b.offset) // b.slide * b.slide + b.offset + b.ahead
 
 
+class TemporalFilterStep(EpochStep[epochs.TemporalFilter]):
+    """The rows for which the condition is true with the highest time that was read, as of the end of the epoch."""
+
+    def __init__(
+        self, node: epochs.TemporalFilter, number: int, run: Run, source: Step, sources: Sequence[SourceStep]
+    ) -> None:
+        super().__init__(node, number, run, source)
+        self._sources = [s for s in sources if s.node.alias in node.clocks]
+        self._all, self._passed = Bag(), Bag()
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        (rows,) = inputs
+        for row in rows:
+            self._all.add(row.values, -1 if row.gone else 1, row.origin)
+        now, passed = self._now(), Bag()
+        for values, count in self._all:
+            tick = ticks(self.run.look(self.node.value, Row(values, 0, None))[0])
+            if tick is not None and COMPARE[self.node.compare](tick, now):
+                passed.add(values, count, self._all.of(values))
+        made, self._passed = passed.minus(self._passed), passed
+        return self.changes(made)
+
+    def _now(self) -> float:
+        newest = max((s.shown[1] for s in self._sources), default=NEVER)
+        if newest == NEVER:
+            return NEVER
+        at = datetime(1970, 1, 1) + timedelta(milliseconds=int(newest))
+        now = ticks(self.run.look(self.node.now, Row({epochs.NOW.name: at}, 0, None))[0])
+        assert now is not None
+        return now
+
+
 class CoalesceStep(EpochStep[epochs.Coalesce]):
     """A multiset as a table: one change of a key per epoch, tombstones first, then rows, each by key."""
 

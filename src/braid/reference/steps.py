@@ -148,6 +148,7 @@ class SourceStep:
         self.number, self.node, self._run, self._bare = number, node, run, bare
         self.join_keys: Sequence[Expr] = ()  # of the join that reads this source
         self._is_keyed = node.kind == "table" and not node.captured
+        self.silent = False  # nothing but its clock is read
         self._is_late = False
         self._late_at: float = NEVER  # the clock that a late record is below
         self._judges = False
@@ -251,6 +252,8 @@ class SourceStep:
         return [partition for leaf, partition in partitions if leaf == self.number]
 
     def _read(self, record: Record) -> None:
+        if self.silent:
+            return
         origin = NOBODY if record.place not in self._run.asked else frozenset((record.place,))
         cause = None if self._run.listener is None else record.place  # so that others can name it
         row = Row(self.values(record), record.time, record.headers, record.null, cause, origin)

@@ -39,6 +39,7 @@ from braid.operators.changes import NEVER
 from braid.spark import columns, task_metrics
 from braid.spark.columns import Blob
 from braid.spark.job import Job, inputs_of, loads
+from braid.spark.stage import for_writers
 from braid.stage import measured, state_file
 from braid.stage.call_order import (
     Moment,
@@ -52,6 +53,7 @@ from braid.stage.call_order import (
     without_replaced,
 )
 from braid.stage.cut import Cut, plan_batch
+from braid.stage.emit import first_row
 from braid.stage.ingest import Chunk, Ingested, Mark, clocked, ingested
 from braid.stage.inputs import Input, TopicInput, Until
 from braid.stage.lineage import check_seen
@@ -208,10 +210,12 @@ FEW_ROWS = 20_000  # so many rows are worth a task of their own
 
 @dataclass
 class Slice(InputPartition):  # type: ignore[misc]
-    """What one task reads. `marks`: from which to which mark, in an explicit order."""
+    """What one task reads. `marks`: from which to which mark, in an explicit order; `first`: it gives the first row of
+    the result, too."""
 
     parts: tuple[Part, ...]
     marks: tuple[int, int] | None = None
+    first: bool = False
 
 
 class Planner:
@@ -283,6 +287,8 @@ class Planner:
             _wait(there, [self._files[leaf] for leaf in self._comes], until)
         if job.reading.idle is not None and job.replay is None and job.order is None and self._limits is None:
             found = self._with_silent(job, start, found)
+        if found is None and start["batch"] < 0 and job.plan.first_row is not None:
+            found = {"next": start["next"], "ended": start["ended"]}  # nothing is read, and the result has a row
         if found is None:
             return start
         kept = {name: x for name, x in start.items() if name not in ("early", "begin", "silent")}
@@ -396,12 +402,14 @@ class Planner:
         if start["batch"] < 0 and "begin" in end:  # Spark asks again where a query begins
             start = start | {"next": end["begin"]}
         parts = [x for x in parts_of(start, end, _at_first(job, start)) if not job.plan.leaves[x.leaf].spared]
+        begins = start["batch"] < 0 and job.plan.first_row is not None
         if job.order is not None:
             done = start.get("marks", 0)
-            return [Slice(tuple(parts), (done, end.get("marks", done)))]  # the very first document has none
+            return [Slice(tuple(parts), (done, end.get("marks", done)), begins)]  # the very first document has none
         inputs = inputs_of(self._text)
         known = {leaf: x for leaf, x in inputs.items() if isinstance(x, FileInput | FrameInput)}
-        return [Slice(tuple(x)) for x in shared_out(divided(parts, known, job.tasks), len(parts), job.tasks)]
+        shares = shared_out(divided(parts, known, job.tasks), len(parts), job.tasks)
+        return [*([Slice((), first=True)] if begins else []), *(Slice(tuple(x)) for x in shares)]
 
 
 def is_first(job: Job) -> bool:
@@ -422,6 +430,8 @@ def _wait(there: Callable[[], bool], files: Sequence[FileInput], until: float | 
 def read(text: str, slice: Slice) -> Iterator[pa.RecordBatch]:
     """What one task reads, as blobs."""
     job = loads(text)
+    if slice.first and (row := first_row(job.plan)) is not None:
+        yield columns.batch([_to_the_writer(job, row)])
     yield from blobs(job, _chunks(text, job, slice))
 
 
@@ -524,6 +534,15 @@ def blobs(job: Job, chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:
         last.append(columns.counts(job.last, job.out_ids[0], said))
     if last:
         yield columns.batch(last)
+
+
+def _to_the_writer(job: Job, row: pl.DataFrame) -> Blob:
+    """A row of the result, in a pile of its own, for the writer of its output partition."""
+    stage, pile = job.plan.stages[-1], job.buckets * job.output.partitions * job.ranges
+    ((bucket, _),) = split(row, job.buckets, stage.single)
+    ((_, key, rows),) = for_writers(job, bucket, job.after(stage, bucket), row, None)
+    key = job.range_ids[bucket % job.output.partitions] if job.ranges > 1 else key
+    return Blob(job.last, pile, key, columns.ROWS, columns.dumps(rows, 0, job.wire))
 
 
 def _of_chunk(job: Job, leaf: int, made: Ingested) -> Iterator[Blob]:

@@ -430,7 +430,7 @@ def _in_turn(job: Job, stage: Stage, state: BucketState, blobs: Sequence[Blob], 
     return whole, shelf.rows
 
 
-def _for_writers(
+def for_writers(
     job: Job, bucket: int, key: int, rows: pl.DataFrame, bounds: pl.Series | None
 ) -> Iterator[tuple[int, int, pl.DataFrame]]:
     """(pile, Spark's key, rows): all to one writer, or to those of ranges, or on a broker with several partitions to
@@ -487,7 +487,7 @@ def _rows_out(
             if kept is not None:
                 with spent("keep"):
                     kept.take(out)
-            for pile, to, part in _for_writers(job, bucket, key, out, bounds):
+            for pile, to, part in for_writers(job, bucket, key, out, bounds):
                 yield Blob(job.last, pile, to, columns.ROWS, columns.dumps(part, piece, job.wire))
         return
     going = [(x, job.plan.stages[x.stage], Exchanging(x)) for x in stage.exchanges]

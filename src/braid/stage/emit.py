@@ -15,7 +15,21 @@ import polars as pl
 from braid.expr import compile, trace
 from braid.expr.nodes import Col
 from braid.lower.physical import Plan
-from braid.operators.changes import DIFF, HASH, HEADERS, POS, POS_TYPE, SUB, TIME, in_order, key_column, no_rows
+from braid.operators.changes import (
+    BASE,
+    DIFF,
+    HASH,
+    HEADERS,
+    LOW,
+    NEVER,
+    POS,
+    POS_TYPE,
+    SUB,
+    TIME,
+    in_order,
+    key_column,
+    no_rows,
+)
 from braid.operators.ranges import columns_of
 from braid.operators.rekey import with_key
 from braid.plan import groups, logical
@@ -29,7 +43,7 @@ from braid.stage.drops import DROPS, drops_of
 from braid.stage.ingest import needing_a_value
 from braid.stage.wire import bucket_of, joined
 from braid.topics.envelope import WINDOW
-from braid.types import Column
+from braid.types import Column, polars_type
 
 WRITTEN: dict[str, pl.DataType] = {
     POS: POS_TYPE,
@@ -48,6 +62,18 @@ def merged(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Projected frames of several buckets as one, in position order."""
     frames = [f for f in frames if f.height]
     return in_order(joined(frames)) if frames else pl.DataFrame()
+
+
+def first_row(plan: Plan) -> pl.DataFrame | None:
+    """The row with which the first batch begins, projected, if the result has one before any record has come."""
+    row = plan.first_row
+    if row is None:
+        return None
+    place = {POS: [NEVER * LOW], SUB: [None], TIME: [0], DIFF: [1]}
+    values = pl.DataFrame({c.name: [row[c.name]] for c in plan.query.root.schema},
+                          schema={c.name: polars_type(c.type) for c in plan.query.root.schema})  # fmt: skip
+    frame = pl.DataFrame(place, schema=BASE).hstack(values)
+    return projected(plan, with_key(frame, plan.query.sink.written_key)[0])[0]
 
 
 def written(sink: Sink, frame: pl.DataFrame, partitions: int) -> pl.DataFrame:

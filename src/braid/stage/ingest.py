@@ -113,8 +113,8 @@ def ingest(
         good = good.filter(pl.col(HASH).is_not_null())
     if leaf.awaits:
         good = good.hstack([repeated(PART, rank, pl.Int32, good.height)])
-    if leaf.silent:
-        good = good.clear()
+    if leaf.silent:  # who reads the source itself tells what is dropped
+        good, dropped = good.clear(), []
     names = list(leaf_schema(leaf))
     if good[HEADERS].null_count() < good.height:
         names.append(HEADERS)

@@ -229,9 +229,10 @@ class LocalBackend(InMemory[Running]):
             new = standing(begins, leaf, since_of(running.plan, leaf, running.since))
             readings.append(Reading(leaf.number, new, topic.moments[moments:], topic.partitions))
             running.read[leaf.number] = (len(topic.records), len(topic.moments))
-        if not any(r.records or r.moments for r in readings):
+        unasked = running.local.batch == 0 and running.plan.first_row is not None
+        if not unasked and not any(r.records or r.moments for r in readings):
             return
-        for batch in cut(running.plan, readings, self.batch):
+        for batch in [*cut(running.plan, readings, self.batch)] or [[]]:
             number = running.local.batch
             outputs = running.local.run(chunks(running.plan, batch))
             self._write(running, outputs.records, number)

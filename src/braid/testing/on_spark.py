@@ -131,6 +131,9 @@ class SparkBackend:
         running = Running(*place, os.path.join(self._order, f"{query.name}.gate"))
         self._launch(running)
         self._queries[query.name] = running
+        if running.plan.first_row is not None and running.run is not None:
+            running.run.await_idle()
+            self._touch(query.sink.topic)
 
     def _launch(self, running: Running) -> None:
         if not os.path.exists(running.gate):

@@ -109,7 +109,7 @@ def _meetings(node: logical.Node) -> Iterator[tuple[Sequence[Side], bool, bool]]
             logical.Filter() | logical.Project() | logical.Lateral() | logical.Materialize()
             | groups.TimeWindows() | groups.Sessions() | groups.Final() | groups.Closed()
             | epochs.Changes() | epochs.Clocked() | epochs.OnTime() | epochs.Windows() | epochs.Union()
-            | epochs.EmitOnClose()
+            | epochs.EmitOnClose() | epochs.TemporalFilter()
         ):  # fmt: skip
             pass  # each row by itself, or rows that meet below
         case _:

@@ -21,6 +21,7 @@ from braid.expr.nodes import Call, Expr, Lit
 from braid.expr.postgres import typing
 from braid.expr.postgres.base import NUMERIC
 from braid.guess import meant
+from braid.plan.epochs import NOW
 from braid.sql import ast
 from braid.types import Array, Decimal, Scalar, Type, is_numeric
 
@@ -44,18 +45,26 @@ _NAMES: dict[Type, str] = {
 }
 _EXACT = Context(prec=80)
 ROW_SETS = ("GENERATE_SERIES", "RANGE", "UNNEST")
-_PRESENT = ("NOW", "CURRENT_TIMESTAMP", "PROCTIME", "CURRENT_DATE", "LOCALTIMESTAMP", "RANDOM")
+_OF_NOW: dict[str, Type] = {
+    "NOW": S.TIMESTAMPTZ,
+    "CURRENT_TIMESTAMP": S.TIMESTAMPTZ,
+    "CURRENT_DATE": S.DATE,
+    "LOCALTIMESTAMP": S.TIMESTAMP,
+}
+_PRESENT = (*_OF_NOW, "PROCTIME", "RANDOM")
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
     """What an expression of a clause may hold. `special`: asked first about each node, so that a grouped query finds
-    its grouping expressions and aggregates, and a batch query what only it has."""
+    its grouping expressions and aggregates, and a batch query what only it has. `present`: the time of now has a
+    meaning there."""
 
     clause: str
     column: Column
     special: Asked | None = None
     batch: bool = False
+    present: bool = False
 
 
 def bound(e: ast.Expr, clause: str, column: Column) -> Expr:
@@ -141,13 +150,16 @@ def _present_or_column(e: ast.Name, word: str, names: Names) -> Expr:
     try:
         return names.column(e)
     except UnknownColumn:
-        raise _no_present(word) from None
+        return _present(word.upper(), word, names)
 
 
-def _no_present(word: str) -> SqlError:
-    hint = "keep the rows in a view, and ask a batch query for those of now: SELECT … FROM v WHERE ts > now() - …"
-    why = "rows would go as time passes, with no change to cause it"
-    return SqlError(f"{word} in a view is not supported yet: {why}", hint=hint)
+def _present(word: str, shown: str, names: Names) -> Expr:
+    """The time of now: in WHERE of a view."""
+    if names.present and word in _OF_NOW:
+        t = _OF_NOW[word]
+        return NOW if t == NOW.type else typing.cast(NOW, t)
+    hint = "compare it in WHERE: … WHERE ts > now() - INTERVAL '1 hour'; or ask a batch query over the view"
+    raise SqlError(f"{shown} in {names.clause} of a view is not supported yet", hint=hint)
 
 
 def _only_batch(e: ast.LongCall | ast.Quantified | ast.GroupingSets | ast.Subquery, names: Names) -> SqlError:
@@ -291,6 +303,8 @@ def either(a: Expr, b: Expr) -> Expr:
 def _call(e: ast.Call, names: Names) -> Expr:
     if is_known(e.name) and not names.batch:
         raise _misplaced(e, names)
+    if e.name in _PRESENT and not names.batch and e.name not in typing.known():
+        return _present(e.name, f"{e.name.lower()}()", names)
     _check_known(e.name, names)
     if e.distinct:
         raise SqlError(f"DISTINCT has no meaning in {e.name.lower()}", hint="leave it out")
@@ -333,8 +347,6 @@ def _check_known(name: str, names: Names) -> None:
             return
         hint = "functions of users are for materialized views: a batch query has none"
         raise SqlError(f"there is no function {name.lower()}", hint=hint)
-    if name in _PRESENT:
-        raise _no_present(f"{name.lower()}()")
     if name.startswith(("JSONB_", "JSON_")) or name in ("TO_JSONB", "TO_JSON"):
         hint = "keep the fields that are read in columns of their own"
         raise SqlError(f"{name.lower()} is not supported yet: there is no type JSONB", hint=hint)

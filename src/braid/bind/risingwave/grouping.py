@@ -14,8 +14,6 @@ from datetime import time as time_of_day
 from decimal import Decimal as PyDecimal
 from itertools import combinations
 
-import polars as pl
-
 from braid.bind.expressions import Aggregations, any_of, children, with_span
 from braid.bind.risingwave.batch_aggregates import is_known
 from braid.bind.risingwave.expressions import Names, bind, bind_condition, bound, condition, usual_name
@@ -26,16 +24,16 @@ from braid.bind.select.grouping import Groups
 from braid.bind.select.items import Item, listed, place_of
 from braid.bind.select.scope import Scope
 from braid.errors import SqlError
-from braid.expr import compile, typing
+from braid.expr import typing
 from braid.expr.nodes import Call, Col, Expr, Lit, substituted
 from braid.expr.postgres import typing as postgres
 from braid.expr.postgres.typing import finished
 from braid.plan.epochs import Changes
 from braid.plan.groups import GATHER, PRESENT, Aggregate, Aggregation
-from braid.plan.logical import Filter, Lateral, Node, Project
+from braid.plan.logical import Filter, Lateral, Node
 from braid.plan.names import level_of, own
 from braid.sql import ast
-from braid.types import TIMESTAMPS, Array, Decimal, Scalar, Type, polars_type
+from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Array, Decimal, Scalar, Type
 
 _ZEROS: dict[Type, object] = {
     Scalar.BOOLEAN: False,
@@ -50,6 +48,7 @@ _ZEROS: dict[Type, object] = {
     Scalar.TIME: time_of_day(),
     **dict.fromkeys(TIMESTAMPS, datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)),
 }
+_WRITTEN_ONE_WAY = (*WHOLE_NUMBERS, Scalar.VARCHAR, Scalar.BOOLEAN, Scalar.DATE)
 MOST_SETS = 64
 
 
@@ -90,10 +89,11 @@ class _Groups(Groups):
         if e in self.shown:
             return
         n = len(self.shown)
-        value = e if self.sets is None else self.sets.value(e)
+        by = _told_apart(e)
+        value = by if self.sets is None else self.sets.value(by, e)
         missing, key = _nullable(f"{self.alias}.group_{n}", value)
         self.keys += [missing, key]
-        self.shown[e] = typing.case([(missing[0], Lit(None, e.type))], key[0])
+        self.shown[e] = typing.case([(missing[0], Lit(None, e.type))], postgres.cast(key[0], e.type))
 
     def ask(self, e: ast.Expr) -> Expr | None:
         """What an aggregate gives that only this dialect has, or the key that `e` is, if it is a grouping
@@ -166,9 +166,9 @@ class _Groups(Groups):
             keys.append((among, part))
         given: dict[str, Expr] = {}
         for n, (e, into) in enumerate(self.distinct.items(), 1):
-            missing, key = _nullable(f"{alias}.value_{n}", of(part, n, e))
+            missing, key = _nullable(f"{alias}.value_{n}", of(part, n, _told_apart(e)))
             keys += [missing, key]
-            shown = typing.case([(missing[0], Lit(None, e.type))], key[0])
+            shown = typing.case([(missing[0], Lit(None, e.type))], postgres.cast(key[0], e.type))
             given[_value_of(into)] = of(among, n, shown)
         below = Aggregations(f"{alias}.below_")
         picked = [
@@ -250,10 +250,10 @@ class _Sets:
     number: Col
     key: Col
 
-    def value(self, e: Expr) -> Expr:
-        """A grouping expression, in the sets that have it."""
+    def value(self, by: Expr, e: Expr) -> Expr:
+        """What a grouping expression groups by, in the sets that have it."""
         having = [n for n, s in enumerate(self.sets) if e in s]
-        return e if len(having) == len(self.sets) else typing.case([(self._is_one(self.number, having), e)])
+        return by if len(having) == len(self.sets) else typing.case([(self._is_one(self.number, having), by)])
 
     def grouping(self, args: Sequence[Expr]) -> Expr:
         """Which of the arguments are not grouped by: a bit each, the last one the lowest."""
@@ -370,35 +370,20 @@ def _expanded(e: ast.GroupingSets) -> Iterator[tuple[ast.Expr, ...]]:
             yield tuple(x for part in some for x in part)
 
 
-def alone(node: Node) -> dict[str, object] | None:
-    """The row of one group before any row has come: COUNT is 0, other aggregates are NULL. None of what is no such
-    group, or reads another one."""
-    match node:
-        case Project(input=x, outputs=outputs):
-            row = alone(x)
-            if row is None:
-                return None
-            types = {c.name: polars_type(c.type) for c in x.schema}
-            frame = pl.DataFrame({n: [v] for n, v in row.items()}, schema={n: types[n] for n in row})
-            made, _ = compile.evaluate(frame, [(c.name, e) for c, e in outputs])
-            return made.row(0, named=True)
-        case Changes(input=x):
-            return alone(x)
-        case Aggregate(input=x, keys=keys, aggregations=made) if all(isinstance(e, Lit) for _, e in keys):
-            if any(isinstance(y, Aggregate) and alone(y) is not None for y in x.walk()):
-                return None
-            of = {c.name: e.value for c, e in keys if isinstance(e, Lit)}
-            return of | {a.output.name: 0 if a.function == "COUNT" else None for a in made}
-        case _:
-            return None
-
-
 def meant_by(e: ast.Expr, items: tuple[ast.SelectItem, ...], scope: Scope) -> ast.Expr:
     """A grouping expression: also the number or the alias of an item."""
     if isinstance(e, ast.Name) and any(c.name == e.parts[0] for c in scope.columns):
         return e
     place = place_of(e, [i.alias for i in items])
     return e if place is None else items[place].expr
+
+
+def _told_apart(e: Expr) -> Expr:
+    """What values are grouped by: themselves; arrays by their text, where equal ones have the same."""
+    t = e.type
+    while isinstance(t, Array):
+        t = t.element
+    return postgres.cast(e, Scalar.VARCHAR) if t is not e.type and t in _WRITTEN_ONE_WAY else e
 
 
 def _zero(t: Type) -> object:

@@ -16,8 +16,17 @@ from typing import assert_never
 from braid.bind.bound import Bounded, Declared, Index, View
 from braid.bind.expressions import with_span
 from braid.bind.names import free_name
-from braid.bind.risingwave import constants, grouping, row_sets, set_operations, subqueries, windows
-from braid.bind.risingwave.expressions import ROW_SETS, Names, bind, bound, condition, either, usual_name
+from braid.bind.risingwave import constants, grouping, row_sets, set_operations, subqueries, temporal, windows
+from braid.bind.risingwave.expressions import (
+    ROW_SETS,
+    Names,
+    bind,
+    bind_condition,
+    bound,
+    condition,
+    either,
+    usual_name,
+)
 from braid.bind.risingwave.over import Overs, first_rows, has_over, named_windows, orderable
 from braid.bind.risingwave.placing import Relation, Tree, place
 from braid.bind.risingwave.scope import QUOTE, Context, check_not_sink, default_name
@@ -230,14 +239,17 @@ def _tree(source: ast.Relation, context: Context) -> Tree:
 def _passing(tree: Tree, where: Sequence[ast.Expr], context: Context) -> Node:
     """The rows of a tree that pass conditions, and have the partners that these ask for."""
     pool: list[Expr] = []
+    timed: list[temporal.Timed] = []
     asked: list[subqueries.Asked] = []
     for e in where:
         plain, more = subqueries.parted(e)
-        pool += [t for x in plain for t in conjuncts(condition(x, "WHERE", tree.scope.expr))]
+        for x in plain:
+            others, terms = temporal.parted(x, bind_condition(x, Names("WHERE", tree.scope.expr, present=True)))
+            pool, timed = [*pool, *others], [*timed, *terms]
         asked += more
     node, left_over = place(tree, pool, context)
     rest = all_of(left_over)
-    node = node if rest is None else Filter(node, rest)
+    node = temporal.filtered(node if rest is None else Filter(node, rest), timed, context)
     for one in asked:
         node = subqueries.partnered(node, tree.scope, one, context, _BINDING)
     return node

@@ -26,7 +26,7 @@ from braid.bind.bound import (
     View,
 )
 from braid.bind.names import free_name, repeated
-from braid.bind.risingwave import connections, constants, encodings, grouping, sinks
+from braid.bind.risingwave import connections, constants, encodings, sinks, temporal
 from braid.bind.risingwave.batch import batch_query
 from braid.bind.risingwave.expressions import bound
 from braid.bind.risingwave.queries import bind_query
@@ -36,6 +36,7 @@ from braid.bind.select.items import Result
 from braid.errors import SqlError
 from braid.expr.nodes import Col, Expr
 from braid.plan.epochs import Coalesce
+from braid.plan.first_row import first_row
 from braid.plan.follows import Follows
 from braid.plan.logical import Kind, Node, Output, Query, Sink
 from braid.plan.shown import padded, shown_key
@@ -246,10 +247,11 @@ def materialized(s: ast.CreateView, result: Result, context: Context, refers: tu
              *((o.name, result.types[o.expr]) for o in key if o.name not in names.values()))  # fmt: skip
     passed = inherited(root, (*key, *values))
     follows = _follows(root, (*key, *values), context) if s.what != "sink" else ()
-    alone = grouping.alone(result.node)
+    alone = first_row(result.node)
     outputs = [] if alone is None else [*key, *values]
     row = tuple((o.name, alone[o.expr.name]) for o in outputs if alone is not None and isinstance(o.expr, Col))
-    relation = Relation(what, types, append, False, None, key_names, passed, follows, wish.into, row, refers)
+    relation = Relation(what, types, append, False, None, key_names, passed, follows, wish.into, row, refers,
+                        temporal.origins(root, context))  # fmt: skip
     encoding = Encoding() if s.encode is None else encodings.of_sink(s.encode, s.name, columns)
     kind: Kind = "stream" if append and (wish.added or not wish.into) else "table"
     topic = (encodings.topic_of(s.properties) if s.what == "sink" else None) or s.name
