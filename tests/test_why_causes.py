@@ -14,7 +14,6 @@ import pytest
 import keyed_queries
 import sliding_queries
 import test_law_epochs as epochs
-from braid.plan import logical
 from braid.plan.analytic import Analytic
 from braid.plan.groups import Aggregate
 from braid.plan.logical import Query
@@ -32,7 +31,9 @@ def without(query: Query, placed: list[Event], gone: set[object]) -> list[OutRec
     """The rows of a history in which some records do nothing but move clocks."""
     reference = Reference(query)
     some = (e if e.place not in gone or not isinstance(e, Record) else reference.clocked(e) for e in placed)
-    return [*in_turn(reference, [*some])] if logical_epochs(query) else [x for e in some for x in reference.process([e])]
+    return (
+        [*in_turn(reference, [*some])] if logical_epochs(query) else [x for e in some for x in reference.process([e])]
+    )
 
 
 def logical_epochs(query: Query) -> bool:

@@ -108,7 +108,7 @@ class Asked:
 
     def of_key(self, key: str) -> Answer:
         """What became of the records of a key, be it theirs or one that they are joined or grouped by."""
-        texts = _texts_of(key)
+        texts = texts_of(key)
         found = {n: self._with_key(n, texts) for n in self.heard.rows}
         unread = [*self._unread(texts)]
         if not any(flags.any() for flags in found.values()) and not unread:
@@ -201,7 +201,7 @@ class Asked:
 
     # -------------------------------------------------------------------- judging
 
-    def _taken(self, asked: Mapping[int, pl.Series], limit: int) -> Mapping[int, pl.Series]:
+    def taken(self, asked: Mapping[int, pl.Series], limit: int) -> Mapping[int, pl.Series]:
         """The records that are judged, at most `limit` of a query that falls into slices."""
         every = {n: pl.repeat(True, x.height, dtype=pl.Boolean, eager=True) for n, x in self.heard.rows.items()}
         start = {n: asked.get(n, ~flags) for n, flags in every.items()}
@@ -221,7 +221,7 @@ class Asked:
         return found
 
     def _answer(self, asked: Mapping[int, pl.Series], more: Sequence[Answered], most: int | None = SHOWN) -> Answer:
-        taken = self._taken(asked, MOST if most is not None else WHOLE) if any(x.any() for x in asked.values()) else {}
+        taken = self.taken(asked, MOST if most is not None else WHOLE) if any(x.any() for x in asked.values()) else {}
         placed, order = events(self.heard, self.plan, taken)
         records = {e.place: e for e in placed if isinstance(e, Record)}
         at = {p: At(self.plan.leaves[e.leaf].source.topic, e.partition, e.offset, e.time) for p, e in records.items()}
@@ -246,17 +246,28 @@ class Asked:
             self.how.whole,
             len(mine) - len(shown),
             most is None,
-            _notes(self.plan, self.topics),
+            self.notes,
         )
 
     def _answered(self, case: Case, place: Place, record: Record, at: At) -> Answered:
+        steps = [*_steps(case, place)]
+        name, batch = self.plan.leaves[record.leaf].source.name, case.positions[place][1]
+        return Answered(at, name, *self.shown(record), batch, case.verdict(place), steps)
+
+    def shown(self, record: Record) -> tuple[str | None, Mapping[str, object] | None]:
+        """Key and value of a record, where they may be seen."""
+        if not self.values:
+            return None, None
         source = self.plan.leaves[record.leaf].source
         parts = [record.values[c.name] for c in source.columns if c.place == "key"]
         key = ", ".join("NULL" if v is None else str(v) for v in parts) or None
         value = {c.field: record.values[c.name] for c in source.columns if c.place == "value"}
-        steps = [*_steps(case, place)]
-        shown = (key, None if record.null or record.error is not None else value) if self.values else (None, None)
-        return Answered(at, source.name, *shown, case.positions[place][1], case.verdict(place), steps)
+        return key, None if record.null or record.error is not None else value
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What an answer lacks."""
+        return _notes(self.plan, self.topics)
 
 
 _UNREAD = Verdict(
@@ -301,7 +312,7 @@ def _said(case: Case, place: Place, f: Fact) -> str | None:
     return None
 
 
-def _texts_of(key: str) -> list[str]:
+def texts_of(key: str) -> list[str]:
     """The texts that a key may have: as JSON, or plainly."""
     made = [key, json.dumps(key), json.dumps(key, ensure_ascii=False)]
     try:

@@ -9,7 +9,7 @@ or in the frame of a call, is named although one of it may change nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -70,7 +70,6 @@ class Causes:
     def of(self, number: int) -> Derived:
         """Of the row of this number."""
         row = self.rows[number]
-        equal = sum(_same(x, row) for x in self.rows[: number + 1])
         try_out = _Alone(self.query, thinned(self._events, row.place), row)
         named = self._origins.get(id(row), NOBODY)
         sure = try_out.gives(named)
@@ -80,25 +79,28 @@ class Causes:
             met = named.union(now, *(self._met.get(p, ()) for p in named | now))
             for more in (met & before, before):
                 if len(more) <= MOST and try_out.gives(more):
-                    named, sure = self._least(more, named if self._together else NOBODY, try_out.gives), True
+                    named, sure = self._least(more, self._kept(named), try_out.gives), True
                     break
-        elif not self._together:
-            named = self._least(named, NOBODY, try_out.gives)
-        assert equal
+        else:
+            named = self._least(named, self._kept(named), try_out.gives)
         facts, reference = try_out.told(named)
         return Derived(row, named, sure, facts, reference)
+
+    def _kept(self, named: Named) -> Named:
+        """Those of which none is left out: they are in a group."""
+        return named if self._together or len(named) > MOST else NOBODY
 
     def _least(self, named: Named, kept: Named, gives: Callable[[Named], bool]) -> Named:
         """The records without those that the row does not need: halves are left out, then halves of these."""
         size = max(len(named) // 2, 1)
         while True:
-            rest = sorted(named - kept, reverse=True)
+            before, rest = named, sorted(named - kept, reverse=True)
             for some in (rest[i : i + size] for i in range(0, len(rest), size)):
-                if len(named) > 1 and gives(named.difference(some)):
+                if gives(named.difference(some)):
                     named = named.difference(some)
-            if size == 1:
+            if size == 1 and named == before:
                 return named
-            size = size // 2
+            size = max(size // 2, 1)
 
 
 def _same(a: OutRecord, b: OutRecord) -> bool:

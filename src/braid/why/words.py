@@ -10,7 +10,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from braid.face.tabular import cell, time_text
 from braid.why.reasons import At, Verdict
@@ -39,6 +39,21 @@ class Answered:
     batch: int | None
     verdict: Verdict
     steps: Sequence[Step] = ()
+
+
+class Judged(Protocol):
+    """What was judged for an answer."""
+
+    @property
+    def query(self) -> str: ...
+    @property
+    def judged(self) -> int: ...
+    @property
+    def read(self) -> int: ...
+    @property
+    def batches(self) -> int: ...
+    @property
+    def whole(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +144,10 @@ def lines(answer: Answer) -> Iterator[str]:
     yield from (f"note: {note}" for note in answer.notes)
     if answer.left:
         yield f"… and {answer.left:,} earlier records; --input asks for one of them"
-    yield _judged(answer)
+    yield judged(answer)
 
 
-def _judged(answer: Answer) -> str:
+def judged(answer: Judged) -> str:
     end = f"of {answer.read:,} that {answer.query} has read in {answer.batches:,} batch{'es' * (answer.batches != 1)}"
     why = f" ({answer.whole})" if answer.whole is not None and answer.judged == answer.read else ""
     return f"judged by the definitions of its joins: {answer.judged:,} records {end}{why}"
@@ -175,4 +190,4 @@ def summary(answer: Answer) -> Iterator[str]:
             )
     yield ""
     yield from (f"note: {note}" for note in answer.notes)
-    yield _judged(answer)
+    yield judged(answer)
