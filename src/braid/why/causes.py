@@ -1,10 +1,10 @@
 """Causes: of a row of the result, the records that it was made of.
 
 In: a query, the events of a slice. Out: its rows; of one of them the records that, judged alone, give it.
-Rule: the definitions name the records of a row (`Row.origin`), and then they judge these alone, with the clocks that all
-records move: what they name is taken at its word only if that gives the row, at its place. If it does not, those are
-added that the named ones have met, then all; and whatever the row does not need is left out again. What is in a group,
-or in the frame of a call, is named although one of it may change nothing.
+Rule: the definitions name the records of a row (`Row.origin`), and then they judge these alone, with the clocks that
+all records move: what they name is taken at its word only if that gives the row, at its place. If it does not, those
+are added that the named ones have met, then all; and whatever the row does not need is left out again. What is in a
+group, or in the frame of a call, is named although one of it may change nothing.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from braid.topics.interface import Topics
 from braid.types import Column, Scalar
 from braid.why.reading import KEY, OFFSET
 
+VALUE = "_value"
 PAGE = 100_000  # records read at a time
 SHOWN = 10  # rows of a key
 
@@ -66,25 +67,27 @@ class Output:
             there = f"its last offset is {ends[p] - 1}" if p < len(ends) else f"it has {len(ends)} partition(s)"
             raise BraidError(f"{topic} has no record {p}:{offset}", there)
         start = self.topics.start_offsets(topic)[p]
-        found = [*self._rows(p, offset, offset + 1, None)]
-        if not found:
+        found = self._input.read(p, offset, offset + 1).rows
+        if not found.height:
             gone = f"partition {p} begins at {start} now" if offset < start else "it is not in its topic any more"
             raise BraidError(f"{topic} has no record {p}:{offset}", gone)
-        (texts, row), *_ = found
-        of_key = [x for _, x in self._all([texts])]
-        (whole,) = (x for x in self._told(of_key) if (x.partition, x.offset) == (p, offset))
+        key, value = (found[c].cast(pl.String, strict=False)[0] for c in (KEY, VALUE))
+        alike = pl.col(KEY).eq_missing(pl.lit(key, pl.String))
+        if key is None:  # all rows may be so
+            alike &= pl.col(VALUE).cast(pl.String, strict=False).eq_missing(pl.lit(value, pl.String))
+        (whole,) = (x for x in self._told([*self._all(alike)]) if (x.partition, x.offset) == (p, offset))
         return whole
 
     def with_key(self, texts: Sequence[str]) -> tuple[Sequence[There], int]:
         """The last rows of a key, and how many there are."""
-        found = [x for _, x in self._all([*texts])]
+        found = [*self._all(pl.col(KEY).is_in(list(texts)))]
         return self._told(found)[-SHOWN:], len(found)
 
-    def _all(self, texts: Sequence[str | None]) -> Iterator[tuple[str | None, There]]:
+    def _all(self, which: pl.Expr) -> Iterator[There]:
         starts = self.topics.start_offsets(self.query.sink.topic)
         for p, end in enumerate(self._input.ends()):
             for first in range(starts[p], end, PAGE):
-                yield from self._rows(p, first, min(first + PAGE, end), texts)
+                yield from self._rows(p, first, min(first + PAGE, end), which)
 
     def _told(self, rows: Sequence[There]) -> list[There]:
         """Rows of one key, with those that are equal, and those that they replace."""
@@ -101,12 +104,9 @@ class Output:
             for x, before in made
         ]
 
-    def _rows(
-        self, partition: int, first: int, last: int, texts: Sequence[str | None] | None
-    ) -> Iterator[tuple[str | None, There]]:
+    def _rows(self, partition: int, first: int, last: int, which: pl.Expr) -> Iterator[There]:
         rows = self._input.read(partition, first, last).rows.with_columns(pl.col(KEY).cast(pl.String, strict=False))
-        if texts is not None:
-            rows = rows.filter(pl.col(KEY).is_null() if None in texts else pl.col(KEY).is_in(texts))
+        rows = rows.filter(which)
         sink = self.query.sink
         names = {c.name: python_values(rows[c.name]) for c in self._input.source.columns}
         keys = [names[f"k{i}"] for i in range(len(sink.written_key))]
@@ -116,7 +116,7 @@ class Output:
             window = None if sink.window is None else (int(names["w0"][i]), int(names["w1"][i]))
             mine = None if diff == -1 else {n: column[i] for n, column in values.items()}
             says = self._says(key, mine, time, window)
-            yield text, There(partition, offset, time, key, mine, window, says)
+            yield There(partition, offset, time, key, mine, window, says)
 
     def says(self, row: OutRecord) -> str:
         """What a row says that the definitions give."""

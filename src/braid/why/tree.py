@@ -1,4 +1,4 @@
-"""A derivation as a tree: the step that gave a row, what it says, below it the steps that gave it that, down to records.
+"""A derivation as a tree: the step that gave a row, what it says, below it those that gave it that, down to records.
 
 In: a query; of one of its rows the named records, and what the definitions say of them. Out: the tree.
 Rule: a step that only passes rows on is left out. Numbers are those of these records. Of a group, or of anything that
