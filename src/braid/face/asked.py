@@ -33,14 +33,15 @@ class Answering(Public):
         input: str | None = None,
         since: str | None = None,
         until: str | None = None,
+        event_time: bool = False,
         values: bool = True,
     ) -> Answer:
-        """What became of the records of a key, of one record (TOPIC:PARTITION:OFFSET), or of all of a time, and why
-        they gave no row."""
+        """What became of the records of a key, of one record (TOPIC:PARTITION:OFFSET), or of all that were read in a
+        time, or (`event_time`) have one, and why they gave no row."""
         from braid.why.command import Question, why_not
 
         store, functions = self._asked_of()
-        what = Question(None if key is None else str(key), input, since, until, values)
+        what = Question(None if key is None else str(key), input, since, until, event_time, values)
         return why_not(store, query, what, functions)
 
     def why(

@@ -91,8 +91,11 @@ def waiting(
 @click.argument("query")
 @click.option("--key", metavar="KEY", help="Show the records of this key, or joined by it: JSON, or a text.")
 @click.option("--input", "place", metavar="TOPIC:PARTITION:OFFSET", help="Show one record.")
-@click.option("--since", metavar="TIME", help="Show all records from this time on, by reason (UTC; event time).")
-@click.option("--until", metavar="TIME", help="Show with --since only records before this time.")
+@click.option(
+    "--since", metavar="TIME", help="Count all records read from this time on, by reason (UTC; 08:00 is the last)."
+)
+@click.option("--until", metavar="TIME", help="With --since: only records before this time.")
+@click.option("--event-time", is_flag=True, help="With --since: by the times of records, and not when they were read.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--file", type=click.Path(), help="Find its statement in FILE, where the store keeps none: INSERT INTO.")
 @click.option("--no-values", is_flag=True, help="Show no keys and values of records.")
@@ -120,7 +123,7 @@ def why_not(
     from braid.why.command import why_not as told
 
     sql = None if file is None else read_sql(file, None, None)
-    what = Question(more["key"], place, since, more["until"], not no_values, sql)
+    what = Question(more["key"], place, since, more["until"], more["event_time"], not no_values, sql)
     answer = told(more["store"], query, what, more["functions"], checkpoint)
     print_answer(answer, as_json)
 

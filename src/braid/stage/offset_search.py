@@ -17,6 +17,7 @@ from braid.errors import BraidError
 from braid.stage import offset_log
 from braid.stage.offset_log import AT, FOLDER, NAME, Document
 from braid.store import ObjectStore
+from braid.topics.sealed import has_seal
 
 SHORT = 1 << 16  # bytes that are read line by line
 
@@ -98,7 +99,7 @@ def _from(folder: ObjectStore, name: str, start: int, size: int) -> Iterator[End
 def _ended(folder: ObjectStore, line: bytes) -> Ended | None:
     x: Document | None = offset_log.line_of(line)
     if x is None:
-        if offset_log.has_seal(line):
+        if has_seal(line):
             raise BraidError(
                 f"{offset_log.called(folder)} is damaged: a line of it is not what its checksum says", offset_log.HINT
             )

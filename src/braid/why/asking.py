@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -33,7 +33,7 @@ from braid.operators.changes import TIME
 from braid.plan.canonical import canonical
 from braid.plan.logical import Source
 from braid.reference import Fact, Record
-from braid.stage import checkpoint
+from braid.stage import checkpoint, offset_search
 from braid.stage.checkpoint import Document
 from braid.stage.inputs import Readable
 from braid.stage.registered import input_of
@@ -43,7 +43,7 @@ from braid.topics.interface import Topics, open_topics
 from braid.topics.store import TopicStore
 from braid.topics.store_value import Store
 from braid.why.notes import Notes
-from braid.why.reading import KEY, OFFSET, PARTITION, Heard, Place, events, heard
+from braid.why.reading import BATCH, KEY, OFFSET, PARTITION, Heard, Place, events, heard
 from braid.why.reasons import At, Case, Verdict
 from braid.why.slices import Sliced, Slices, sliced
 from braid.why.words import Answer, Answered, Step
@@ -115,13 +115,44 @@ class Asked:
             raise self._no_key(key)
         return self._answer(found, unread)
 
-    def of_time(self, since: int, until: int | None) -> Answer:
-        """What became of all records of streams of a time."""
-        within = pl.col(TIME) >= since
-        within = within if until is None else within & (pl.col(TIME) < until)
+    def of_time(self, since: int, until: int | None, event_time: bool = False) -> Answer:
+        """What became of all records of streams of a time: that of the batches that have read them, or their own."""
+        within = self._of_event_time(since, until) if event_time else self._arrived(since, until)
         streams = [leaf.number for leaf in self.plan.leaves if leaf.source.kind == "stream"]
         found = {n: self._flags(n, within) for n in streams or self.heard.rows}
-        return self._answer(found, (), most=None)
+        made = self._answer(found, (), most=None)
+        to = "on" if until is None else f"to {time_text(until)}"
+        span = f"{'with event times' if event_time else 'read'} from {time_text(since)} {to} (UTC)"
+        return replace(made, span=span, notes=[*made.notes, *self._lag()])
+
+    def _of_event_time(self, since: int, until: int | None) -> pl.Expr:
+        within = pl.col(TIME) >= since
+        return within if until is None else within & (pl.col(TIME) < until)
+
+    def _arrived(self, since: int, until: int | None) -> pl.Expr:
+        """Records of the batches that ended then."""
+        timed = offset_search.first_timed(self.folder)
+        if timed is None or (timed.batch > 0 and since < (timed.at or 0)):
+            which = "" if timed is None else f" before {timed.batch}"
+            raise BraidError(
+                f"when the batches of {self.query}{which} ended is not known: an earlier version wrote no times",
+                "--event-time asks for records by their own times",
+            )
+        first = offset_search.first_at(self.folder, since)
+        last = None if until is None else offset_search.first_at(self.folder, until)
+        if first is None:
+            return pl.lit(False)
+        within = pl.col(BATCH) >= first.batch
+        return within if last is None else within & (pl.col(BATCH) < last.batch)
+
+    def _lag(self) -> Iterator[str]:
+        """What is not read yet."""
+        read = self.heard.next
+        left = sum(
+            max(end - read.get(f"{n}/{p}", 0), 0) for n, x in self.inputs.items() for p, end in enumerate(x.ends())
+        )
+        if left:
+            yield f"{left:,} records are not read yet"
 
     def _reading(self, topic: str) -> list[int]:
         """The sources that read a topic."""

@@ -6,9 +6,11 @@ Rule: of a query one of key, place and time is asked for, of a topic a key or an
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import click
 
@@ -24,19 +26,23 @@ from braid.why.tree_words import Derivation
 from braid.why.tree_words import document as tree_document
 from braid.why.words import Answer, counted, document
 
+DAY = 86_400_000
 OPTIONS = ("--key", "--input", "--since", "--until")
+FLAG = "--event-time"
 WHY_OPTIONS = ("--offset", "-p", "--key", "--depth")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of a query: a key, a record, or a time. `values`: whether keys and values are shown; `file`: its
+    """What is asked of a query: a key, a record, or a time, at which records were read or (`event_time`) which they
+    have. `values`: whether keys and values are shown; `file`: its
     statements and their dialect, where the store does not keep them."""
 
     key: str | None = None
     input: str | None = None
     since: str | None = None
     until: str | None = None
+    event_time: bool = False
     values: bool = True
     file: tuple[str, str] | None = None
 
@@ -47,26 +53,42 @@ def why_not(
     """What became of the records of a key, of one record, or of all of a time."""
     if [what.key, what.input, what.since].count(None) != 2:
         raise BraidError(f"what of {query} is asked?", "--key KEY, or --input TOPIC:PARTITION:OFFSET, or --since TIME")
-    if what.until is not None and what.since is None:
-        raise BraidError("--until needs --since", "--since TIME --until TIME")
+    if (what.until is not None or what.event_time) and what.since is None:
+        name = "--until" if what.until is not None else "--event-time"
+        raise BraidError(f"{name} needs --since", "--since TIME --until TIME")
     place = None if what.input is None else Input.of(what.input)
-    first = None if what.since is None else time_option("--since", what.since)
-    last = None if what.until is None else time_option("--until", what.until)
+    first = None if what.since is None else _time("--since", what.since)
+    last = None if what.until is None else _time("--until", what.until)
+    if first is not None and last is not None and last <= first:
+        raise BraidError(f"--until {what.until} is not after --since {what.since}", "--since TIME --until TIME")
     made = asked(store, query, functions, parent, what.values, what.file)
     if place is not None:
         return made.of_input(place)
     if what.key is not None:
         return made.of_key(what.key)
     assert first is not None
-    return made.of_time(first, last)
+    return made.of_time(first, last, what.event_time)
+
+
+def _time(name: str, given: str) -> int:
+    """A time of an option; a time of day is the last such (UTC)."""
+    if not re.fullmatch("([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?", given.strip(), re.ASCII):
+        return time_option(name, given)
+    now = datetime.now(UTC)
+    hour, _, rest = given.strip().partition(":")
+    at = time_option(name, f"{now:%Y-%m-%d}T{hour:>02}:{rest}Z")
+    return at if at <= now.timestamp() * 1000 else at - DAY
 
 
 def why_not_of(store: Store, line: str, functions: Functions) -> Answer:
     """The same of a line of the prompt: NAME --key KEY."""
     usage = "write .why-not NAME --key KEY, --input TOPIC:PARTITION:OFFSET, or --since TIME [--until TIME]"
-    query, given = _words(line, ".why-not", OPTIONS, usage)
+    words = line.split()
+    query, given = _words(
+        " ".join(w for w in words if w != FLAG) if FLAG in words else line, ".why-not", OPTIONS, usage
+    )
     more = {name.removeprefix("--"): value for name, value in given.items()}
-    return why_not(store, query, Question(**more), functions)  # type: ignore[arg-type]
+    return why_not(store, query, Question(**more, event_time=FLAG in words), functions)  # type: ignore[arg-type]
 
 
 def _words(line: str, command: str, options: Sequence[str], usage: str) -> tuple[str, Mapping[str, str]]:

@@ -58,7 +58,7 @@ class Judged(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`judged`: so many records were; `read`: of so many; `left`: asked for and not shown."""
+    """`judged`: so many records were; `read`: of so many; `left`: asked for and not shown; `span`: of which time."""
 
     query: str
     records: Sequence[Answered]
@@ -69,6 +69,7 @@ class Answer:
     left: int = 0
     by_reason: bool = False
     notes: Sequence[str] = ()
+    span: str = ""
 
     def __str__(self) -> str:
         return "\n".join(summary(self) if self.by_reason else lines(self))
@@ -101,7 +102,8 @@ def counted(answer: Answer) -> dict[str, Any]:
         }
         for r, some in found.items()
     ]
-    return {"query": answer.query, "records": len(answer.records), "reasons": reasons, "batches": answer.batches}
+    made = {"query": answer.query, "span": answer.span, "records": len(answer.records), "reasons": reasons}
+    return made | {"batches": answer.batches, "notes": answer.notes}
 
 
 def _record(x: Answered) -> dict[str, Any]:
@@ -174,7 +176,7 @@ def summary(answer: Answer) -> Iterator[str]:
     """How many records gave rows, and why the others did not."""
     total, found = len(answer.records), _by_reason(answer)
     given = sum(len(some) for some in found.values() if some[0].verdict.outcome == "given")
-    yield f"{answer.query}: {given:,} of {total:,} records of this time gave rows"
+    yield f"{answer.query}: {given:,} of {total:,} records {answer.span} gave rows"
     wide = max((len(f"{len(some):,}") for some in found.values()), default=1)
     for reason, some in found.items():
         share = 100 * len(some) / max(total, 1)
