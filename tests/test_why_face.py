@@ -135,11 +135,13 @@ def test_a_row_that_another_has_written(root: Path) -> None:
 
 
 def test_a_row_that_is_there_twice(root: Path) -> None:
-    """Here by hand: the definitions give it once, so both are that one."""
+    """Here by hand: the query gives it once, so the first is that one, and the other of somebody else."""
     topics = TopicStore(opened(root))
     topics.append_lines("O", topics.read("O", 0, 0, 1)["_line"].to_list(), 0)
-    shown = braid("why", "O", "--offset", 1, "--store", root)
-    assert "the same row is there again" in shown.out or "is not among the rows" in shown.err
+    shown = braid("why", "O", "--offset", 0, "--store", root)
+    assert "the same row is there again, for causes of its own: O:0:1" in shown.out
+    other = braid("why", "O", "--offset", 1, "--store", root)
+    assert other.code == 1 and "O:0:1: such a row is there 2 times, and O gives 1 of what it has read" in other.err
 
 
 def test_an_output_whose_first_rows_are_gone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

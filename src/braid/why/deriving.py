@@ -89,6 +89,9 @@ def why(
     raise failed
 
 
+_OTHERS = "it may be of another query, of an earlier life of this one, or of a batch that is not done yet"
+
+
 class NotGiven(BraidError):
     """A query does not give a row."""
 
@@ -163,11 +166,18 @@ class Deriving:
         if not numbers:
             raise NotGiven(
                 f"{place} is not among the rows that {self._query.name} gives of what it has read",
-                "it may be of another query, of an earlier life of this one, or of a batch that is not done yet",
+                _OTHERS,
             )
         start = self._asked.topics.start_offsets(self._query.sink.topic)[there.partition]
         index = [*there.equal].index((there.partition, there.offset))
-        return numbers[max(index + (len(numbers) - len(there.equal) if start else 0), 0) % len(numbers)]
+        index += len(numbers) - len(there.equal) if start else 0  # the first ones may be gone
+        if not 0 <= index < len(numbers):
+            raise NotGiven(
+                f"{place}: such a row is there {len(there.equal)} times, and {self._query.name} gives "
+                f"{len(numbers)} of what it has read",
+                _OTHERS,
+            )
+        return numbers[index]
 
     # ---------------------------------------------------------------- where to begin
 
