@@ -253,8 +253,8 @@ class Asked:
 
     def _answer(self, asked: Mapping[int, pl.Series], more: Sequence[Answered], most: int | None = SHOWN) -> Answer:
         taken = self.taken(asked, MOST if most is not None else WHOLE) if any(x.any() for x in asked.values()) else {}
-        placed, order = events(self.heard, self.plan, taken)
-        records = {e.place: e for e in placed if isinstance(e, Record)}
+        placed = events(self.heard, self.plan, taken)
+        records = placed.records
         at = {p: At(self.plan.leaves[e.leaf].source.topic, e.partition, e.offset, e.time) for p, e in records.items()}
         wanted = {
             (n, *key)
@@ -264,7 +264,7 @@ class Asked:
         mine = [p for p, e in records.items() if (e.leaf, e.partition, e.offset) in wanted]
         shown = mine if most is None else mine[-most:]
         notes = Notes(self.plan.query, placed, shown)
-        positions = {p: (records[p].leaf, *order[p[1]]) for p in shown}
+        positions = {p: (records[p].leaf, *placed.position(p)) for p in shown}
         case = Case(self.plan.query, notes, self.heard, self.slices, self.how, at, positions, time_text, self.values)
         made = [self._answered(case, p, records[p], at[p]) for p in shown]
         judged = sum(int(x.sum()) for x in taken.values())

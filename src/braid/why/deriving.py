@@ -30,7 +30,7 @@ from braid.types import Decimal, Scalar, polars_type
 from braid.why.asking import MOST, WHOLE, Asked, asked, texts_of
 from braid.why.causes import Causes, Derived
 from braid.why.output import Output, There
-from braid.why.reading import BATCH, OFFSET, PARTITION, events
+from braid.why.reading import BATCH, OFFSET, PARTITION, Events, events
 from braid.why.reasons import At
 from braid.why.slices import Part, given_by, key_texts
 from braid.why.tree import Leaf, Telling, Tree
@@ -120,12 +120,12 @@ class Deriving:
 
     def _derived(self, wanted: Sequence[There], left: int = 0) -> Derivation:
         taken = self._asked.taken(self._start(wanted), MOST)
-        placed, order = events(self._heard, self._asked.plan, taken)
+        placed = events(self._heard, self._asked.plan, taken)
         causes = Causes(self._query, placed)
         by_text = dict[str, list[int]]()
         for n, row in enumerate(causes.rows):
             by_text.setdefault(self._output.says(row), []).append(n)
-        seen = _Seen(self._asked, placed, order)
+        seen = _Seen(self._asked, placed)
         rows = [self._row(x, causes, by_text.get(x.says, ()), seen) for x in wanted]
         return Derivation(
             self._query.sink.topic,
@@ -247,18 +247,15 @@ class Deriving:
 class _Seen:
     """The events of a slice: which records they are, and what lets rows go."""
 
-    def __init__(self, mine: Asked, placed: Sequence[Event], order: Sequence[tuple[int, int]]) -> None:
-        self._asked, self._placed, self._order = mine, placed, order
+    def __init__(self, mine: Asked, placed: Events) -> None:
+        self._asked, self._placed, self.records = mine, placed, placed.records
         leaves = mine.plan.leaves
-        self.records = {e.place: e for e in placed if isinstance(e, Record)}
         self.at = {p: At(leaves[e.leaf].source.topic, e.partition, e.offset, e.time) for p, e in self.records.items()}
-        self._by_epoch = dict[int, list[int]]()
-        for i, e in enumerate(placed):
-            self._by_epoch.setdefault(e.place[0], []).append(i)
         self._in_epochs = in_epochs(mine.plan.query.root)
 
     def batch_of(self, place: Place) -> int:
-        return self._order[self._by_epoch[place[0]][0]][0]
+        first, _ = self._placed.epoch(place[0])
+        return self._placed.position((place[0], first))[0]
 
     def of(self, made: Derived) -> tuple[At | None, str | None]:
         """The record that a row was complete with, and what let it go, if that was another."""
@@ -269,8 +266,7 @@ class _Seen:
             return completed, None if place in made.named else self._released(self._placed[place[1]])
         if any(p[0] == place[0] for p in named):
             return completed, None
-        last = [self._placed[i] for i in self._by_epoch[place[0]]]
-        return completed, self._released(last[-1])
+        return completed, self._released(self._placed[self._placed.epoch(place[0])[1]])
 
     def _released(self, e: Event) -> str:
         match e:
@@ -288,7 +284,7 @@ class _Seen:
         return "the end of its input"
 
     def _record_of(self, e: Clocked) -> At | None:
-        batch, position = self._order[e.place[1]]
+        batch, position = self._placed.position(e.place)
         here = (pl.col(BATCH) == batch) & (pl.col(POS) == pl.lit(position, POS_TYPE))
         found = self._asked.heard.rows[e.leaf].filter(here).head(1)
         if not found.height:
