@@ -1,4 +1,5 @@
-"""`braid why` and `braid why-not` at their doors, without Spark: on a store that a run has left (`tests/checkpoints`)."""
+"""`braid why` and `braid why-not` at their doors, without Spark: on a store that a run has left
+(`tests/checkpoints`)."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ group, or in the frame of a call, is named although one of it may change nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import groupby, islice
 
 from braid.plan import epochs, groups, logical
 from braid.plan.analytic import Analytic
@@ -20,19 +20,22 @@ from braid.reference import Clocked, Event, Fact, OutRecord, Record, Reference
 from braid.reference.rows import NOBODY, Origin, Place
 
 MOST = 400  # records of which the ones that a row needs are looked for
+AT_ONCE = 1000  # events
 RUNS = 300  # of the definitions, for one row
 
 Named = frozenset[Place]
 
 
-def in_turn(reference: Reference, events: Sequence[Event]) -> Iterator[OutRecord]:
-    """What the definitions give, event by event, or epoch by epoch."""
+def in_turn(reference: Reference, events: Iterable[Event], at_once: int = 1) -> Iterator[OutRecord]:
+    """What the definitions give, event by event, or epoch by epoch. `at_once`: so many events, where these do not
+    depend on what was given before."""
     if epochs.in_epochs(reference.query.root):
         for _, some in groupby(events, key=lambda e: e.place[0]):
             yield from reference.process(some)
     else:
-        for event in events:
-            yield from reference.process([event])
+        left = iter(events)
+        while some := [*islice(left, at_once)]:
+            yield from reference.process(some)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class Causes:
         self._together = any(isinstance(x, groups.Aggregate | Over | Analytic) for x in query.root.walk())
         reference = Reference(query)
         reference.listen(self._hear, self._records)
-        self.rows = [*in_turn(reference, events)]
+        self.rows = [*in_turn(reference, events, AT_ONCE)]
 
     def _hear(self, fact: Fact) -> None:
         if fact.what == "gave":
@@ -125,14 +128,14 @@ class _Alone:
                 return False
             self.runs += 1
             reference = Reference(self.query)
-            self.known[named] = any(_same(x, self.row) for x in in_turn(reference, [*self._of(reference, named)]))
+            self.known[named] = any(_same(x, self.row) for x in in_turn(reference, self._of(reference, named)))
         return self.known[named]
 
     def told(self, named: Named) -> tuple[Sequence[Fact], Reference]:
         """What the definitions say of them."""
         reference, facts = Reference(self.query), list[Fact]()
         reference.listen(facts.append, named)
-        for _ in in_turn(reference, [*self._of(reference, named)]):
+        for _ in in_turn(reference, self._of(reference, named)):
             pass
         return facts, reference
 
