@@ -141,6 +141,8 @@ def test_a_row_that_is_there_twice(root: Path) -> None:
     topics.append_lines("O", topics.read("O", 0, 0, 1)["_line"].to_list(), 0)
     shown = braid("why", "O", "--offset", 0, "--store", root)
     assert "the same row is there again, for causes of its own: O:0:1" in shown.out
+    by_key = braid("why", "O", "--key", 2, "--store", root).out
+    assert by_key.startswith("O:0:0 at") and "note: O:0:1: such a row is there 2 times" in by_key
     other = braid("why", "O", "--offset", 1, "--store", root)
     assert other.code == 1 and "O:0:1: such a row is there 2 times, and O gives 1 of what it has read" in other.err
 

@@ -126,7 +126,14 @@ class Deriving:
         for n, row in enumerate(causes.rows):
             by_text.setdefault(self._output.says(row), []).append(n)
         seen = _Seen(self._asked, placed)
-        rows = [self._row(x, causes, by_text.get(x.says, ()), seen) for x in wanted]
+        rows, notes = list[Row](), [*self._asked.notes]
+        for x in wanted:
+            try:
+                rows.append(self._row(x, causes, by_text.get(x.says, ()), seen))
+            except NotGiven as e:  # of a key others may be
+                notes.append(e.message)
+                if len(notes) - len(self._asked.notes) == len(wanted):
+                    raise
         return Derivation(
             self._query.sink.topic,
             self._query.name,
@@ -136,7 +143,7 @@ class Deriving:
             self._heard.batches,
             self._asked.how.whole,
             left,
-            self._asked.notes,
+            notes,
         )
 
     def _row(self, there: There, causes: Causes, numbers: Sequence[int], seen: _Seen) -> Row:
