@@ -1,4 +1,5 @@
-"""Why-not on stores that real runs have written: what is read again, in its order, gives the rows that are there.
+"""Why and why-not on stores that real runs have written: what is read again, in its order, gives the rows that are
+there, and each of these has a derivation.
 
 In: queries with every operator in every dialect (`every_operator.py`), run on Spark in two goes.
 """
@@ -18,9 +19,12 @@ from braid.plan.epochs import in_epochs
 from braid.reference import OutRecord, Reference
 from braid.store import opened
 from braid.testing.oracle import key_text, value_text
+from braid.topics.store import TopicStore
 from braid.topics.store_value import Store
 from braid.why.asking import Asked, Input, asked
+from braid.why.deriving import Writers, why
 from braid.why.reading import events
+from braid.why.tree import Tree
 from every_operator import Queries
 
 pytestmark = pytest.mark.spark
@@ -49,7 +53,7 @@ def opened_query(of: Queries, folder: Path, name: str) -> Asked:
 def given(mine: Asked) -> list[OutRecord]:
     """What the definitions give of all that it has read."""
     every = {n: pl.repeat(True, x.height, dtype=pl.Boolean, eager=True) for n, x in mine.heard.rows.items()}
-    return Reference(mine.plan.query).process(events(mine.heard, mine.plan, every)[0])
+    return Reference(mine.plan.query).process(events(mine.heard, mine.plan, every))
 
 
 def test_what_was_read_gives_the_rows_that_are_there(ran: tuple[Queries, Path]) -> None:
@@ -78,3 +82,28 @@ def test_each_record_has_a_verdict_and_those_that_gave_rows_are_the_causes(ran: 
         for x in answer.records[:5]:
             one = mine.of_input(Input(x.at.topic, x.at.partition, x.at.offset))
             assert x.verdict.reason in [y.verdict.reason for y in one.records], (query.name, x)
+
+
+def leaves(tree: Tree) -> int:
+    return tree.count + sum(leaves(x) for x in tree.inputs)
+
+
+def test_each_row_that_is_there_has_a_derivation(ran: tuple[Queries, Path]) -> None:
+    """What it names gives the row alone (`sure`): `test_why_causes.py`."""
+    of, folder = ran
+    functions = of_files([str(folder / "functions.py")] if of.functions else [])
+    file = (of.sql, of.dialect) if of.dialect in ("lenses", "sqlstream") else None
+    store = Store(opened(folder / "store"))
+    mine, topics, count = Writers(store, functions, None, True, file), TopicStore(store.objects), 0
+    for query in every_operator.queries(of):
+        topic = query.sink.topic
+        for partition, end in enumerate(topics.end_offsets(topic)):
+            for offset in range(end):
+                found = why(mine, topic, offset, partition, None)
+                (row,) = found.rows
+                assert (row.at.partition, row.at.offset) == (partition, offset)
+                assert row.sure, (query.name, offset, row)
+                assert leaves(row.tree) > 0, (query.name, offset, row)
+                assert f"made by {found.query} in batch" in str(found)
+                count += 1
+    assert count > 20

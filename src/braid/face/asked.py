@@ -1,7 +1,8 @@
-"""`session.why_not`: why a row is missing, from Python.
+"""`session.why` and `session.why_not`: why a row is there, or missing, from Python.
 
-In: the name of a query, and a key, a record, or a time. Out: an answer, which is as text what `braid why-not` prints.
-Rule: as in `braid why-not`, whose function is called.
+In: a topic and a row of it; the name of a query, and a key, a record, or a time. Out: an answer, which is as text what
+`braid why` or `braid why-not` prints.
+Rule: as in these commands, whose functions are called.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from braid.face.cells import Public
 if TYPE_CHECKING:
     from braid.expr.user import Functions
     from braid.topics.store_value import Store
+    from braid.why.tree_words import Derivation
     from braid.why.words import Answer
 
 
@@ -31,12 +33,31 @@ class Answering(Public):
         input: str | None = None,
         since: str | None = None,
         until: str | None = None,
+        event_time: bool = False,
         values: bool = True,
     ) -> Answer:
-        """What became of the records of a key, of one record (TOPIC:PARTITION:OFFSET), or of all of a time, and why
-        they gave no row."""
+        """What became of the records of a key, of one record (TOPIC:PARTITION:OFFSET), or of all that were read in a
+        time, or (`event_time`) have one, and why they gave no row."""
         from braid.why.command import Question, why_not
 
         store, functions = self._asked_of()
-        what = Question(None if key is None else str(key), input, since, until, values)
+        what = Question(None if key is None else str(key), input, since, until, event_time, values)
         return why_not(store, query, what, functions)
+
+    def why(
+        self,
+        topic: str,
+        *,
+        offset: int | None = None,
+        partition: int | None = None,
+        key: str | int | None = None,
+        depth: int = 1,
+        values: bool = True,
+    ) -> Derivation:
+        """Why a row of a topic that a query writes is there (the one at an offset, or the last of a key): the records
+        that it was made of, step by step, and what let it go."""
+        from braid.why.command import Which, why
+
+        store, functions = self._asked_of()
+        which = Which(offset, partition, None if key is None else str(key), depth, values)
+        return why(store, topic, which, functions)

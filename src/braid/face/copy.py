@@ -183,11 +183,11 @@ def _log(source: ObjectStore, to: ObjectStore, last: int) -> list[str]:
     """The offset log of all batches; those that have to be saved with the last."""
     made, lines = offset_log.OffsetLog(to, fsync=True), list[str]()
     try:
-        found = [*offset_log.read(source, last)]
+        found = [*offset_log.timed(source, last)]
     except BraidError:  # of an older version, which kept none
         return []
-    for document in found:
-        lines = [*made.add(document)]
+    for document, at in found:
+        lines = [*made.add(document, at)]
         made.send()
     return lines
 

@@ -91,8 +91,11 @@ def waiting(
 @click.argument("query")
 @click.option("--key", metavar="KEY", help="Show the records of this key, or joined by it: JSON, or a text.")
 @click.option("--input", "place", metavar="TOPIC:PARTITION:OFFSET", help="Show one record.")
-@click.option("--since", metavar="TIME", help="Show all records from this time on, by reason (UTC; event time).")
-@click.option("--until", metavar="TIME", help="Show with --since only records before this time.")
+@click.option(
+    "--since", metavar="TIME", help="Count all records read from this time on, by reason (UTC; 08:00 is the last)."
+)
+@click.option("--until", metavar="TIME", help="With --since: only records before this time.")
+@click.option("--event-time", is_flag=True, help="With --since: by the times of records, and not when they were read.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--file", type=click.Path(), help="Find its statement in FILE, where the store keeps none: INSERT INTO.")
 @click.option("--no-values", is_flag=True, help="Show no keys and values of records.")
@@ -120,9 +123,46 @@ def why_not(
     from braid.why.command import why_not as told
 
     sql = None if file is None else read_sql(file, None, None)
-    what = Question(more["key"], place, since, more["until"], not no_values, sql)
+    what = Question(more["key"], place, since, more["until"], more["event_time"], not no_values, sql)
     answer = told(more["store"], query, what, more["functions"], checkpoint)
     print_answer(answer, as_json)
 
 
-REPORTS: tuple[click.Command, ...] = (drops, waiting, why_not)
+@click.command()
+@click.argument("topic")
+@click.option("--offset", type=click.IntRange(min=0), help="Show the row at this offset.")
+@click.option("-p", "--partition", type=click.IntRange(min=0), help="Find it in this partition.")
+@click.option("--key", metavar="KEY", help="Show the last rows of this key: JSON, or a text.")
+@click.option(
+    "--depth", type=int, default=1, show_default=True, help="Go on through so many queries that write what others read."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--file", type=click.Path(), help="Find the statement in FILE, where the store keeps none: INSERT INTO.")
+@click.option("--no-values", is_flag=True, help="Show no keys and values of records.")
+@click.option("--checkpoint", type=PLACE, help="Read checkpoints in this folder. [default: STORE/checkpoints]")
+@store_option
+@functions_option
+@kafka_options
+def why(
+    topic: str,
+    offset: int | None,
+    partition: int | None,
+    as_json: bool,
+    no_values: bool,
+    file: str | None,
+    checkpoint: ObjectStore | None,
+    **more: Any,
+) -> None:
+    """Say why a row is there: which records it was made of, by which steps, and what let it go.
+
+    TOPIC is one that a query of the store writes.
+    """
+    from braid.why.command import Which, print_answer
+    from braid.why.command import why as told
+
+    sql = None if file is None else read_sql(file, None, None)
+    which = Which(offset, partition, more["key"], more["depth"], not no_values, sql)
+    print_answer(told(more["store"], topic, which, more["functions"], checkpoint), as_json)
+
+
+REPORTS: tuple[click.Command, ...] = (drops, waiting, why, why_not)

@@ -74,6 +74,7 @@ COMMANDS = {
     ".queries": "the queries that this prompt has started",
     ".drops": "what a query has dropped: .drops NAME; without a name, what all have",
     ".waiting": "the rows of a query that wait for a clock: .waiting NAME",
+    ".why": "why a row is there: .why TOPIC --offset N [-p PARTITION], or --key KEY",
     ".why-not": "why a row is missing: .why-not NAME --key KEY, --input TOPIC:PARTITION:OFFSET, or --since TIME",
     ".quit": "leave, as Ctrl-D does; queries that run are stopped and go on from their checkpoints next time",
 }
@@ -258,19 +259,20 @@ class Shell:
                     raise BraidError(".waiting needs a query", ".waiting NAME; .queries lists them")
                 self.settle_script()
                 print_waiting(self._store.root, rest, "table", None, None, self._functions)
-            case ".why-not":
-                self._why_not(rest)
+            case ".why" | ".why-not":
+                self._why(word, rest)
             case ".quit" | ".exit":
                 return False
             case _:
                 raise BraidError(f"there is no command {word}", f"commands: {', '.join(COMMANDS)}")
         return True
 
-    def _why_not(self, rest: str) -> None:
-        from braid.why.command import print_answer, why_not_of
+    def _why(self, word: str, rest: str) -> None:
+        from braid.why.command import print_answer, why_not_of, why_of
 
         self.settle_script()
-        print_answer(why_not_of(self._store.store, rest, self._functions), as_json=False)
+        of = why_of if word == ".why" else why_not_of
+        print_answer(of(self._store.store, rest, self._functions), as_json=False)
 
     # ----------------------------------------------------------------- queries
 

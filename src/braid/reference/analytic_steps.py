@@ -15,7 +15,7 @@ from braid.plan.analytic import LAG, NTH, Analytic, Analyzed
 from braid.plan.sliding import RowsFrame
 from braid.reference.aggregates import aggregated
 from braid.reference.epoch_steps import ALONE
-from braid.reference.rows import Row, Run, Values
+from braid.reference.rows import NOBODY, Origin, Row, Run, Values
 from braid.reference.sliding_steps import life
 from braid.reference.steps import OneInput, Step
 
@@ -26,6 +26,7 @@ class AnalyticStep(OneInput[Analytic]):
     def __init__(self, node: Analytic, number: int, run: Run, source: Step) -> None:
         super().__init__(node, number, run, source)
         self._partitions: dict[str, list[Values]] = {}
+        self._origins: dict[str, list[Origin]] = {}  # of these
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
@@ -37,7 +38,16 @@ class AnalyticStep(OneInput[Analytic]):
         partition = self._partitions.setdefault(key.text, [])
         partition.append(row.values)
         made = {c.aggregation.output.name: self._value(c, partition) for c in self.node.calls}
-        return replace(row, values=row.values | made)
+        return replace(row, values=row.values | made, origin=row.origin | self._seen(key.text, row, partition))
+
+    def _seen(self, key: str, row: Row, rows: list[Values]) -> Origin:
+        """Of the rows in the frames of a row."""
+        origins = self._origins.setdefault(key, [])
+        origins.append(row.origin)
+        if not any(origins):
+            return NOBODY
+        frames = {i for c in self.node.calls for i in range(len(rows)) if self._in_frame(c, rows, i)}
+        return NOBODY.union(*(origins[i] for i in frames))
 
     def _value(self, call: Analyzed, rows: list[Values]) -> Any:
         a, here = call.aggregation, len(rows) - 1

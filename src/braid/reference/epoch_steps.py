@@ -40,6 +40,8 @@ class Bag:
 
     def add(self, values: Values, count: int, origin: Origin = NOBODY) -> None:
         text = repr(values)
+        if text not in self.counts:
+            self.origins.pop(text, None)  # it was gone
         if origin:
             self.origins[text] = self.origins.get(text, NOBODY) | origin
         self.rows[text] = values
@@ -254,6 +256,7 @@ class _ResultStep(_JoinStep[E]):
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         difference, touched = Bag(), set()
+        came, went = dict[str, Origin](), dict[str, Origin]()
         for side, rows in zip(SIDES, inputs, strict=True):
             for row in rows:
                 count = -1 if row.gone else 1
@@ -261,6 +264,8 @@ class _ResultStep(_JoinStep[E]):
                 if key is not None:
                     self._groups.setdefault(key, _Group()).side(side).add(row.values, count, row.origin)
                     touched.add(key)
+                    of = went if row.gone else came
+                    of[key] = of.get(key, NOBODY) | row.origin
                 elif self.is_kept(side):
                     difference.add(self.alone(side, row.values), count, row.origin)
                 if not row.gone and key is None:
@@ -273,7 +278,9 @@ class _ResultStep(_JoinStep[E]):
             self.tell(self._rest, group.failing.minus(told), residuals.MOST)
             changed = group.result.minus(before)
             for values, count in changed:
-                difference.add(values, count, changed.of(values))
+                by = went.get(key, NOBODY) if count < 0 or self.node.how != "inner" else NOBODY
+                by |= came.get(key, NOBODY) if count < 0 and self.node.how != "inner" else NOBODY
+                difference.add(values, count, changed.of(values) | by)
         return self.changes(difference)
 
     def tell_group(self, group: _Group) -> None:

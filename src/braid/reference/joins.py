@@ -366,7 +366,7 @@ class TableTableStep(JoinStep[joins.TableTableJoin]):
         if key is None:
             self._run.drop(Reason.NULL_KEY, self._from[side].number, row)
             return []
-        existed = self._exists(key)
+        existed, before = self._exists(key), self._table[side].get(key.text)
         if row.gone:
             self._table[side].pop(key.text, None)
         else:
@@ -382,6 +382,7 @@ class TableTableStep(JoinStep[joins.TableTableJoin]):
             values = self._values((left, right), key.values)
             return [Row(values, time, row.headers, cause=row.cause, origin=origin)]
         if existed:
+            origin |= NOBODY if before is None else before.origin
             return [Row(self._values((), key.values), time, row.headers, True, row.cause, origin)]
         self._run.tell("alone", self.number, row, key=key, side=side)
         return []
@@ -473,7 +474,7 @@ class CombiningStep(JoinStep[joins.TableTableJoin]):
 
     def _row(self, side: Side, change: _Change, own: Row | None, other: Row | None, gone: bool) -> Row:
         time = change.cause.time if other is None else max(change.cause.time, other.time)
-        origin = NOBODY.union(*(x.origin for x in (own, other) if x is not None))
+        origin = change.cause.origin.union(*(x.origin for x in (own, other) if x is not None))
         return Row(self._of(side, own, other), time, change.cause.headers, gone, change.cause.cause, origin)
 
 
@@ -504,7 +505,7 @@ class ForeignKeyStep(JoinStep[joins.ForeignKeyJoin]):
         if row.gone:
             self._run.tell("gone", self.number, row, key=own, side="left")
             says = known is not None and (before is not None or not inner)
-            return [self._tombstone(own, row)] if says else []
+            return [self._tombstone(own, row, known)] if says else []
         self._rows[own.text] = (own, row)
         now = self._reference(row)
         found = None if now is None else self._found.get(now)
@@ -514,7 +515,7 @@ class ForeignKeyStep(JoinStep[joins.ForeignKeyJoin]):
             return [self._pair(row, found, time, row)]
         refers = self._run.key(self.node.left_keys, self.number, row)
         self._run.tell("alone", self.number, row, key=refers, side="left")
-        return [self._tombstone(own, row)] if before not in (None, now) else []
+        return [self._tombstone(own, row, known)] if before not in (None, now) else []
 
     def _answered(self, row: Row) -> list[Row]:
         """What a change of a right row says: one thing for each row that refers to it."""
@@ -535,17 +536,18 @@ class ForeignKeyStep(JoinStep[joins.ForeignKeyJoin]):
         if not referring and not row.gone:
             self._run.tell("alone", self.number, row, key=key, side="right")
         if row.gone and inner:
-            return [self._tombstone(own, row) for own, _ in referring]
+            return [self._tombstone(own, row, x) for own, x in referring]
         return [self._pair(x, None if row.gone else row, row.time, row) for _, x in referring]
 
     def _pair(self, left: Row, right: Row | None, time: int, cause: Row) -> Row:
-        origin = left.origin | (NOBODY if right is None else right.origin)
+        origin = left.origin | cause.origin | (NOBODY if right is None else right.origin)
         return Row(self._of("left", left, right), time, cause.headers, cause=cause.cause, origin=origin)
 
-    def _tombstone(self, own: Key, cause: Row) -> Row:
+    def _tombstone(self, own: Key, cause: Row, known: Row | None) -> Row:
         keys = zip(self.node.left.row_key, own.values, strict=True)
         values = self._values((), [None]) | {e.name: v for e, v in keys if isinstance(e, Col)}
-        return Row(values, cause.time, cause.headers, True, cause.cause, cause.origin)
+        origin = cause.origin | (NOBODY if known is None else known.origin)
+        return Row(values, cause.time, cause.headers, True, cause.cause, origin)
 
 
 def joined(node: joins.Join, number: int, run: Run, left: Step, right: Step) -> Step:

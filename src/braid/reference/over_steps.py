@@ -16,7 +16,7 @@ from braid.expr.nodes import Col
 from braid.plan.over import RANKS, ROWS, Over, Windowed
 from braid.reference.aggregates import aggregated, in_order
 from braid.reference.epoch_steps import ALONE, Bag, EpochStep
-from braid.reference.rows import Row, Run, Values
+from braid.reference.rows import NOBODY, Origin, Row, Run, Values
 from braid.reference.steps import Step
 
 
@@ -51,11 +51,26 @@ class OverStep(EpochStep[Over]):
         for at, values in enumerate(rows):
             made = {c.aggregation.output.name: self._value(c, rows, at) for c in self.node.calls}
             if self.node.top is None or made[self.node.top.rank.name] <= self.node.top.most:
-                found.add(values | made, 1, partition.of(values))
+                found.add(values | made, 1, partition.of(values) | self._seen(rows, at, partition))
             elif partition.of(values):
                 row = Row(values | made, self.epoch, None, origin=partition.of(values))
                 self.run.tell("filtered", self.number, row)
         return found
+
+    def _seen(self, rows: list[Values], at: int, partition: Bag) -> Origin:
+        """Of the rows that the calls of a row read."""
+        if not partition.origins:
+            return NOBODY
+        seen = {i for c in self.node.calls for i in self._read_by(c, rows, at)}
+        return NOBODY.union(*(partition.of(rows[i]) for i in seen))
+
+    def _read_by(self, call: Windowed, rows: list[Values], at: int) -> Sequence[int]:
+        if call.function in RANKS:
+            return range(at)
+        if call.function in ("LAG", "LEAD"):
+            place = at + (call.aggregation.options[0] or 0) * (1 if call.function == "LEAD" else -1)
+            return [place] if 0 <= place < len(rows) else []
+        return [i for i in range(len(rows)) if self._in_frame(call, rows, at, i)]
 
     # ---------------------------------------------------------------- order
 

@@ -344,7 +344,7 @@ class FilterStep(OneInput[logical.Filter]):
         self._is_table = node.mode == "upsert"
         self._is_multiset = node.mode == "retract"
         self._key, self._names = node.input.row_key, groups.names(node.input)
-        self._passing: set[str] = set()
+        self._passing: dict[str, Origin] = {}  # by the keys of rows that pass
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
@@ -366,13 +366,13 @@ class FilterStep(OneInput[logical.Filter]):
             self._run.drop(Reason.NULL_KEY, self._source.number, row)
             return []
         if self._passes(row):
-            self._passing.add(key.text)
+            self._passing[key.text] = row.origin
             return [row]
         self._run.tell("gone" if row.gone else "filtered", self.number, row, key=key)
         if key.text not in self._passing:
             return []  # never passed, or gone already
-        self._passing.remove(key.text)
-        return [_tombstone(row, self._key)]
+        passed = self._passing.pop(key.text)
+        return [replace(_tombstone(row, self._key), origin=row.origin | passed)]
 
 
 class ProjectStep(OneInput[logical.Project]):
@@ -406,6 +406,7 @@ class Entry:
     arguments: tuple[object, ...]
     own: Key | None = None  # of a row of a multiset: its own key
     number: int = 0
+    origin: Origin = field(default=NOBODY, kw_only=True)
 
     def is_like(self, other: Entry) -> bool:
         return (self.arguments, self.own) == (other.arguments, other.own)
@@ -419,22 +420,26 @@ class Group:
     time: float = NEVER
     spreads: dict[int, Spread] = field(default_factory=dict)  # of aggregates by number, where sessions were joined
     epoch: int | None = field(default=None, kw_only=True)  # in which it was changed last, where that matters
-    origin: Origin = field(default=NOBODY, kw_only=True)
+    origin: Origin = field(default=NOBODY, kw_only=True)  # of its entries
+    timed: Origin = field(default=NOBODY, kw_only=True)  # of the change that has given its time
 
     def at(self, epoch: int) -> None:
         """It is changed in an epoch; before the first after one that has left it empty it begins again."""
         if epoch != self.epoch and not self.entries:
             self.history.clear()
-            self.time = NEVER
+            self.time, self.timed = NEVER, NOBODY
         self.epoch = epoch
 
     def put(self, entry: Entry) -> None:
         self.entries.append(entry)
         self.history.append((1, entry))
+        self.origin |= entry.origin
 
     def take(self, entry: Entry) -> None:
         self.entries.remove(entry)
         self.history.append((-1, entry))
+        if entry.origin:
+            self.origin = NOBODY.union(*(x.origin for x in self.entries))
 
 
 class AggregateStep(OneInput[groups.Aggregate]):
@@ -504,16 +509,18 @@ class AggregateStep(OneInput[groups.Aggregate]):
             self._run.drop(Reason.NULL_KEY, self._source.number, row)
             return []
         changed: list[Group] = []
+        left = NOBODY
         if key.text in self._counted:
             group, entry = self._counted.pop(key.text)
             self._touch(group)
             group.take(entry)
             changed.append(group)
+            left = entry.origin
         if not row.gone and (entered := self._enter(row)) is not None:
             self._counted[key.text] = entered
             if entered[0] not in changed:
                 changed.append(entered[0])
-        return [self._result(group, row) for group in changed]
+        return [self._result(g, row, NOBODY if n else left) for n, g in enumerate(changed)]
 
     def _key(self, row: Row) -> Key | None:
         """The key of the row's group; a row without one is told."""
@@ -542,10 +549,13 @@ class AggregateStep(OneInput[groups.Aggregate]):
         own = self._run.key(self._row_key, self.number, row) if self._mode == "retract" else None
         arguments = [ONE if a.arg is None else a.arg for a in self.node.aggregations]
         values = self._run.values(arguments, self.number, row)
-        return Entry(values, own, next(self._numbers))
+        return Entry(values, own, next(self._numbers), origin=row.origin)
 
-    def _result(self, group: Group, cause: Row) -> Row:
-        group.time, group.origin = max(group.time, cause.time), group.origin | cause.origin
+    def _result(self, group: Group, cause: Row, left: Origin = NOBODY) -> Row:
+        """`left`: of an entry that has left the group."""
+        if cause.time > group.time:
+            group.time, group.timed = cause.time, cause.origin
+        origin = group.origin | group.timed | cause.origin | left
         values: Values = dict(zip((c.name for c in self.node.row_key), group.key, strict=True))
         by_arrival = sorted(group.entries, key=lambda e: e.number)
         for i, a in enumerate(self.node.aggregations):
@@ -557,7 +567,7 @@ class AggregateStep(OneInput[groups.Aggregate]):
             values[a.output.name], failed = folded(a, changes)
             if failed:
                 self._run.drop(Reason.EXPRESSION, self.number, cause, message=reasons.raised(a.shown, failed))
-        result = Row(values, int(group.time), cause.headers, cause=cause.cause, origin=group.origin)
+        result = Row(values, int(group.time), cause.headers, cause=cause.cause, origin=origin)
         self._run.tell("grouped", self.number, cause, values=values)
         unfit = (a for i, a in enumerate(self.node.aggregations) if self._is_unfit(i, values, group))
         if (first := next(unfit, None)) is not None:

@@ -80,8 +80,12 @@ class UpsertStep:
                 out[i] = rows[i]
             elif text not in came and speaks[text] == i:
                 rest = list(stands.values())
-                out[i] = replace(rows[i], values=rest[-1].values, gone=False) if rest else rows[i]
+                out[i] = _written_again(rest[-1], rows[i]) if rest else rows[i]
         return [out[i] for i in sorted(out)]
 
     def _of(self, text: str) -> dict[str, Row]:
         return self._stands.setdefault(text, {})
+
+
+def _written_again(row: Row, cause: Row) -> Row:
+    return replace(cause, values=row.values, gone=False, origin=row.origin | cause.origin)

@@ -206,8 +206,8 @@ class SessionsStep(AggregateStep):
         entries, history = [e for s in reached for e in s.entries], [e for s in reached for e in s.history]
         entry = self._entry(row)
         made = _Session((*key.values, start, end), entries, history, end, self._spreads(reached, entry), start, end)
-        made.put(entry)
         made.origin = NOBODY.union(*(s.origin for s in reached))
+        made.put(entry)
         others = [s for s in open_ if s not in reached]
         self._sessions[key.text] = sorted([*others, made], key=lambda s: s.start)
         gone = reached if start < end else []  # else the session is the one that it was

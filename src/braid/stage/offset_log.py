@@ -1,15 +1,18 @@
 """The offset log: where each batch of a query ended, a line a batch, as long as the checkpoint is there.
 
 In: the offset document of each batch. Out: the documents of all batches again, in order.
-Rule: a line is written before its batch is published, and says what has changed since the line before; the first that
-a process writes says all, and that those behind it stand under checksums (`topics/sealed.py`). Lines are only added.
+Rule: a line is written before its batch is published, and says when, and what has changed since the line before; the
+first that a process writes says all, and so does each thousandth, and that those behind it stand under checksums
+(`topics/sealed.py`). Lines are only added, and their times only rise, but where somebody sets the machine's clock back.
 The last of a process may be torn, or be there twice: of a batch that is done again the offsets are the same. A line
 that is whole and not what was written is refused, and so is what does not end where the state says. By its offset log a
 query can be recomputed, batch by batch, with every row at the position that it had: order within a batch follows from
 where the batch began and ended.
 
-  cuts.jsonl     {"whole": true, "sums": true, "batch": n, …}, or
+  cuts.jsonl     {"whole": true, "sums": true, "batch": n, …, "at": ms since 1970}, or
                  {"batch": n, "next": {only what moved}, …; null: gone}
+
+Lines of versions before had no "at", and only the first of a process said all.
 
 In a bucket, where nothing can be added to, the last lines are in the state of the last batch; as many as `MANY` go into
 an object of their own, `cuts/N.jsonl`, called by the first batch that it tells.
@@ -18,6 +21,7 @@ an object of their own, `cuts/N.jsonl`, called by the first batch that it tells.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +35,9 @@ from braid.topics.sealed import has_seal, sealed, unsealed
 
 NAME, FOLDER = "cuts.jsonl", "cuts"
 MANY = 100
+EVERY = 1000  # batches; so a reader that wants one of them begins near it
+NOW = -1
+AT = "at"  # of a line: when it was written. It is no part of what a batch is
 _NOT = ("plan", "seen")  # of a document; they follow from the query, and from the topics
 
 Document = dict[str, Any]
@@ -42,22 +49,27 @@ class OffsetLog:
     def __init__(self, checkpoint: ObjectStore, fsync: bool = False) -> None:
         self._checkpoint, self._fsync = checkpoint, fsync
         self._last: Document | None = None
-        self._lines = [*_kept(checkpoint)]
+        self._at = 0
+        self._lines = [*kept(checkpoint)]
 
-    def add(self, document: Mapping[str, Any]) -> Sequence[str]:
-        """The lines that have to be saved with the batch. One that reads only Spark's own sources has none."""
+    def add(self, document: Mapping[str, Any], at: int | None = NOW) -> Sequence[str]:
+        """The lines that have to be saved with the batch. One that reads only Spark's own sources has none. `at`: when
+        it was written, of one that is copied."""
         if "batch" not in document:
             return self._lines
-        first, line = self._last is None, self._line(document)
+        first, line = self._last is None, self._line(document, at)
         torn = b"\n" if first and _torn(self._checkpoint) else b""
         if not self._checkpoint.append(NAME, b"%s%s\n" % (torn, line.encode()), self._fsync):
             self._lines.append(line)
         return self._lines
 
-    def _line(self, document: Mapping[str, Any]) -> str:
+    def _line(self, document: Mapping[str, Any], at: int | None) -> str:
         now = {name: x for name, x in document.items() if name not in _NOT}
-        line = {"whole": True, "sums": True, **now} if self._last is None else _changes(self._last, now)
+        all_of_it = self._last is None or now["batch"] % EVERY == 0
+        line = {"whole": True, "sums": True, **now} if all_of_it else _changes(self._last or {}, now)
         self._last = now
+        if at is not None:
+            self._at = line[AT] = max(self._at, time.time_ns() // 1_000_000) if at == NOW else at
         return sealed(json.dumps(line, separators=(",", ":")).encode()).decode().removesuffix("\n")
 
     def send(self) -> None:
@@ -69,7 +81,7 @@ class OffsetLog:
             self._lines, self._last = [], None
 
 
-def _kept(checkpoint: ObjectStore) -> Sequence[str]:
+def kept(checkpoint: ObjectStore) -> Sequence[str]:
     """Those that are in the state of the last batch."""
     last, _ = state_file.latest(checkpoint)
     return () if last < 0 else state_file.cuts(checkpoint, last)
@@ -79,7 +91,7 @@ def _all(checkpoint: ObjectStore) -> Iterator[bytes]:
     """All lines there are, in order."""
     for name in (NAME, *(f"{FOLDER}/{x}" for x in sorted(checkpoint.names(FOLDER)))):
         yield from lines_in(checkpoint, name)
-    yield from (line.encode() for line in _kept(checkpoint))
+    yield from (line.encode() for line in kept(checkpoint))
 
 
 def _torn(checkpoint: ObjectStore) -> bool:
@@ -97,6 +109,11 @@ def _changes(before: Document, now: Document) -> Document:
 
 def read(folder: ObjectStore, upto: int) -> Iterator[Document]:
     """The documents of the batches 0 to `upto`; an error where one is missing."""
+    return (document for document, _ in timed(folder, upto))
+
+
+def timed(folder: ObjectStore, upto: int) -> Iterator[tuple[Document, int | None]]:
+    """The same, each with the time at which its line was written; None where that is not known."""
     made = _told(folder)
     missing = next((n for n in range(upto + 1) if n not in made), None)
     if missing is not None:
@@ -115,24 +132,24 @@ def check(folder: ObjectStore, last: int) -> bool:
     missing = next((n for n in range(first, upto + 1) if n not in made), None)
     if missing is not None:
         raise _missing(folder, missing)
-    if made[upto] != {name: x for name, x in document.items() if name not in _NOT and x is not None}:
-        what = f"{_called(folder)} is damaged: batch {upto} did not end there, the state behind it says"
-        raise BraidError(what, _HINT)
+    if made[upto][0] != {name: x for name, x in document.items() if name not in _NOT and x is not None}:
+        what = f"{called(folder)} is damaged: batch {upto} did not end there, the state behind it says"
+        raise BraidError(what, HINT)
     return first == 0
 
 
-def _told(folder: ObjectStore) -> dict[int, Document]:
-    """What all lines come to, by batch."""
-    made, known, sums = dict[int, Document](), None, False
+def _told(folder: ObjectStore) -> dict[int, tuple[Document, int | None]]:
+    """What all lines come to, and when each was written, by batch."""
+    made, known, sums = dict[int, tuple[Document, int | None]](), None, False
     for number, line in enumerate(_all(folder), 1):
-        try:
-            x = members(parsed(unsealed(line)))
-            batch = whole(x["batch"], "batch", -1)  # -1: there was nothing to read yet
-        except (ValueError, KeyError):
+        x = line_of(line)
+        if x is None:
             if has_seal(line):
-                raise _damaged(folder, number) from None
+                raise _damaged(folder, number)
             known = None
             continue  # torn
+        batch = x["batch"]
+        at = x.pop(AT, None)
         if x.pop("whole", False):
             known, sums = x, x.pop("sums", False) is True
         elif known is not None and batch == known["batch"] + 1:
@@ -142,23 +159,34 @@ def _told(folder: ObjectStore) -> dict[int, Document]:
         if sums and not has_seal(line):
             raise _damaged(folder, number)
         if known is not None and batch >= 0:
-            made[batch] = known
+            made[batch] = known, at
     return made
 
 
-_HINT = "put it back from a copy, or give the changed query another name; a run of the same query does not need it"
+def line_of(line: bytes) -> Document | None:
+    """What a line says; None where it is torn, or damaged."""
+    try:
+        x = members(parsed(unsealed(line)))
+        whole(x["batch"], "batch", -1)  # -1: there was nothing to read yet
+        whole(x.get(AT, 0), "a time")
+    except (ValueError, KeyError):
+        return None
+    return x
 
 
-def _called(folder: ObjectStore) -> str:
+HINT = "put it back from a copy, or give the changed query another name; a run of the same query does not need it"
+
+
+def called(folder: ObjectStore) -> str:
     return folder.called(NAME if folder.has(NAME) else FOLDER)
 
 
 def _damaged(folder: ObjectStore, line: int) -> BraidError:
-    return BraidError(f"{_called(folder)} is damaged: line {line} is not what its checksum says", _HINT)
+    return BraidError(f"{called(folder)} is damaged: line {line} is not what its checksum says", HINT)
 
 
 def _missing(folder: ObjectStore, batch: int) -> BraidError:
-    what = f"{_called(folder)} does not say where batch {batch} ended"
+    what = f"{called(folder)} does not say where batch {batch} ended"
     return BraidError(
         what, "versions before 0.2 kept no offset log; else lines of it are gone: put it back from a copy"
     )

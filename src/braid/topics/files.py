@@ -122,9 +122,12 @@ def read_small(path: str, most: int = LARGEST) -> bytes:
 def parsed(data: bytes | str) -> Any:
     """The JSON of a document."""
     try:
-        x = json.loads(data, parse_constant=_no_number)
+        x = _DECODER.decode(data if isinstance(data, str) else data.decode())
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    openings = data.count("[") + data.count("{") if isinstance(data, str) else data.count(b"[") + data.count(b"{")
+    if openings <= DEEPEST:
+        return x
     layer, depth = [x], 0
     while layer := [y for v in layer if isinstance(v, dict | list) for y in (v.values() if isinstance(v, dict) else v)]:
         depth += 1
@@ -135,6 +138,9 @@ def parsed(data: bytes | str) -> Any:
 
 def _no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_number)
 
 
 def members(x: Any, what: str = "it") -> dict[str, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -33,7 +33,7 @@ from braid.operators.changes import TIME
 from braid.plan.canonical import canonical
 from braid.plan.logical import Source
 from braid.reference import Fact, Record
-from braid.stage import checkpoint
+from braid.stage import checkpoint, offset_search
 from braid.stage.checkpoint import Document
 from braid.stage.inputs import Readable
 from braid.stage.registered import input_of
@@ -43,7 +43,7 @@ from braid.topics.interface import Topics, open_topics
 from braid.topics.store import TopicStore
 from braid.topics.store_value import Store
 from braid.why.notes import Notes
-from braid.why.reading import KEY, OFFSET, PARTITION, Heard, Place, events, heard
+from braid.why.reading import BATCH, KEY, OFFSET, PARTITION, Heard, Place, events, heard
 from braid.why.reasons import At, Case, Verdict
 from braid.why.slices import Sliced, Slices, sliced
 from braid.why.words import Answer, Answered, Step
@@ -108,20 +108,51 @@ class Asked:
 
     def of_key(self, key: str) -> Answer:
         """What became of the records of a key, be it theirs or one that they are joined or grouped by."""
-        texts = _texts_of(key)
+        texts = texts_of(key)
         found = {n: self._with_key(n, texts) for n in self.heard.rows}
         unread = [*self._unread(texts)]
         if not any(flags.any() for flags in found.values()) and not unread:
             raise self._no_key(key)
         return self._answer(found, unread)
 
-    def of_time(self, since: int, until: int | None) -> Answer:
-        """What became of all records of streams of a time."""
-        within = pl.col(TIME) >= since
-        within = within if until is None else within & (pl.col(TIME) < until)
+    def of_time(self, since: int, until: int | None, event_time: bool = False) -> Answer:
+        """What became of all records of streams of a time: that of the batches that have read them, or their own."""
+        within = self._of_event_time(since, until) if event_time else self._arrived(since, until)
         streams = [leaf.number for leaf in self.plan.leaves if leaf.source.kind == "stream"]
         found = {n: self._flags(n, within) for n in streams or self.heard.rows}
-        return self._answer(found, (), most=None)
+        made = self._answer(found, (), most=None)
+        to = "on" if until is None else f"to {time_text(until)}"
+        span = f"{'with event times' if event_time else 'read'} from {time_text(since)} {to} (UTC)"
+        return replace(made, span=span, notes=[*made.notes, *self._lag()])
+
+    def _of_event_time(self, since: int, until: int | None) -> pl.Expr:
+        within = pl.col(TIME) >= since
+        return within if until is None else within & (pl.col(TIME) < until)
+
+    def _arrived(self, since: int, until: int | None) -> pl.Expr:
+        """Records of the batches that ended then."""
+        timed = offset_search.first_timed(self.folder)
+        if timed is None or (timed.batch > 0 and since < (timed.at or 0)):
+            which = "" if timed is None else f" before {timed.batch}"
+            raise BraidError(
+                f"when the batches of {self.query}{which} ended is not known: an earlier version wrote no times",
+                "--event-time asks for records by their own times",
+            )
+        first = offset_search.first_at(self.folder, since)
+        last = None if until is None else offset_search.first_at(self.folder, until)
+        if first is None:
+            return pl.lit(False)
+        within = pl.col(BATCH) >= first.batch
+        return within if last is None else within & (pl.col(BATCH) < last.batch)
+
+    def _lag(self) -> Iterator[str]:
+        """What is not read yet."""
+        read = self.heard.next
+        left = sum(
+            max(end - read.get(f"{n}/{p}", 0), 0) for n, x in self.inputs.items() for p, end in enumerate(x.ends())
+        )
+        if left:
+            yield f"{left:,} records are not read yet"
 
     def _reading(self, topic: str) -> list[int]:
         """The sources that read a topic."""
@@ -201,7 +232,7 @@ class Asked:
 
     # -------------------------------------------------------------------- judging
 
-    def _taken(self, asked: Mapping[int, pl.Series], limit: int) -> Mapping[int, pl.Series]:
+    def taken(self, asked: Mapping[int, pl.Series], limit: int) -> Mapping[int, pl.Series]:
         """The records that are judged, at most `limit` of a query that falls into slices."""
         every = {n: pl.repeat(True, x.height, dtype=pl.Boolean, eager=True) for n, x in self.heard.rows.items()}
         start = {n: asked.get(n, ~flags) for n, flags in every.items()}
@@ -221,9 +252,9 @@ class Asked:
         return found
 
     def _answer(self, asked: Mapping[int, pl.Series], more: Sequence[Answered], most: int | None = SHOWN) -> Answer:
-        taken = self._taken(asked, MOST if most is not None else WHOLE) if any(x.any() for x in asked.values()) else {}
-        placed, order = events(self.heard, self.plan, taken)
-        records = {e.place: e for e in placed if isinstance(e, Record)}
+        taken = self.taken(asked, MOST if most is not None else WHOLE) if any(x.any() for x in asked.values()) else {}
+        placed = events(self.heard, self.plan, taken)
+        records = placed.records
         at = {p: At(self.plan.leaves[e.leaf].source.topic, e.partition, e.offset, e.time) for p, e in records.items()}
         wanted = {
             (n, *key)
@@ -233,7 +264,7 @@ class Asked:
         mine = [p for p, e in records.items() if (e.leaf, e.partition, e.offset) in wanted]
         shown = mine if most is None else mine[-most:]
         notes = Notes(self.plan.query, placed, shown)
-        positions = {p: (records[p].leaf, *order[p[1]]) for p in shown}
+        positions = {p: (records[p].leaf, *placed.position(p)) for p in shown}
         case = Case(self.plan.query, notes, self.heard, self.slices, self.how, at, positions, time_text, self.values)
         made = [self._answered(case, p, records[p], at[p]) for p in shown]
         judged = sum(int(x.sum()) for x in taken.values())
@@ -246,17 +277,28 @@ class Asked:
             self.how.whole,
             len(mine) - len(shown),
             most is None,
-            _notes(self.plan, self.topics),
+            self.notes,
         )
 
     def _answered(self, case: Case, place: Place, record: Record, at: At) -> Answered:
+        steps = [*_steps(case, place)]
+        name, batch = self.plan.leaves[record.leaf].source.name, case.positions[place][1]
+        return Answered(at, name, *self.shown(record), batch, case.verdict(place), steps)
+
+    def shown(self, record: Record) -> tuple[str | None, Mapping[str, object] | None]:
+        """Key and value of a record, where they may be seen."""
+        if not self.values:
+            return None, None
         source = self.plan.leaves[record.leaf].source
         parts = [record.values[c.name] for c in source.columns if c.place == "key"]
         key = ", ".join("NULL" if v is None else str(v) for v in parts) or None
         value = {c.field: record.values[c.name] for c in source.columns if c.place == "value"}
-        steps = [*_steps(case, place)]
-        shown = (key, None if record.null or record.error is not None else value) if self.values else (None, None)
-        return Answered(at, source.name, *shown, case.positions[place][1], case.verdict(place), steps)
+        return key, None if record.null or record.error is not None else value
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What an answer lacks."""
+        return _notes(self.plan, self.topics)
 
 
 _UNREAD = Verdict(
@@ -301,7 +343,7 @@ def _said(case: Case, place: Place, f: Fact) -> str | None:
     return None
 
 
-def _texts_of(key: str) -> list[str]:
+def texts_of(key: str) -> list[str]:
     """The texts that a key may have: as JSON, or plainly."""
     made = [key, json.dumps(key), json.dumps(key, ensure_ascii=False)]
     try:

@@ -1,13 +1,16 @@
-"""`braid why-not`: why a row is missing.
+"""`braid why-not`: why a row is missing; `braid why`: why one is there.
 
-In: what is asked of a query, as options or as a line of the prompt. Out: an answer; it, printed.
-Rule: one of key, place and time is asked for.
+In: what is asked of a query, or of a topic, as options or as a line of the prompt. Out: an answer; it, printed.
+Rule: of a query one of key, place and time is asked for, of a topic a key or an offset.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import click
 
@@ -17,20 +20,29 @@ from braid.face.tabular import json_line, seen, time_option
 from braid.store import ObjectStore
 from braid.topics.store_value import Store
 from braid.why.asking import Input, asked
+from braid.why.deriving import DEEPEST, Writers
+from braid.why.deriving import why as derived
+from braid.why.tree_words import Derivation
+from braid.why.tree_words import document as tree_document
 from braid.why.words import Answer, counted, document
 
+DAY = 86_400_000
 OPTIONS = ("--key", "--input", "--since", "--until")
+FLAG = "--event-time"
+WHY_OPTIONS = ("--offset", "-p", "--key", "--depth")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of a query: a key, a record, or a time. `values`: whether keys and values are shown; `file`: its
+    """What is asked of a query: a key, a record, or a time, at which records were read or (`event_time`) which they
+    have. `values`: whether keys and values are shown; `file`: its
     statements and their dialect, where the store does not keep them."""
 
     key: str | None = None
     input: str | None = None
     since: str | None = None
     until: str | None = None
+    event_time: bool = False
     values: bool = True
     file: tuple[str, str] | None = None
 
@@ -41,37 +53,99 @@ def why_not(
     """What became of the records of a key, of one record, or of all of a time."""
     if [what.key, what.input, what.since].count(None) != 2:
         raise BraidError(f"what of {query} is asked?", "--key KEY, or --input TOPIC:PARTITION:OFFSET, or --since TIME")
-    if what.until is not None and what.since is None:
-        raise BraidError("--until needs --since", "--since TIME --until TIME")
+    if (what.until is not None or what.event_time) and what.since is None:
+        name = "--until" if what.until is not None else "--event-time"
+        raise BraidError(f"{name} needs --since", "--since TIME --until TIME")
     place = None if what.input is None else Input.of(what.input)
-    first = None if what.since is None else time_option("--since", what.since)
-    last = None if what.until is None else time_option("--until", what.until)
+    first = None if what.since is None else _time("--since", what.since)
+    last = None if what.until is None else _time("--until", what.until)
+    if first is not None and last is not None and last <= first:
+        raise BraidError(f"--until {what.until} is not after --since {what.since}", "--since TIME --until TIME")
     made = asked(store, query, functions, parent, what.values, what.file)
     if place is not None:
         return made.of_input(place)
     if what.key is not None:
         return made.of_key(what.key)
     assert first is not None
-    return made.of_time(first, last)
+    return made.of_time(first, last, what.event_time)
+
+
+def _time(name: str, given: str) -> int:
+    """A time of an option; a time of day is the last such (UTC)."""
+    if not re.fullmatch("([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?", given.strip(), re.ASCII):
+        return time_option(name, given)
+    now = datetime.now(UTC)
+    hour, _, rest = given.strip().partition(":")
+    at = time_option(name, f"{now:%Y-%m-%d}T{hour:>02}:{rest}Z")
+    return at if at <= now.timestamp() * 1000 else at - DAY
 
 
 def why_not_of(store: Store, line: str, functions: Functions) -> Answer:
     """The same of a line of the prompt: NAME --key KEY."""
     usage = "write .why-not NAME --key KEY, --input TOPIC:PARTITION:OFFSET, or --since TIME [--until TIME]"
-    try:
-        query, *rest = shlex.split(line)
-    except ValueError:
-        raise BraidError(".why-not needs a query, and what is asked of it", usage) from None
-    given = dict(zip(rest[::2], rest[1::2], strict=False))
-    if len(rest) % 2 or not given or given.keys() - set(OPTIONS):
-        raise BraidError(f"what of {query} is asked?", usage)
+    words = line.split()
+    query, given = _words(
+        " ".join(w for w in words if w != FLAG) if FLAG in words else line, ".why-not", OPTIONS, usage
+    )
     more = {name.removeprefix("--"): value for name, value in given.items()}
-    return why_not(store, query, Question(**more), functions)  # type: ignore[arg-type]
+    return why_not(store, query, Question(**more, event_time=FLAG in words), functions)  # type: ignore[arg-type]
 
 
-def print_answer(answer: Answer, as_json: bool) -> None:
+def _words(line: str, command: str, options: Sequence[str], usage: str) -> tuple[str, Mapping[str, str]]:
+    """A line of the prompt: a name, and options with their values."""
+    try:
+        name, *rest = shlex.split(line)
+    except ValueError:
+        raise BraidError(f"{command} needs a name, and what is asked of it", usage) from None
+    given = dict(zip(rest[::2], rest[1::2], strict=False))
+    if len(rest) % 2 or not given or given.keys() - set(options):
+        raise BraidError(f"what of {name} is asked?", usage)
+    return name, given
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """Which rows of a topic are asked for: the one at an offset, or the last of a key. `depth`: through how many
+    queries; `values`, `file`: as of a `Question`."""
+
+    offset: int | None = None
+    partition: int | None = None
+    key: str | None = None
+    depth: int = 1
+    values: bool = True
+    file: tuple[str, str] | None = None
+
+
+def why(store: Store, topic: str, which: Which, functions: Functions, parent: ObjectStore | None = None) -> Derivation:
+    """Why rows of a topic are there."""
+    if (which.offset is None) == (which.key is None):
+        raise BraidError(f"which row of {topic}?", "--offset N [-p PARTITION], or --key KEY")
+    if which.partition is not None and which.offset is None:
+        raise BraidError("-p needs --offset", "--offset N -p PARTITION")
+    if min(which.offset or 0, which.partition or 0) < 0:
+        raise BraidError("offsets and partitions are counted from 0")
+    if not 1 <= which.depth <= DEEPEST:
+        raise BraidError(f"--depth {which.depth}: it is from 1 to {DEEPEST}")
+    writers = Writers(store, functions, parent, which.values, which.file)
+    return derived(writers, topic, which.offset, which.partition, which.key, which.depth)
+
+
+def why_of(store: Store, line: str, functions: Functions) -> Derivation:
+    """The same of a line of the prompt: TOPIC --offset N."""
+    usage = "write .why TOPIC --offset N [-p PARTITION], or --key KEY"
+    topic, given = _words(line, ".why", WHY_OPTIONS, usage)
+    numbers = {n: given[n] for n in ("--offset", "-p", "--depth") if n in given}
+    if not all(x.isdecimal() for x in numbers.values()):
+        raise BraidError(f"which row of {topic}?", usage)
+    offset, partition, depth = (int(numbers[n]) if n in numbers else None for n in ("--offset", "-p", "--depth"))
+    return why(store, topic, Which(offset, partition, given.get("--key"), depth or 1), functions)
+
+
+def print_answer(answer: Answer | Derivation, as_json: bool) -> None:
     """Prints an answer."""
-    if as_json:
+    if isinstance(answer, Derivation):
+        click.echo(json_line(tree_document(answer)) if as_json else seen(str(answer)))
+    elif as_json:
         click.echo(json_line(counted(answer) if answer.by_reason else document(answer)))
     else:
         click.echo(seen(str(answer)))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
-from itertools import groupby
 
-from braid.plan import epochs, logical
+from braid.plan import logical
 from braid.reference import Event, Fact, OutRecord, Reference
+from braid.why.causes import AT_ONCE, in_turn
 from braid.why.reading import Place
 
 MADE_OF = 64  # records of one row, of which each has a note of its own
@@ -30,12 +30,8 @@ class Notes:
         self.reference = Reference(query)
         self._asked = frozenset(asked)
         self.reference.listen(self._note, asked)
-        if epochs.in_epochs(query.root):
-            for _, some in groupby(events, key=lambda e: e.place[0]):
-                self.reference.process(some)
-        else:
-            for event in events:
-                self.reference.process([event])
+        for _ in in_turn(self.reference, events, AT_ONCE):
+            pass
 
     def _note(self, fact: Fact) -> None:
         if fact.what in ("stands", "gone"):

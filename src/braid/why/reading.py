@@ -9,7 +9,7 @@ clock is an event.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,17 @@ import polars as pl
 
 from braid.errors import BraidError
 from braid.lower.physical import Plan
-from braid.operators.changes import DIFF, EARLY, END_OF_BATCH, HEADERS, LOW, POS, POS_TYPE, TIME, partitioned_position
+from braid.operators.changes import (
+    DIFF,
+    EARLY,
+    END_OF_BATCH,
+    HEADERS,
+    POS,
+    POS_TYPE,
+    TIME,
+    partitioned_position,
+    sequence_of,
+)
 from braid.operators.clocks import BOTH, CLOCK, FOREVER, STORED
 from braid.plan.logical import Source
 from braid.records.python import python_values
@@ -42,6 +52,7 @@ _STEPS: dict[str, pl.DataType] = {
     "time": pl.Int64(),
     "stored": pl.Int64(),
 }
+_EVENTS = _STEPS | {"made": pl.Int64()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,31 +171,66 @@ def _moment(batch: int, parts: Sequence[Part]) -> Moment | None:
 # --------------------------------------------------------------------- events
 
 
-def events(heard: Heard, plan: Plan, taken: Mapping[int, pl.Series]) -> tuple[list[Event], Sequence[tuple[int, int]]]:
-    """The events of a query in which nothing but the records `taken` (flags, by source) is looked at; and of each the
-    batch, and the position there."""
-    placed: list[tuple[int, int, Event | tuple[int, int, int | None, int | None]]] = []
-    mine = [pl.DataFrame(schema={BATCH: pl.Int32(), POS: POS_TYPE})]
+class Events(Sequence[Event]):
+    """The events of a query, in order, each with a place: its epoch, its number. `records`: those that are looked at,
+    by their places. Steps of clocks, of which there are as many as records were read, are made as they are come to."""
+
+    def __init__(self, frame: pl.DataFrame, made: Sequence[Event]) -> None:
+        """`frame`: in order, `_batch _pos`, a step of a clock as in `Heard.steps`, or the number of one of `made`."""
+        here = (pl.struct(BATCH, sequence_of(pl.col(POS)))).rle_id().cast(pl.Int64)  # rows of one time come at once
+        self._frame = frame.with_columns(here.alias("epoch"))
+        self._epochs = self._frame["epoch"]
+        numbers = self._frame.with_row_index("i").drop_nulls("made").select("i", "epoch", "made")
+        self._made = {i: replace(made[n], place=(epoch, i)) for i, epoch, n in numbers.iter_rows()}
+        self.records = {e.place: e for e in self._made.values() if isinstance(e, Record)}
+
+    def __len__(self) -> int:
+        return self._frame.height
+
+    def __iter__(self) -> Iterator[Event]:
+        steps = self._frame.select("epoch", "leaf", PARTITION, "time", "stored").iter_rows()
+        for i, (epoch, leaf, partition, time, stored) in enumerate(steps):
+            yield self._made[i] if leaf is None else Clocked(leaf, partition, time, stored, (epoch, i))
+
+    def __getitem__(self, i: Any) -> Any:
+        if i in self._made:
+            return self._made[i]
+        epoch, leaf, partition, time, stored = self._frame.select("epoch", "leaf", PARTITION, "time", "stored").row(i)
+        return Clocked(leaf, partition, time, stored, (epoch, i))
+
+    def position(self, place: Place) -> tuple[int, int]:
+        """The batch of an event, and its position there."""
+        batch, position = self._frame.select(BATCH, POS).row(place[1])
+        return batch, position
+
+    def epoch(self, number: int) -> tuple[int, int]:
+        """The numbers of the first and the last event of an epoch."""
+        first, behind = (int(self._epochs.search_sorted(number, side=side)) for side in ("left", "right"))
+        return first, behind - 1
+
+
+def events(heard: Heard, plan: Plan, taken: Mapping[int, pl.Series]) -> Events:
+    """The events of a query in which nothing but the records `taken` (flags, by source) is looked at."""
+    made, frames = list[Event](), [pl.DataFrame(schema=_EVENTS)]
+
+    def add(batches: pl.Series, positions: pl.Series, some: Iterable[Event]) -> None:
+        first = len(made)
+        made.extend(some)
+        numbers = pl.Series("made", range(first, len(made)), dtype=pl.Int64)
+        frames.append(pl.DataFrame([batches.alias(BATCH), positions.alias(POS), numbers]))
+
     for n, flags in taken.items():
         rows = heard.rows[n].filter(flags)
-        mine.append(rows.select(BATCH, POS))
-        placed += [(b, p, x) for b, p, x in zip(rows[BATCH], rows[POS], _records(plan, n, rows), strict=True)]
-    others = heard.steps.join(pl.concat(mine), on=[BATCH, POS], how="anti")
-    for b, p, leaf, partition, time, stored in others.iter_rows():
-        placed.append((b, p, (leaf, partition, time, stored)))
+        add(rows[BATCH], rows[POS], _records(plan, n, rows))
+    mine = pl.concat([x.select(BATCH, POS) for x in frames])
+    frames.append(heard.steps.join(mine, on=[BATCH, POS], how="anti"))
     for m in heard.moments:
-        if m.idle:
-            placed.append((m.batch, END_OF_BATCH, Idle(m.idle)))
-        if m.closed:
-            placed.append((m.batch, END_OF_BATCH + 1, Bound(m.closed, FOREVER)))
-    placed.sort(key=lambda x: (x[0], x[1]))
-    made, epoch, last = list[Event](), -1, (-1, 0)
-    for i, (batch, position, event) in enumerate(placed):
-        now = (batch, position // LOW)  # rows of one time come at once
-        epoch, last = epoch + (now != last), now
-        place = (epoch, i)
-        made.append(Clocked(*event, place) if isinstance(event, tuple) else replace(event, place=place))
-    return made, [(batch, position) for batch, position, _ in placed]
+        ends: list[tuple[int, Event]] = [(END_OF_BATCH, Idle(m.idle))] if m.idle else []
+        ends += [(END_OF_BATCH + 1, Bound(m.closed, FOREVER))] if m.closed else []
+        for position, e in ends:
+            add(pl.Series([m.batch], dtype=pl.Int32), pl.Series([position], dtype=POS_TYPE), [e])
+    frame = pl.concat(frames, how="diagonal").sort(BATCH, POS, maintain_order=True)
+    return Events(frame, made)
 
 
 def _records(plan: Plan, leaf: int, rows: pl.DataFrame) -> Iterator[Record]:

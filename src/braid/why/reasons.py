@@ -103,7 +103,7 @@ class Case:
     def _given(self, place: Place, count: int, here: Sequence[Fact]) -> Verdict:
         rows = self.notes.given[place]
         topic = self.query.sink.name
-        keys = dict.fromkeys(_shown(r.key[0] if len(r.key) == 1 else r.key) for r in rows if r.key is not None)
+        keys = dict.fromkeys(shown(r.key[0] if len(r.key) == 1 else r.key) for r in rows if r.key is not None)
         under = f" under {', '.join(list(keys)[:3])}{' …' * (len(keys) > 3)}" if self.values and keys else ""
         gone = " The last one deletes it." if rows and rows[-1].values is None and count <= len(rows) else ""
         alone = any(f.what == "padded" for f in here) and not any(f.what == "met" for f in here)
@@ -213,7 +213,7 @@ class Case:
         false = [(p, values[str(i)][0]) for i, p in enumerate(parts) if values[str(i)][0] is not True]
         said = []
         for p, value in false:
-            read = ", ".join(f"{_column(n)} is {_shown(f.row.values[n])}" for n in dict.fromkeys(columns(p)))
+            read = ", ".join(f"{_column(n)} is {shown(f.row.values[n])}" for n in dict.fromkeys(columns(p)))
             is_null = " (it is NULL, which is not true)" if value is None else ""
             said.append(f"{_bared(show(p))}{is_null}{f': {read}' if self.values and read else ''}")
         if f.row.gone:
@@ -250,8 +250,8 @@ class Case:
                 "null key",
                 f"its key in the {node.called} is NULL, or its own condition is not true: it meets nothing",
             )
-        shown = _shown(key.values[0] if len(key.values) == 1 else key.values)
-        of = f" {shown}" if self.values else ""
+        text = shown(key.values[0] if len(key.values) == 1 else key.values)
+        of = f" {text}" if self.values else ""
         table = not isinstance(node, joins.StreamStreamJoin | sliding.SlidingJoin)
         if table:
             stood = [x for x in self.notes.tables[f.step] if x.detail["key"] == key and x.detail["side"] != side]
@@ -288,7 +288,7 @@ class Case:
         values, _ = evaluated([(str(i), p) for i, p in enumerate(parts)], [row]) if parts else ({}, [])
         false = [p for i, p in enumerate(parts) if values[str(i)][0] is not True]
         read = ", ".join(
-            f"{_column(n)} is {_shown(row[n])}" for n in dict.fromkeys(n for p in false for n in columns(p))
+            f"{_column(n)} is {shown(row[n])}" for n in dict.fromkeys(n for p in false for n in columns(p))
         )
         said = " and ".join(_bared(show(p)) for p in false) or "the condition of the join"
         more = f": {read}" if read and self.values else ""
@@ -436,7 +436,7 @@ def _column(name: str) -> str:
     return name.lstrip(".")
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """A value as SQL writes it."""
     match value:
         case None:
@@ -446,7 +446,7 @@ def _shown(value: object) -> str:
         case datetime():
             return str(value)
         case tuple():
-            return ", ".join(map(_shown, value))
+            return ", ".join(map(shown, value))
     return str(value)
 
 

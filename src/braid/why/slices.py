@@ -116,6 +116,14 @@ def _meetings(node: logical.Node) -> Iterator[tuple[Sequence[Side], bool, bool]]
             assert_never(node)
 
 
+def given_by(query: logical.Query) -> Sequence[tuple[Expr, Part]]:
+    """Of the columns of the result, keys first, those that have the value of an expression over one source; or over
+    each of several, where these are equal."""
+    numbers, root = _Numbers(query.root), query.root
+    found = ((e, numbers.part(root, e)) for e in (*query.sink.written_key, *(o.expr for o in query.sink.values)))
+    return [(e, part) for e, part in found if part is not None]
+
+
 class _Numbers:
     """The sources of a query, by number, and keys followed down to them."""
 
@@ -128,7 +136,7 @@ class _Numbers:
         if isinstance(node, logical.Source):
             made = [next(self._count)]
         else:
-            below = [self._number(x) for x in _below(node)]
+            below = [self._number(x) for x in below_of(node)]
             made = [n for some in below for n in some]
         self._leaves.setdefault(id(node), made)
         return made
@@ -154,12 +162,15 @@ class _Numbers:
             return None  # one source on both sides
         return keys, [frozenset(p) for p in best[0]]
 
+    def part(self, node: logical.Node, e: Expr) -> Part | None:
+        return self._part(node, self._leaves[id(node)], e)
+
     def _may_lack(self, node: logical.Node, part: Part) -> bool:
         """Whether a group of a node has rows of outer joins in which the source of its key is missing: NULLs would make
         them one. (A key that both sides of a join give is there in all of its rows.)"""
         padded = set[int]()
         for x in node.walk():
-            how, sides = getattr(x, "how", None), [self._leaves[id(y)] for y in _below(x)]
+            how, sides = getattr(x, "how", None), [self._leaves[id(y)] for y in below_of(x)]
             padded.update(sides[0] if how in ("right", "full") else (), sides[1] if how in ("left", "full") else ())
         unions = any(isinstance(x, epochs.Union) for x in node.walk())
         return (len(part) == 1 or unions) and not padded.isdisjoint(part)
@@ -174,7 +185,7 @@ class _Numbers:
         if isinstance(node, groups.Aggregate):
             known = {c.name: x for c, x in node.keys}
             return self._part(node.input, at, substituted(e, known)) if names <= known.keys() else None
-        below, first, made = _below(node), 0, dict[int, Expr]()
+        below, first, made = below_of(node), 0, dict[int, Expr]()
         parts = list[Part]()
         for side, x in enumerate(below):
             mine = at[first : first + sum(1 for _ in logical.sources(x))]
@@ -195,7 +206,7 @@ class _Numbers:
         return made
 
 
-def _below(node: logical.Node) -> Sequence[logical.Node]:
+def below_of(node: logical.Node) -> Sequence[logical.Node]:
     """The inputs of a node, each source once."""
     return [o.input for o in node.operands] if isinstance(node, sliding.SlidingJoin) else node.inputs
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from braid.face.tabular import cell, time_text
 from braid.why.reasons import At, Verdict
@@ -41,9 +41,24 @@ class Answered:
     steps: Sequence[Step] = ()
 
 
+class Judged(Protocol):
+    """What was judged for an answer."""
+
+    @property
+    def query(self) -> str: ...
+    @property
+    def judged(self) -> int: ...
+    @property
+    def read(self) -> int: ...
+    @property
+    def batches(self) -> int: ...
+    @property
+    def whole(self) -> str | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`judged`: so many records were; `read`: of so many; `left`: asked for and not shown."""
+    """`judged`: so many records were; `read`: of so many; `left`: asked for and not shown; `span`: of which time."""
 
     query: str
     records: Sequence[Answered]
@@ -54,6 +69,7 @@ class Answer:
     left: int = 0
     by_reason: bool = False
     notes: Sequence[str] = ()
+    span: str = ""
 
     def __str__(self) -> str:
         return "\n".join(summary(self) if self.by_reason else lines(self))
@@ -86,7 +102,8 @@ def counted(answer: Answer) -> dict[str, Any]:
         }
         for r, some in found.items()
     ]
-    return {"query": answer.query, "records": len(answer.records), "reasons": reasons, "batches": answer.batches}
+    made = {"query": answer.query, "span": answer.span, "records": len(answer.records), "reasons": reasons}
+    return made | {"batches": answer.batches, "notes": answer.notes}
 
 
 def _record(x: Answered) -> dict[str, Any]:
@@ -129,10 +146,10 @@ def lines(answer: Answer) -> Iterator[str]:
     yield from (f"note: {note}" for note in answer.notes)
     if answer.left:
         yield f"… and {answer.left:,} earlier records; --input asks for one of them"
-    yield _judged(answer)
+    yield judged(answer)
 
 
-def _judged(answer: Answer) -> str:
+def judged(answer: Judged) -> str:
     end = f"of {answer.read:,} that {answer.query} has read in {answer.batches:,} batch{'es' * (answer.batches != 1)}"
     why = f" ({answer.whole})" if answer.whole is not None and answer.judged == answer.read else ""
     return f"judged by the definitions of its joins: {answer.judged:,} records {end}{why}"
@@ -159,7 +176,7 @@ def summary(answer: Answer) -> Iterator[str]:
     """How many records gave rows, and why the others did not."""
     total, found = len(answer.records), _by_reason(answer)
     given = sum(len(some) for some in found.values() if some[0].verdict.outcome == "given")
-    yield f"{answer.query}: {given:,} of {total:,} records of this time gave rows"
+    yield f"{answer.query}: {given:,} of {total:,} records {answer.span} gave rows"
     wide = max((len(f"{len(some):,}") for some in found.values()), default=1)
     for reason, some in found.items():
         share = 100 * len(some) / max(total, 1)
@@ -175,4 +192,4 @@ def summary(answer: Answer) -> Iterator[str]:
             )
     yield ""
     yield from (f"note: {note}" for note in answer.notes)
-    yield _judged(answer)
+    yield judged(answer)

@@ -1,0 +1,303 @@
+"""Derived: why a row of the result is there.
+
+In: a store, a topic that one of its queries writes, a row of it by offset or by key. Out: an answer: each row, which
+record completed it, which let it go, and the tree down to the records.
+Rule: the slice of the row is judged as in `asking.py`. It is found by the columns of the row that have the values of
+columns of its sources; a row that has none is looked for in all that was read. Nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from braid.bind.program import first_match
+from braid.errors import BraidError
+from braid.expr.nodes import Col, Expr
+from braid.expr.user import Functions
+from braid.face.reset import queries
+from braid.face.show import open_store
+from braid.face.tabular import time_text
+from braid.operators.changes import POS, POS_TYPE, TIME
+from braid.plan.epochs import in_epochs
+from braid.reference import Bound, Clocked, Event, Idle, Record
+from braid.reference.rows import Place
+from braid.store import ObjectStore
+from braid.topics.store_value import Store
+from braid.types import Decimal, Scalar, polars_type
+from braid.why.asking import MOST, WHOLE, Asked, asked, texts_of
+from braid.why.causes import Causes, Derived
+from braid.why.output import Output, There
+from braid.why.reading import BATCH, OFFSET, PARTITION, Events, events
+from braid.why.reasons import At
+from braid.why.slices import Part, given_by, key_texts
+from braid.why.tree import Leaf, Telling, Tree
+from braid.why.tree_words import Derivation, Row
+
+DEEPEST = 5  # queries one behind the other
+FOLLOWED = 3  # records of a source that are followed into the query that has written them
+
+
+@dataclass(slots=True)
+class Writers:
+    """The queries of a store, by the topics that they write."""
+
+    store: Store
+    functions: Functions
+    parent: ObjectStore | None
+    values: bool
+    file: tuple[str, str] | None
+    by_topic: dict[str, list[str]] = field(init=False)
+    _known: dict[str, Asked] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.by_topic = {}
+        for q in queries(open_store(self.store.objects), self.parent):
+            if q.torn is None and q.writes is not None:
+                self.by_topic.setdefault(q.writes, []).append(q.name)
+
+    def named(self, topic: str) -> str:
+        found = first_match(topic, self.by_topic)
+        if found is None:
+            raise BraidError(
+                f"no query of {self.store} writes {topic}",
+                f"their topics: {', '.join(sorted(self.by_topic)) or 'none'}",
+            )
+        return found
+
+    def asked(self, query: str) -> Asked:
+        if query not in self._known:
+            self._known[query] = asked(self.store, query, self.functions, self.parent, self.values, self.file)
+        return self._known[query]
+
+
+def why(
+    writers: Writers, topic: str, offset: int | None, partition: int | None, key: str | None, depth: int = 1
+) -> Derivation:
+    """Why rows of a topic are there: the one at an offset, or the last of a key."""
+    topic = writers.named(topic)
+    failed: BraidError | None = None
+    for query in writers.by_topic[topic]:
+        try:
+            made = Deriving(writers, writers.asked(query), depth)
+            return made.at(partition, offset) if offset is not None else made.of_key(key or "")
+        except NotGiven as e:
+            failed = e
+    assert failed is not None
+    raise failed
+
+
+_OTHERS = "it may be of another query, of an earlier life of this one, or of a batch that is not done yet"
+
+
+class NotGiven(BraidError):
+    """A query does not give a row."""
+
+
+class Deriving:
+    """The rows of a query."""
+
+    def __init__(self, writers: Writers, mine: Asked, depth: int) -> None:
+        self._writers, self._asked, self._depth = writers, mine, depth
+        self._query, self._heard = mine.plan.query, mine.heard
+        self._output = Output(mine.plan.query, mine.topics)
+
+    def at(self, partition: int | None, offset: int) -> Derivation:
+        return self._derived([self._output.at(partition, offset)])
+
+    def of_key(self, key: str) -> Derivation:
+        found, count = self._output.with_key(texts_of(key))
+        if not found:
+            raise BraidError(
+                f"{self._query.sink.topic} has no record with the key {key}",
+                f"why it has none: braid why-not {self._query.name} --key {key}",
+            )
+        return self._derived(found, count - len(found))
+
+    # ------------------------------------------------------------------- judging
+
+    def _derived(self, wanted: Sequence[There], left: int = 0) -> Derivation:
+        taken = self._asked.taken(self._start(wanted), MOST)
+        placed = events(self._heard, self._asked.plan, taken)
+        causes = Causes(self._query, placed)
+        by_text = dict[str, list[int]]()
+        for n, row in enumerate(causes.rows):
+            by_text.setdefault(self._output.says(row), []).append(n)
+        seen = _Seen(self._asked, placed)
+        rows, notes = list[Row](), [*self._asked.notes]
+        for x in wanted:
+            try:
+                rows.append(self._row(x, causes, by_text.get(x.says, ()), seen))
+            except NotGiven as e:  # of a key others may be
+                notes.append(e.message)
+                if len(notes) - len(self._asked.notes) == len(wanted):
+                    raise
+        return Derivation(
+            self._query.sink.topic,
+            self._query.name,
+            rows,
+            sum(int(x.sum()) for x in taken.values()),
+            self._heard.count,
+            self._heard.batches,
+            self._asked.how.whole,
+            left,
+            notes,
+        )
+
+    def _row(self, there: There, causes: Causes, numbers: Sequence[int], seen: _Seen) -> Row:
+        made = causes.of(self._number(there, numbers))
+        topic, values = self._query.sink.topic, self._asked.values
+        completed, released = seen.of(made)
+        telling = Telling(self._query, made, seen.records, seen.at, lambda p: self._leaf(seen, p), time_text, values)
+        tree = telling.tree()
+        self._follow(tree)
+        return Row(
+            At(topic, there.partition, there.offset, there.time),
+            _key_text(there.key) if values else None,
+            there.values if values else None,
+            there.values is None,
+            seen.batch_of(made.row.place),
+            completed,
+            released,
+            tree,
+            made.sure,
+            [o for p, o in there.equal if (p, o) != (there.partition, there.offset)],
+            there.before,
+        )
+
+    def _number(self, there: There, numbers: Sequence[int]) -> int:
+        """Which row of the slice it is: of equal ones the first in the topic is the first that was given."""
+        place = f"{self._query.sink.topic}:{there.partition}:{there.offset}"
+        if not numbers:
+            raise NotGiven(
+                f"{place} is not among the rows that {self._query.name} gives of what it has read",
+                _OTHERS,
+            )
+        start = self._asked.topics.start_offsets(self._query.sink.topic)[there.partition]
+        index = [*there.equal].index((there.partition, there.offset))
+        index += len(numbers) - len(there.equal) if start else 0  # the first ones may be gone
+        if not 0 <= index < len(numbers):
+            raise NotGiven(
+                f"{place}: such a row is there {len(there.equal)} times, and {self._query.name} gives "
+                f"{len(numbers)} of what it has read",
+                _OTHERS,
+            )
+        return numbers[index]
+
+    # ---------------------------------------------------------------- where to begin
+
+    def _start(self, wanted: Iterable[There]) -> Mapping[int, pl.Series]:
+        """The records that may have to do with some rows."""
+        found = dict[int, pl.Series]()
+        for x in wanted:
+            for n, flags in self._start_of(x).items():
+                found[n] = found[n] | flags if n in found else flags
+        none = {n: pl.repeat(False, x.height, dtype=pl.Boolean, eager=True) for n, x in self._heard.rows.items()}
+        return none | found
+
+    def _start_of(self, there: There) -> Mapping[int, pl.Series]:
+        given = [*(there.key or ()), *(() if there.values is None else there.values.values())]
+        parts = {id(e): part for e, part in given_by(self._query)}
+        exprs = [*self._query.sink.written_key, *(o.expr for o in self._query.sink.values)]
+        exprs = exprs if there.key is not None else exprs[len(self._query.sink.written_key) :]
+        alone, either = dict[int, pl.Series](), dict[int, pl.Series]()
+        for e, value in zip(exprs, given, strict=False):
+            part = parts.get(id(e))
+            if part is None or value is None or not isinstance(e.type, Scalar | Decimal):
+                continue
+            into = alone if len(part) == 1 else either
+            for leaf, flags in self._equal(part, e, value).items():
+                into[leaf] = into[leaf] & flags if leaf in into else flags
+        few = [(int(x.sum()), n) for n, x in alone.items() if x.any()]
+        if few:
+            _, leaf = min(few)
+            return {leaf: alone[leaf]}
+        if either:
+            return either
+        if self._heard.count > WHOLE:
+            raise BraidError(
+                f"no column of {self._query.sink.topic} says which records a row is made of, "
+                f"and {self._query.name} has read {self._heard.count:,}",
+                f"as it is, it works for up to {WHOLE:,} records",
+            )
+        return {n: pl.repeat(True, x.height, dtype=pl.Boolean, eager=True) for n, x in self._heard.rows.items()}
+
+    def _equal(self, part: Part, e: Expr, value: object) -> Mapping[int, pl.Series]:
+        """By source, which records have a value."""
+        wanted = pl.DataFrame([pl.Series("x", [value], dtype=polars_type(e.type))])
+        text = key_texts(wanted, [Col("x", e.type)])[0]
+        return {n: (key_texts(self._heard.rows[n], [x]) == text).fill_null(False) for n, x in part.items()}
+
+    # -------------------------------------------------------------------- records
+
+    def _leaf(self, seen: _Seen, place: Place) -> Leaf:
+        key, value = self._asked.shown(seen.records[place])
+        topic = seen.at[place].topic
+        written = next(iter(self._writers.by_topic.get(topic, ())), None)
+        return Leaf(seen.at[place], key, value, seen.records[place].null, written)
+
+    def _follow(self, tree: Tree) -> None:
+        """Goes on where records were written by a query of this store."""
+        for x in tree.inputs:
+            self._follow(x)
+        for n, leaf in enumerate(tree.leaves[:FOLLOWED] if self._depth > 1 else ()):
+            if leaf.written is not None:
+                try:
+                    at = leaf.at
+                    tree.deeper[n] = why(self._writers, at.topic, at.offset, at.partition, None, self._depth - 1)
+                except BraidError as e:
+                    tree.deeper[n] = e
+
+
+class _Seen:
+    """The events of a slice: which records they are, and what lets rows go."""
+
+    def __init__(self, mine: Asked, placed: Events) -> None:
+        self._asked, self._placed, self.records = mine, placed, placed.records
+        leaves = mine.plan.leaves
+        self.at = {p: At(leaves[e.leaf].source.topic, e.partition, e.offset, e.time) for p, e in self.records.items()}
+        self._in_epochs = in_epochs(mine.plan.query.root)
+
+    def batch_of(self, place: Place) -> int:
+        first, _ = self._placed.epoch(place[0])
+        return self._placed.position((place[0], first))[0]
+
+    def of(self, made: Derived) -> tuple[At | None, str | None]:
+        """The record that a row was complete with, and what let it go, if that was another."""
+        named = sorted(made.named, key=lambda p: p[1])
+        place = made.row.place
+        completed = self.at[named[-1]] if named else None
+        if not self._in_epochs:
+            return completed, None if place in made.named else self._released(self._placed[place[1]])
+        if any(p[0] == place[0] for p in named):
+            return completed, None
+        return completed, self._released(self._placed[self._placed.epoch(place[0])[1]])
+
+    def _released(self, e: Event) -> str:
+        match e:
+            case Record():
+                return f"{self.at[e.place]}, which moved the clock"
+            case Clocked():
+                found = self._record_of(e)
+                return f"{found}, which moved the clock" if found is not None else "a step of the clock"
+            case Idle():
+                which = ", ".join(f"{self._asked.plan.leaves[n].source.topic}:{p}" for n, p in e.partitions)
+                return f"{which}, which fell idle"
+            case Bound():
+                which = ", ".join(f"{self._asked.plan.leaves[n].source.topic}:{p}" for n, p in e.partitions)
+                return f"the end of {which}"
+        return "the end of its input"
+
+    def _record_of(self, e: Clocked) -> At | None:
+        batch, position = self._placed.position(e.place)
+        here = (pl.col(BATCH) == batch) & (pl.col(POS) == pl.lit(position, POS_TYPE))
+        found = self._asked.heard.rows[e.leaf].filter(here).head(1)
+        if not found.height:
+            return None
+        return At(self._asked.plan.leaves[e.leaf].source.topic, *found.select(PARTITION, OFFSET, TIME).row(0))
+
+
+def _key_text(key: tuple[object, ...] | None) -> str | None:
+    return None if key is None else ", ".join("NULL" if v is None else str(v) for v in key)
