@@ -94,7 +94,13 @@ class Late:
 
 def of_slowest(clock: Clock) -> bool:
     """Whether it stands where the slowest of its leaves stands, and not where the furthest does."""
-    return isinstance(clock, LeafClock) or clock.take == "min"
+    match clock:
+        case LeafClock():
+            return True
+        case JoinClock():
+            return clock.take == "min"
+        case Newest():
+            return False
 
 
 class Clocks:
