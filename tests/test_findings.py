@@ -154,6 +154,12 @@ def test_the_clock_of_two_sources() -> None:
     assert findings(well(sources=both, waits=[held_back])) == []
 
 
+def test_a_table_whose_rows_are_newer_holds_no_clock() -> None:
+    both = [source("O", [NOON - 60 * MINUTE], NOON - 60 * MINUTE), source("P", [NOON], None)]
+    one = waits(NOON - 60 * MINUTE, NOON - 50 * MINUTE, Source("O", NOON - 60 * MINUTE))
+    assert findings(well(sources=both, waits=[one])) == []
+
+
 def test_a_clock_that_has_not_begun() -> None:
     both = [source("O", [NOON], NOON), source("P", [None, None], None)]
     one = waits(None, NOON + 1, Source("O", NOON), Source("P", None, lacking=2))

@@ -75,12 +75,6 @@ class Condition:
         """Whether it runs, as far as can be seen: a run that has ended has said so, one that was killed has not."""
         return self.held_by is not None and bool(self.records) and "ended" not in self.records[-1]
 
-    @property
-    def newest(self) -> int | None:
-        """The highest event time that any of its sources has shown."""
-        times = [p.event_time for s in self.sources if s.moments for p in s.partitions]
-        return max((t for t in times if t is not None), default=None)
-
     def asks(self, command: str) -> str:
         """A command that shows more."""
         return f"{command} {self.place}".rstrip()

@@ -79,17 +79,19 @@ def stuck_clock(c: Condition) -> Iterator[Finding]:
 
 
 def _held(c: Condition, w: Waiting) -> Finding | None:
-    newest = c.newest
-    if not (w.exact and w.moments and w.sources) or newest is None or w.first is None:
+    if not (w.exact and w.moments and w.sources) or w.first is None:
         return None
     known = [s.now for s in w.sources if s.now is not None]
     if not known or (w.slowest and len(known) < len(w.sources)):
         return _not_begun(c, w)
     stands = min(known) if w.slowest else max(known)
+    mine = [s for s in c.sources if s.source in {x.name for x in w.sources}]
+    times = [(t, s.source) for s in mine for p in s.partitions if (t := p.event_time) is not None]
+    newest, furthest = max(times, default=(stands, ""))
     if newest - stands < BEHIND or w.now is None or w.first > w.now + newest - stands:
         return None  # or none would go out if it stood at the newest record
-    holders = [s.name for s in w.sources if s.now == stands] if w.slowest else [_furthest(c)]
-    text, measured, hint = _holding(c, [s for s in c.sources if s.source in holders], stands)
+    holder = next(s.name for s in w.sources if s.now == stands) if w.slowest else furthest
+    text, measured, hint = _holding(c, next(s for s in mine if s.source == holder), stands, newest)
     waits = f"; {_rows(w.rows)} for it, the first until {time_text(w.first)}"
     measured |= {"waiting": w.rows, "clock": stands, "newest": newest}
     return Finding("stuck clock", text + waits, measured, hint, c.asks(f"braid waiting {c.query}"))
@@ -113,15 +115,8 @@ _IS_READ = "it moves when these are read: see the lag"
 _LETS_GO = "braid run --idle SECONDS lets a silent partition not hold the clock; --end says that nothing will follow"
 
 
-def _furthest(c: Condition) -> str:
-    """The source that has shown the newest record: the clock of the furthest source stands where its own does."""
-    times = ((p.event_time, s.source) for s in c.sources if s.moments for p in s.partitions)
-    return max((t, name) for t, name in times if t is not None)[1]
-
-
-def _holding(c: Condition, sources: Sequence[SourceTimes], stands: int) -> tuple[str, dict[str, Any], str]:
-    """What holds a clock, in words; as figures; what helps."""
-    source, newest = sources[0], c.newest or stands
+def _holding(c: Condition, source: SourceTimes, stands: int, newest: int) -> tuple[str, dict[str, Any], str]:
+    """What holds a clock, in words; as figures; what helps. `newest`: the highest time of those that it follows."""
     since = _since(c, source)
     text = f"the clock (watermark) of {source.source} is at {time_text(stands)}"
     text += f", {_length(newest - stands)} behind the newest record"
@@ -176,7 +171,7 @@ def _apart(c: Condition, source: SourceTimes) -> Finding | None:
         return None
     if not rows and (held.lag or not _since(c, source)):
         return None
-    text, measured, hint = _holding(c, [source], source.clock)
+    text, measured, hint = _holding(c, source, source.clock, furthest)
     what = f"up to {rows:,} rows may wait for it" if rows else "state is kept for as long"
     more = f"braid doctor --query {c.query} --history" if rows else f"braid explain {c.query} --state"
     return Finding("stuck clock", f"{text}; {what}", measured | {"waiting": rows}, hint, c.asks(more))
