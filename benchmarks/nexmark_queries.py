@@ -140,7 +140,7 @@ def _in_flink(sql: str) -> str:
 
 _N, _S = pl.Int64(), pl.String()
 _COUNTED = {f"{name}{i}": _N for name in ("n", "bidders", "auctions") for i in range(4)}
-_SUMMED = {f"n{i}": _N for i in range(4)} | {"low": _N, "high": _N, "mean": pl.Float64(), "total": _N}
+_SUMMED = {f"n{i}": _N for i in range(4)} | {"low": _N, "high": _N, "mean": pl.Float64(), "total": pl.Float64()}
 _TEXTS = ("channel", "url", "extra", "item_name", "description", "auction_extra")
 _OF_BID = {"auction": _N, "bidder": _N, "price": _N}
 _WINDOW = "TUMBLE({kind}, date_time, INTERVAL '10 seconds')"

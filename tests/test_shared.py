@@ -58,6 +58,10 @@ VIEWS = {
         "WITH w AS (SELECT window_start AS s, k, COUNT(*) AS n FROM TUMBLE(l, ts, INTERVAL '10' SECOND)"
         " GROUP BY window_start, k) SELECT w.s, w.k, w.n FROM w JOIN (SELECT s, MAX(n) AS most FROM w GROUP BY s) x"
         " ON w.s = x.s AND w.n = x.most", 2, 1),
+    "closed windows": (
+        "WITH w AS (SELECT window_start AS s, k, COUNT(*) AS n FROM TUMBLE(l, ts, INTERVAL '2' SECOND)"
+        " GROUP BY window_start, k) SELECT a.s, a.k, a.n, b.k AS other FROM w a JOIN w b ON a.s = b.s AND a.n = b.n"
+        " EMIT ON WINDOW CLOSE", 2, 1),
     "what is filtered behind it": (
         f"WITH p AS ({PAIRS}) SELECT x.k, y.m FROM (SELECT k, COUNT(*) AS n FROM p WHERE a > 1 GROUP BY k) x"
         " JOIN (SELECT k, MAX(b) AS m FROM p WHERE a > 2 GROUP BY k) y ON x.k = y.k", 4, 2),

@@ -3,8 +3,8 @@
 In: a logical query. Out: leaves, stages of operators, and the exchanges between them.
 Rule: one exchange per change of key. A join goes into the stage of its left input when that input is already spread by
 the join's key; else its left input is exchanged into a new stage. A right input with steps that need their own key
-(joins, groups) is lowered before the left one: exchanges go to later stages only. Leaves read only the columns that
-somebody needs.
+(joins, groups) is lowered before the left one: exchanges go to later stages only. Of equal parts one is
+run (`shared.py`). Leaves read only the columns that somebody needs.
 Positions and clocks: a leaf's clock steps travel iff some join above it reads a clock.
 """
 
