@@ -102,3 +102,28 @@ def test_a_check_does_not_say_no_problem_where_a_query_cannot_go_on(ran: tuple[P
     said = braid("check", folder / "changed.sql", "--store", folder / "s")
     assert said.code == 1 and "5 statements, 1 query cannot go on\n" in said.out and "no problem" not in said.out
     assert "UNPAID cannot go on" in said.out and "NAMED goes on after batch" in said.out
+
+
+def test_an_insert_into_what_was_there_is_found_by_its_checkpoint(tmp_path: Path) -> None:
+    """No catalogue has its statement."""
+    query = (
+        "SELECT o.id AS id, o.item AS item, p.way AS way FROM orders o LEFT JOIN paid p"
+        " WITHIN 10 SECONDS GRACE PERIOD 5 SECONDS ON o.id = p.id;"
+    )
+    declared = "\n".join(SQL.splitlines()[:3])
+    target = (
+        "CREATE STREAM both (id INT KEY, item STRING, way STRING)"
+        " WITH (kafka_topic='both', value_format='JSON', partitions=2);"
+    )
+    (tmp_path / "q.sql").write_text(f"{declared}\n{target}\nINSERT INTO both {query}\n")
+    line = {"key": 3, "value": {"ITEM": "pad"}, "timestamp": 1500, "partition": 0}
+    braid("put", "orders", "--store", tmp_path / "s", "--partitions", 2, stdin=json.dumps(line) + "\n")
+    said = on_shared_spark("run", "q.sql", "--store", "s", "--until-idle", *QUICK, cwd=tmp_path)
+    assert said.code == 0, said.err
+    shown = braid("waiting", "both.1", "--store", tmp_path / "s")
+    assert "BOTH.1: 1 row waits for a match" in shown.out, shown.err
+    (told,) = (
+        json.loads(x)
+        for x in braid("waiting", "both.1", "--store", tmp_path / "s", "--format", "jsonl").out.splitlines()
+    )
+    assert (told["key"], told["until"]) == (3, 16_500)

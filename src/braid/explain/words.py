@@ -128,12 +128,9 @@ def of_node(node: logical.Node) -> Words:
 
 
 def _temporal_filter(node: epochs.TemporalFilter) -> Words:
-    """`~now` is shown as it is written."""
-    now = show(node.now).replace(epochs.NOW.name, "now()")
-    condition = f"{show(node.value)} {epochs.SIGNS[node.compare]} {now}"
     until = f"now() has passed {show(node.value)}"
     notes = ["now() is the highest time of a record that was read"]
-    return Words("temporal filter", [condition], [Kept("input", "rows", until, bounded=True)], notes=notes)
+    return Words("temporal filter", [node.shown], [Kept("input", "rows", until, bounded=True)], notes=notes)
 
 
 def _aggregate(node: groups.Aggregate) -> Words:

@@ -1,8 +1,8 @@
 """Temporal filter: rows that are there until the time of now has passed their value, or from then on.
 
 In: changes of a multiset, with epochs. Out: its net rows for which the condition is true after each epoch.
-Rule: now is the highest time of a record that was read, as it stands after an epoch; it never falls. (docs/rules/
-risingwave.md, RW-103)
+Rule: now is the highest time of a record that was read, as it stands after an epoch; it never falls.
+(docs/rules/risingwave.md, RW-103)
 
 *Matches* nothing.
 *Keeps* the rows whose condition will be another one: those that will go, or will come.

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from braid.expr.nodes import Col, Expr
+from braid.expr.show import show
 from braid.plan.node import Mode, OfOne, OfTwo, Passing, PlanNode
 from braid.plan.windows import Fixed
 from braid.types import Scalar
@@ -321,6 +322,11 @@ class TemporalFilter(InEpochs, Passing):
     @property
     def mode(self) -> Mode:
         return "retract" if self.goes else self.input.mode
+
+    @property
+    def shown(self) -> str:
+        """The condition, with now as it is written."""
+        return f"{show(self.value)} {SIGNS[self.compare]} {show(self.now).replace(NOW.name, 'now()')}"
 
     @property
     def goes(self) -> bool:

@@ -502,6 +502,9 @@ class TemporalFilterStep(EpochStep[epochs.TemporalFilter]):
             tick = ticks(self.run.look(self.node.value, Row(values, 0, None))[0])
             if tick is not None and COMPARE[self.node.compare](tick, now):
                 passed.add(values, count, self._all.of(values))
+        for row in rows:
+            if not row.gone and repr(row.values) not in passed.counts:
+                self.run.tell("filtered", self.number, row)
         made, self._passed = passed.minus(self._passed), passed
         return self.changes(made)
 

@@ -207,6 +207,8 @@ class Case:
             return Verdict(
                 "missing", "ranked out", f"it is at place {rank} of its partition, and {node.top.most} are kept"
             )
+        if isinstance(node, epochs.TemporalFilter):
+            return Verdict("missing", "condition", f"when it came it did not satisfy {_bared(node.shown)}")
         assert isinstance(node, logical.Filter)
         parts = [p for p in conjuncts(node.predicate)]
         values, _ = evaluated([(str(i), p) for i, p in enumerate(parts)], [f.row.values])
