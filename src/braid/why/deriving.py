@@ -278,10 +278,10 @@ class _Seen:
     def _released(self, e: Event) -> str:
         match e:
             case Record():
-                return f"{self.at[e.place]}, which moved the clock"
+                return _moved(self.at[e.place])
             case Clocked():
                 found = self._record_of(e)
-                return f"{found}, which moved the clock" if found is not None else "a step of the clock"
+                return _moved(found) if found is not None else "a step of the clock"
             case Idle():
                 which = ", ".join(f"{self._asked.plan.leaves[n].source.topic}:{p}" for n, p in e.partitions)
                 return f"{which}, which fell idle"
@@ -297,6 +297,10 @@ class _Seen:
         if not found.height:
             return None
         return At(self._asked.plan.leaves[e.leaf].source.topic, *found.select(PARTITION, OFFSET, TIME).row(0))
+
+
+def _moved(at: At) -> str:
+    return f"{at} of {time_text(at.time)}, which moved the clock"
 
 
 def _key_text(key: tuple[object, ...] | None) -> str | None:
