@@ -118,8 +118,8 @@ class Deriving:
 
     # ------------------------------------------------------------------- judging
 
-    def _derived(self, wanted: Sequence[There], left: int = 0) -> Derivation:
-        taken = self._asked.taken(self._start(wanted), MOST)
+    def _derived(self, wanted: Sequence[There], left: int = 0, in_all: bool = False) -> Derivation:
+        taken = self._every() if in_all else self._asked.taken(self._start(wanted), MOST)
         placed = events(self._heard, self._asked.plan, taken)
         causes = Causes(self._query, placed)
         by_text = dict[str, list[int]]()
@@ -132,8 +132,11 @@ class Deriving:
                 rows.append(self._row(x, causes, by_text.get(x.says, ()), seen))
             except NotGiven as e:  # of a key others may be
                 notes.append(e.message)
-                if len(notes) - len(self._asked.notes) == len(wanted):
+                if len(notes) - len(self._asked.notes) < len(wanted):
+                    continue
+                if in_all or self._heard.count > WHOLE:
                     raise
+                return self._derived(wanted, left, in_all=True)
         return Derivation(
             self._query.sink.topic,
             self._query.name,
@@ -222,6 +225,9 @@ class Deriving:
                 f"and {self._query.name} has read {self._heard.count:,}",
                 f"as it is, it works for up to {WHOLE:,} records",
             )
+        return self._every()
+
+    def _every(self) -> Mapping[int, pl.Series]:
         return {n: pl.repeat(True, x.height, dtype=pl.Boolean, eager=True) for n, x in self._heard.rows.items()}
 
     def _equal(self, part: Part, e: Expr, value: object) -> Mapping[int, pl.Series]:
