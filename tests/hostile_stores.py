@@ -77,8 +77,6 @@ COMMANDS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("cat", "l", "--format", "csv", "--tail", "2", "--store", "s"), ""),
     (("drops", "O", "--store", "s"), ""),
     (("drops", "O", "--format", "jsonl", "--store", "s"), ""),
-    (("why", "O", "--offset", "0", "-p", "0", "--store", "s"), ""),
-    (("why-not", "O", "--key", "1", "--store", "s"), ""),
     (("explain", "--state", "--store", "s", "-e", SQL), ""),
     (("sql", "--store", "s", "--dialect", "ksqldb"), FOLLOWED),
     (("sql", "--store", "s", "--dialect", "risingwave"), ASKED),
