@@ -14,14 +14,28 @@ import pytest
 import keyed_queries
 import sliding_queries
 import test_law_epochs as epochs
+from braid.expr.show import show
+from braid.expr.typing import call
 from braid.plan.analytic import Analytic
 from braid.plan.groups import Aggregate
-from braid.plan.logical import Query
+from braid.plan.logical import Output, Query
 from braid.plan.over import Over
 from braid.reference import Event, OutRecord, Record, Reference
 from braid.why.causes import Causes, in_turn, thinned
+from braid.why.slices import given_by
 from effort import examples
-from histories import SHAPES, History, events, random_history, random_query
+from histories import (
+    SHAPES,
+    History,
+    col,
+    events,
+    integer,
+    query,
+    random_history,
+    random_query,
+    source,
+    stream_stream,
+)
 from test_why_slices import numbered
 
 ROWS = 6  # of each history
@@ -113,3 +127,14 @@ def test_steps_of_clocks_that_are_left_out_change_nothing(shape: str) -> None:
             assert [repr(x) for x in again if x.place == row.place] == [
                 repr(x) for x in rows if x.place == row.place
             ], (shape, seed, row)
+
+
+def test_a_row_is_looked_for_by_columns_that_come_of_one_source_alone() -> None:
+    """COALESCE over a side that gave nothing has a value, too."""
+    a, b = source("A"), source("B")
+    made = call("COALESCE", [col(b, "B.N"), integer(0)])
+    mine = query(stream_stream(a, b, "left"), "A.V", "B.V", Output("X", made))
+    found = {show(e): [*part] for e, part in given_by(mine)}
+    assert found == {"A.V": [0], "B.V": [1], show(mine.sink.written_key[0]): [0, 1]}
+    both = query(stream_stream(a, b, "inner"), "A.V", Output("X", made))
+    assert [1] in [[*part] for _, part in given_by(both)]

@@ -91,11 +91,9 @@ def waiting(
 @click.argument("query")
 @click.option("--key", metavar="KEY", help="Show the records of this key, or joined by it: JSON, or a text.")
 @click.option("--input", "place", metavar="TOPIC:PARTITION:OFFSET", help="Show one record.")
-@click.option(
-    "--since", metavar="TIME", help="Count all records read from this time on, by reason (UTC; 08:00 is the last)."
-)
-@click.option("--until", metavar="TIME", help="With --since: only records before this time.")
-@click.option("--event-time", is_flag=True, help="With --since: by the times of records, and not when they were read.")
+@click.option("--since", metavar="TIME", help="Show how many records read since then gave rows, by reason (UTC).")
+@click.option("--until", metavar="TIME", help="Show with --since only records before this time.")
+@click.option("--event-time", is_flag=True, help="Take with --since the records' own times.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--file", type=click.Path(), help="Find its statement in FILE, where the store keeps none: INSERT INTO.")
 @click.option("--no-values", is_flag=True, help="Show no keys and values of records.")
@@ -134,7 +132,11 @@ def why_not(
 @click.option("-p", "--partition", type=click.IntRange(min=0), help="Find it in this partition.")
 @click.option("--key", metavar="KEY", help="Show the last rows of this key: JSON, or a text.")
 @click.option(
-    "--depth", type=int, default=1, show_default=True, help="Go on through so many queries that write what others read."
+    "--depth",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Read through so many queries, where one writes what another reads.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--file", type=click.Path(), help="Find the statement in FILE, where the store keeps none: INSERT INTO.")

@@ -59,6 +59,7 @@ from braid.reference.rows import (
     Record,
     Row,
     Run,
+    What,
     epoch_of,
     evaluated,
     reason,
@@ -113,9 +114,9 @@ class Reference:
         """LIMIT is reached: the query looks at nothing more."""
         return self.query.sink.limit is not None and self._given >= self.query.sink.limit
 
-    def listen(self, listener: Callable[[Fact], None], asked: Collection[Place]) -> None:
-        """From now on it is told what becomes of the records at these places."""
-        self._run.listener, self._run.asked = listener, frozenset(asked)
+    def listen(self, listener: Callable[[Fact], None], asked: Collection[Place], only: Collection[What] = ()) -> None:
+        """From now on it is told what becomes of the records at these places. `only`: such facts, and no others."""
+        self._run.listener, self._run.asked, self._run.only = listener, frozenset(asked), only
 
     def clocked(self, record: Record) -> Clocked:
         """What of a record counts for the clocks alone, if it comes now."""

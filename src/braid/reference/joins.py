@@ -8,6 +8,7 @@ columns are known by their own key, so several may share a join key. (docs/rules
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -100,6 +101,10 @@ class _Stored:
         return self.row.time
 
 
+def _time(x: _Stored) -> int:
+    return x.time
+
+
 class StreamStreamStep(JoinStep[joins.StreamStreamJoin]):
     """Each row looks at the rows of the other side that are still seen and whose times are near, then may be seen
     itself: so a pair comes out once, when the later of its rows arrives.
@@ -111,7 +116,7 @@ class StreamStreamStep(JoinStep[joins.StreamStreamJoin]):
 
     def __init__(self, node: joins.StreamStreamJoin, number: int, run: Run, left: Step, right: Step) -> None:
         super().__init__(node, number, run, left, right)
-        self._rows: dict[tuple[Side, str], list[_Stored]] = {}  # by key; nothing is ever removed
+        self._rows: dict[tuple[Side, str], list[_Stored]] = {}  # by key, in order; nothing is ever removed
         self._waiting: dict[int, _Stored] = {}  # by arrival
         self._arrivals = 0  # counts the rows of both sides
 
@@ -140,10 +145,13 @@ class StreamStreamStep(JoinStep[joins.StreamStreamJoin]):
         if me.key is None:
             return []
         others = self._rows.get((OTHER[me.side], me.key.text), [])
-        found = [x for x in others if self._is_seen(x) and self._is_near(me, x)]
+        before, after = self._reach(me.side)
+        near = others[
+            bisect_left(others, me.time - before, key=_time) : bisect_right(others, me.time + after, key=_time)
+        ]
+        found = [x for x in near if self._is_seen(x)]
         if self._run.listener is not None:
-            self._tell(me, others, found)
-        found.sort(key=lambda x: (x.time, x.arrival))
+            self._tell(me, others if self._run.wants("missed") else found, found)
         for x in found:
             self._waiting.pop(x.arrival, None)
         return [self._joined(me, x) for x in found]
@@ -161,9 +169,10 @@ class StreamStreamStep(JoinStep[joins.StreamStreamJoin]):
         left, right = (me.time, x.time) if me.side == "left" else (x.time, me.time)
         return max(left - self.node.before - right, right - left - self.node.after, 0)
 
-    def _is_near(self, me: _Stored, x: _Stored) -> bool:
-        left, right = (me.time, x.time) if me.side == "left" else (x.time, me.time)
-        return left - self.node.before <= right <= left + self.node.after
+    def _reach(self, side: Side) -> tuple[int, int]:
+        """How much earlier, and how much later than a row of this side its partner may be."""
+        node = self.node
+        return (node.before, node.after) if side == "left" else (node.after, node.before)
 
     def _joined(self, me: _Stored, x: _Stored) -> Row:
         row = me.row
@@ -189,7 +198,7 @@ class StreamStreamStep(JoinStep[joins.StreamStreamJoin]):
         elif not out:
             self._run.tell("alone", self.number, row, key=key, until=self._seen_until(side, row), side=side)
         if key is not None:
-            self._rows.setdefault((side, key.text), []).append(me)
+            insort(self._rows.setdefault((side, key.text), []), me, key=lambda x: (x.time, x.arrival))
         return out
 
     def _ends(self, side: Side) -> float:

@@ -7,7 +7,7 @@ Rule: a value is computed from a row's columns alone, by the one implementation 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -206,10 +206,14 @@ class Run:
     _texts: dict[tuple[str, str], str] = field(default_factory=dict)
     listener: Callable[[Fact], None] | None = None
     asked: Origin = NOBODY
+    only: Collection[What] = ()  # it is told nothing else, if it says so
+
+    def wants(self, what: What) -> bool:
+        return self.listener is not None and (not self.only or what in self.only)
 
     def tell(self, what: What, step: int, row: Row, **detail: object) -> None:
         """Nothing follows from it."""
-        if self.listener is not None and (row.origin or what in ("stands", "gone")):
+        if self.listener is not None and (row.origin or what in ("stands", "gone")) and self.wants(what):
             self.listener(Fact(what, step, self.place, row.origin, row, detail))
 
     def drop(

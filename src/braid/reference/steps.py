@@ -557,9 +557,11 @@ class AggregateStep(OneInput[groups.Aggregate]):
             group.time, group.timed = cause.time, cause.origin
         origin = group.origin | group.timed | cause.origin | left
         values: Values = dict(zip((c.name for c in self.node.row_key), group.key, strict=True))
-        by_arrival = sorted(group.entries, key=lambda e: e.number)
         for i, a in enumerate(self.node.aggregations):
-            arguments = [e.arguments[i] for e in (by_arrival if a.function.endswith("_BY_OFFSET") else group.entries)]
+            entries = group.entries
+            if a.function.endswith("_BY_OFFSET"):
+                entries = sorted(entries, key=lambda e: e.number)
+            arguments = [e.arguments[i] for e in entries]
             changes = [(sign, e.arguments[i]) for sign, e in group.history]
             if a.code is None:
                 values[a.output.name] = aggregated(a, arguments, changes, group.spreads.get(i))
@@ -576,7 +578,8 @@ class AggregateStep(OneInput[groups.Aggregate]):
 
     def _is_unfit(self, i: int, values: Values, group: Group) -> bool:
         a = self.node.aggregations[i]
-        return is_unfit(a, values[a.output.name], [e.arguments[i] for e in group.entries])
+        value = values[a.output.name]
+        return value is None and is_unfit(a, value, [e.arguments[i] for e in group.entries])
 
 
 class LateralStep(OneInput[logical.Lateral]):

@@ -60,7 +60,7 @@ class Causes:
         self._met: dict[Place, set[Place]] = {}
         self._together = any(isinstance(x, groups.Aggregate | Over | Analytic) for x in query.root.walk())
         reference = Reference(query)
-        reference.listen(self._hear, self._records)
+        reference.listen(self._hear, self._records, only=("gave", "met"))
         self.rows = [*in_turn(reference, events, AT_ONCE)]
 
     def _hear(self, fact: Fact) -> None:

@@ -118,8 +118,8 @@ class Deriving:
 
     # ------------------------------------------------------------------- judging
 
-    def _derived(self, wanted: Sequence[There], left: int = 0) -> Derivation:
-        taken = self._asked.taken(self._start(wanted), MOST)
+    def _derived(self, wanted: Sequence[There], left: int = 0, in_all: bool = False) -> Derivation:
+        taken = self._every() if in_all else self._asked.taken(self._start(wanted), MOST)
         placed = events(self._heard, self._asked.plan, taken)
         causes = Causes(self._query, placed)
         by_text = dict[str, list[int]]()
@@ -132,8 +132,11 @@ class Deriving:
                 rows.append(self._row(x, causes, by_text.get(x.says, ()), seen))
             except NotGiven as e:  # of a key others may be
                 notes.append(e.message)
-                if len(notes) - len(self._asked.notes) == len(wanted):
+                if len(notes) - len(self._asked.notes) < len(wanted):
+                    continue
+                if in_all or self._heard.count > WHOLE:
                     raise
+                return self._derived(wanted, left, in_all=True)
         return Derivation(
             self._query.sink.topic,
             self._query.name,
@@ -222,6 +225,9 @@ class Deriving:
                 f"and {self._query.name} has read {self._heard.count:,}",
                 f"as it is, it works for up to {WHOLE:,} records",
             )
+        return self._every()
+
+    def _every(self) -> Mapping[int, pl.Series]:
         return {n: pl.repeat(True, x.height, dtype=pl.Boolean, eager=True) for n, x in self._heard.rows.items()}
 
     def _equal(self, part: Part, e: Expr, value: object) -> Mapping[int, pl.Series]:
@@ -278,10 +284,10 @@ class _Seen:
     def _released(self, e: Event) -> str:
         match e:
             case Record():
-                return f"{self.at[e.place]}, which moved the clock"
+                return _moved(self.at[e.place])
             case Clocked():
                 found = self._record_of(e)
-                return f"{found}, which moved the clock" if found is not None else "a step of the clock"
+                return _moved(found) if found is not None else "a step of the clock"
             case Idle():
                 which = ", ".join(f"{self._asked.plan.leaves[n].source.topic}:{p}" for n, p in e.partitions)
                 return f"{which}, which fell idle"
@@ -297,6 +303,10 @@ class _Seen:
         if not found.height:
             return None
         return At(self._asked.plan.leaves[e.leaf].source.topic, *found.select(PARTITION, OFFSET, TIME).row(0))
+
+
+def _moved(at: At) -> str:
+    return f"{at} of {time_text(at.time)}, which moved the clock"
 
 
 def _key_text(key: tuple[object, ...] | None) -> str | None:

@@ -118,10 +118,17 @@ def _meetings(node: logical.Node) -> Iterator[tuple[Sequence[Side], bool, bool]]
 
 def given_by(query: logical.Query) -> Sequence[tuple[Expr, Part]]:
     """Of the columns of the result, keys first, those that have the value of an expression over one source; or over
-    each of several, where these are equal."""
+    each of several, where these are equal. An expression may have a value where its source gave nothing (COALESCE): of
+    a source that may be missing only columns say that it was there."""
     numbers, root = _Numbers(query.root), query.root
+    slides = any(isinstance(x, sliding.SlidingJoin) for x in root.walk())
     found = ((e, numbers.part(root, e)) for e in (*query.sink.written_key, *(o.expr for o in query.sink.values)))
-    return [(e, part) for e, part in found if part is not None]
+    return [
+        (e, p)
+        for e, p in found
+        if p is not None
+        and (len(p) > 1 or all(isinstance(x, Col) for x in p.values()) or not (slides or numbers.may_lack(root, p)))
+    ]
 
 
 class _Numbers:
@@ -152,7 +159,7 @@ class _Numbers:
         alike: dict[tuple[frozenset[int], ...], list[list[Part]]] = {}
         for parts in by_parts:
             whole = [p for p in parts if p is not None]
-            if len(whole) == len(parts) and not (len(sides) == 1 and self._may_lack(sides[0][0], whole[0])):
+            if len(whole) == len(parts) and not (len(sides) == 1 and self.may_lack(sides[0][0], whole[0])):
                 alike.setdefault(tuple(frozenset(p) for p in whole), []).append(whole)
         if not alike:
             return None
@@ -165,7 +172,7 @@ class _Numbers:
     def part(self, node: logical.Node, e: Expr) -> Part | None:
         return self._part(node, self._leaves[id(node)], e)
 
-    def _may_lack(self, node: logical.Node, part: Part) -> bool:
+    def may_lack(self, node: logical.Node, part: Part) -> bool:
         """Whether a group of a node has rows of outer joins in which the source of its key is missing: NULLs would make
         them one. (A key that both sides of a join give is there in all of its rows.)"""
         padded = set[int]()
