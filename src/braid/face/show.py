@@ -165,7 +165,6 @@ def _visible(row: dict[str, Any]) -> dict[str, Any]:
 
 
 _ROW_ID = re.compile(r"(.*\.)?_row_id")
-_INNER = re.compile(r"(.*\.)?_row_id|.*\.group_[0-9]+(_is_null)?")  # how Braid calls what a view's rows are known by
 
 
 def folders(store: ObjectStore) -> list[str]:
@@ -336,9 +335,7 @@ def _readable(value: Any, times: Moments) -> Any:
 
 def _key(record: dict[str, Any]) -> Any:
     """A key without Braid's own names in it; and its window: where that ends a broker may not say."""
-    key = record.get("key")
-    if isinstance(key, dict) and key and all(map(_INNER.fullmatch, key)):
-        key = ", ".join(cell(v) for n, v in key.items() if not n.endswith("_is_null"))
+    key = tabular.shown_key(record.get("key"))
     if record.get("window") is None:
         return key
     start, end = record["window"]

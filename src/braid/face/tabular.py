@@ -28,6 +28,23 @@ WIDE = 4000  # of a cell
 AT_ONCE = 1000  # rows of a table
 
 
+_INNER = re.compile(r"(.*\.)?_row_id|.*\.group_[0-9]+(_is_null)?")  # how Braid calls what a view's rows are known by
+IS_NULL = "_is_null"  # ends the name of a part that says whether the next one is NULL
+
+
+def shown_key(key: Any) -> Any:
+    """A key as people see it: of one whose parts all have names of Braid's own, the values in a line."""
+    if isinstance(key, dict) and is_inner(key):
+        return ", ".join(cell(v) for n, v in key.items() if not n.endswith(IS_NULL))
+    return key
+
+
+def is_inner(names: Iterable[str]) -> bool:
+    """Whether the parts of a key, which there are, all have names of Braid's own."""
+    found = [_INNER.fullmatch(n) is not None for n in names]
+    return bool(found) and all(found)
+
+
 def cell(value: Any) -> str:
     """A value as text: objects, lists and booleans as JSON, all others plainly."""
     if value is None:

@@ -27,7 +27,7 @@ from braid.reference.rows import Place
 from braid.store import ObjectStore
 from braid.topics.store_value import Store
 from braid.types import Decimal, Scalar, polars_type
-from braid.why.asking import MOST, WHOLE, Asked, asked, texts_of
+from braid.why.asking import MOST, WHOLE, Asked, asked
 from braid.why.causes import Causes, Derived
 from braid.why.output import Output, There
 from braid.why.reading import BATCH, OFFSET, PARTITION, Events, events
@@ -108,7 +108,7 @@ class Deriving:
         return self._derived([self._output.at(partition, offset)])
 
     def of_key(self, key: str) -> Derivation:
-        found, count = self._output.with_key(texts_of(key))
+        found, count = self._output.with_key(key)
         if not found:
             raise BraidError(
                 f"{self._query.sink.topic} has no record with the key {key}",
@@ -158,7 +158,7 @@ class Deriving:
         self._follow(tree)
         return Row(
             At(topic, there.partition, there.offset, there.time),
-            _key_text(there.key) if values else None,
+            self._output.shown(there) if values else None,
             there.values if values else None,
             there.values is None,
             seen.batch_of(made.row.place),
@@ -307,7 +307,3 @@ class _Seen:
 
 def _moved(at: At) -> str:
     return f"{at} of {time_text(at.time)}, which moved the clock"
-
-
-def _key_text(key: tuple[object, ...] | None) -> str | None:
-    return None if key is None else ", ".join("NULL" if v is None else str(v) for v in key)

@@ -8,6 +8,7 @@ is the last.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ import polars as pl
 
 from braid.bind.program import first_match
 from braid.errors import BraidError
+from braid.face.tabular import IS_NULL, is_inner, shown_key
 from braid.operators.changes import DIFF, TIME
 from braid.plan.epochs import in_epochs
 from braid.plan.logical import Query, Sink, Source, SourceColumn
@@ -23,6 +25,7 @@ from braid.reference import OutRecord
 from braid.stage.inputs import TopicInput
 from braid.topics.interface import Topics
 from braid.types import Column, Scalar
+from braid.why.asking import texts_of
 from braid.why.reading import KEY, OFFSET
 
 VALUE = "_value"
@@ -78,10 +81,20 @@ class Output:
         (whole,) = (x for x in self._told([*self._all(alike)]) if (x.partition, x.offset) == (p, offset))
         return whole
 
-    def with_key(self, texts: Sequence[str]) -> tuple[Sequence[There], int]:
-        """The last rows of a key, and how many there are."""
-        found = [*self._all(pl.col(KEY).is_in(list(texts)))]
+    def with_key(self, key: str) -> tuple[Sequence[There], int]:
+        """The last rows of a key, as it is written or as it is shown, and how many there are."""
+        which = pl.col(KEY).is_in(texts_of(key))
+        if is_inner(o.name for o in self.query.sink.key):
+            which |= pl.col(KEY).map_elements(lambda x: shown_key(json.loads(x)) == key, return_dtype=pl.Boolean)
+        found = [*self._all(which)]
         return self._told(found)[-SHOWN:], len(found)
+
+    def shown(self, there: There) -> str | None:
+        """The key of a row, as people see it."""
+        key = there.key
+        if key is not None and is_inner(o.name for o in self.query.sink.key):
+            key = tuple(x for o, x in zip(self.query.sink.key, key, strict=True) if not o.name.endswith(IS_NULL))
+        return None if key is None else ", ".join("NULL" if v is None else str(v) for v in key)
 
     def _all(self, which: pl.Expr) -> Iterator[There]:
         starts = self.topics.start_offsets(self.query.sink.topic)
