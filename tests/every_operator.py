@@ -307,6 +307,7 @@ CREATE MATERIALIZED VIEW twice AS WITH p AS (SELECT l.id AS a, r.id AS b, l.k AS
   SELECT p.a AS a, p.b AS b, x.c AS c FROM p JOIN (SELECT k, count(*) AS c FROM p GROUP BY k) x ON p.k = x.k;
 CREATE MATERIALIZED VIEW lately AS SELECT id, t FROM l WHERE TIMESTAMPTZ '1970-01-01' + t * INTERVAL '1 second' > now();
 CREATE MATERIALIZED VIEW largest AS SELECT id, t FROM l ORDER BY t DESC LIMIT 2;
+CREATE MATERIALIZED VIEW whole AS SELECT count(*) AS c, max(t) AS m FROM l;
 """,
     (
         """

@@ -47,6 +47,7 @@ from braid.reference.epoch_steps import (
 from braid.reference.joins import StreamStreamStep, joined
 from braid.reference.over_steps import OverStep
 from braid.reference.rows import (
+    BEFORE,
     Bound,
     Clocked,
     Drop,
@@ -146,7 +147,7 @@ class Reference:
         """The row that the result has before any record has come: with the first call."""
         row = None if self._begun or not self._in_epochs else first_row(self.query.root)
         self._begun = True
-        return [] if row is None else [(Row(row, 0, None), (-(2**62), 0))]
+        return [] if row is None else [(Row(row, 0, None), BEFORE)]
 
     def _caused_by(self, event: Event) -> list[Row]:
         """The rows of one place: what is released there, then what comes of the record."""

@@ -30,6 +30,7 @@ def in_turn(reference: Reference, events: Iterable[Event], at_once: int = 1) -> 
     """What the definitions give, event by event, or epoch by epoch. `at_once`: so many events, where these do not
     depend on what was given before."""
     if epochs.in_epochs(reference.query.root):
+        yield from reference.process(())  # a row that is there before any record
         for _, epoch in groupby(events, key=lambda e: e.place[0]):
             yield from reference.process(epoch)
     else:

@@ -23,7 +23,7 @@ from braid.face.tabular import time_text
 from braid.operators.changes import POS, POS_TYPE, TIME
 from braid.plan.epochs import in_epochs
 from braid.reference import Bound, Clocked, Event, Idle, Record
-from braid.reference.rows import Place
+from braid.reference.rows import BEFORE, Place
 from braid.store import ObjectStore
 from braid.topics.store_value import Store
 from braid.types import Decimal, Scalar, polars_type
@@ -91,6 +91,8 @@ def why(
 
 _OTHERS = "it may be of another query, of an earlier life of this one, or of a batch that is not done yet"
 
+_FIRST = "one group, which has its row before any record has come"
+
 
 class NotGiven(BraidError):
     """A query does not give a row."""
@@ -154,7 +156,7 @@ class Deriving:
         topic, values = self._query.sink.topic, self._asked.values
         completed, released = seen.of(made)
         telling = Telling(self._query, made, seen.records, seen.at, lambda p: self._leaf(seen, p), time_text, values)
-        tree = telling.tree()
+        tree = telling.tree() if made.row.place != BEFORE else Tree(_FIRST)
         self._follow(tree)
         return Row(
             At(topic, there.partition, there.offset, there.time),
@@ -267,6 +269,8 @@ class _Seen:
         self._in_epochs = in_epochs(mine.plan.query.root)
 
     def batch_of(self, place: Place) -> int:
+        if place == BEFORE:
+            return 0
         first, _ = self._placed.epoch(place[0])
         return self._placed.position((place[0], first))[0]
 
@@ -275,6 +279,8 @@ class _Seen:
         named = sorted(made.named, key=lambda p: p[1])
         place = made.row.place
         completed = self.at[named[-1]] if named else None
+        if place == BEFORE:
+            return None, None
         if not self._in_epochs:
             return completed, None if place in made.named else self._released(self._placed[place[1]])
         if any(p[0] == place[0] for p in named):
