@@ -85,10 +85,9 @@ def lower(query: Query, apart: bool = False, whole: bool = False, alone: bool = 
         reason = "the result has another key" if sink_keys else "a result without key is put in one order"
         root = b.spread(root, sink_keys, "route", reason)
     assert root.stage == len(b.stages) - 1, "the result is in the last stage"
+    keeps = query.sink.keeps
     stages = tuple(
-        Stage(
-            i, s.keys, tuple(s.steps), root.number, tuple(s.exchanges), s.single, query.sink.keeps and not s.exchanges
-        )
+        Stage(i, s.keys, tuple(s.steps), root.number, tuple(s.exchanges), s.single, keeps and not s.exchanges)
         for i, s in enumerate(b.stages)
     )
     read = {x.number: x for x in b.leaves}

@@ -1,4 +1,4 @@
-"""What a running query leaves behind of its last hour: what each batch stood in, and how the query ended.
+"""What a running query leaves behind of its last hour: what each batch was like, and how the query ended.
 
 In: a job and its checkpoint; what tasks say of batches, what each has read; faults. Out: `Around`, a batch; records of
 `metrics.ring`.
