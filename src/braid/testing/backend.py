@@ -232,7 +232,7 @@ class LocalBackend(InMemory[Running]):
         unasked = running.local.batch == 0 and running.plan.first_row is not None
         if not unasked and not any(r.records or r.moments for r in readings):
             return
-        for batch in [*cut(running.plan, readings, self.batch)] or [[]]:
+        for batch in [*cut(running.plan, readings, self.batch)] or [readings]:  # of the first row alone
             number = running.local.batch
             outputs = running.local.run(chunks(running.plan, batch))
             self._write(running, outputs.records, number)
