@@ -430,7 +430,9 @@ def _launched(folder: Path, *handles: _Handle, note: Any = print) -> queries.Run
     plan, output, left = lower(case("ss", 1)[0]), TopicSink("o"), list(handles)
     known = {"name": "Q", "run": "Q-1", "plan": plan, "buckets": 1, "tasks": 1, "output": output, "to": output}
     epoch = claim(opened(str(folder)))
-    job: Any = SimpleNamespace(**known, store=Store(opened(folder)), durable=False, frames=frozenset(), epoch=epoch)
+    job: Any = SimpleNamespace(
+        **known, store=Store(opened(folder)), durable=False, frames=frozenset(), epoch=epoch, replay=None
+    )
     made = queries.RunningQuery(job, "", opened(str(folder)), lambda _: left.pop(0), lambda: None, Limit(1), note)
     made.launch()
     return made

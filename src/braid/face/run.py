@@ -54,6 +54,7 @@ from braid.plan.logical import Query, sources
 from braid.sinks.console import ConsoleSink
 from braid.sinks.interface import Sink
 from braid.spark import health
+from braid.spark.health import Health
 from braid.spark.query_options import QueryOptions
 from braid.store import ObjectStore, opened
 from braid.store.objects import AGAIN
@@ -314,6 +315,7 @@ class _Run:
         self.err, self.scratch, self.metrics = err, scratch, metrics
         metrics.queries = engine.running
         self._failed: list[str] = []
+        self._before: Health | None = None  # how the machines did when the first query began, maybe in an older session
         self._stop = Stop()
         self._over = threading.Event()
         self._began = time.monotonic()
@@ -373,6 +375,7 @@ class _Run:
         old = self.prepared.replaced.get(query.name)
         if old is not None and not push:
             self.engine.upgrade(old, query, self._folder(query))
+        self._before = self._before or health.look(self.engine.session)
         options = QueryOptions.of(
             self.request.asked,
             checkpoint=opened(self.scratch).at(query.name) if push else self._folder(query),
@@ -498,7 +501,7 @@ class _Run:
     def _look(self) -> None:
         """How the machines do; executors that went and came are told at once."""
         before = self.metrics.health
-        now = health.look(self.engine.session, before)
+        now = health.look(self.engine.session, before).since(self._before)
         self.metrics.look(now)
         begun = any(q.progress().batch >= 0 for q in list(self.running.values()))
         for text in health.changes(before, now, begun):

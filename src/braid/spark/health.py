@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from braid.native import LINES
@@ -36,6 +36,10 @@ class Health:
     lost: Mapping[str, str] = field(default_factory=dict)
     failed: int = 0
     again: int = 0
+
+    def since(self, before: Health | None) -> Health:
+        """Without the tasks that had failed before."""
+        return self if before is None else replace(self, failed=self.failed - min(before.failed, self.failed))
 
     def document(self) -> dict[str, int]:
         return {
