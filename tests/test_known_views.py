@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from braid.testing.driver import Driver
+from effort import examples
 from known_views import NEXMARK, NEXMARK_TABLES, TPCH, TPCH_TABLES, nexmark_changes, tpch_changes
 
 pytestmark = pytest.mark.heavy
@@ -19,11 +20,11 @@ def test_what_stands(of: str, name: str) -> None:
         "nexmark": (NEXMARK_TABLES, NEXMARK, nexmark_changes),
         "tpch": (TPCH_TABLES, TPCH, tpch_changes),
     }[of]
-    statements, seen = [*changes(random.Random(name), 90)], 0
+    statements, seen, times = [*changes(random.Random(name), examples(180, 45))], 0, examples(4, 2)
     with Driver("risingwave", batch=15, buckets=3) as driver:
         driver.execute(f"{tables}CREATE MATERIALIZED VIEW o AS {views[name]};")
-        for n in range(4):
-            driver.execute("\n".join(statements[n * len(statements) // 4 : (n + 1) * len(statements) // 4]))
+        for n in range(times):
+            driver.execute("\n".join(statements[n * len(statements) // times : (n + 1) * len(statements) // times]))
             rows = Counter(map(str, driver.query("SELECT * FROM o")))
             assert rows == Counter(map(str, driver.query(views[name])))
             seen += rows.total()

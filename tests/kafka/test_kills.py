@@ -18,7 +18,7 @@ from crash.places import OnBroker
 from crash.plan import Kill
 from kafka.broker import Broker
 
-pytestmark = [pytest.mark.kafka, pytest.mark.kafka_short, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.kafka_short, pytest.mark.spark, pytest.mark.operations]
 
 
 def test_two_kills(broker: Broker, tmp_path: Path) -> None:
