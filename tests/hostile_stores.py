@@ -41,6 +41,7 @@ from braid.spark.query_options import QueryOptions
 from braid.stage import batches, ring, state_file
 from braid.stage.checkpoint import load
 from braid.stage.checkpoint_runs import CheckpointRuns
+from braid.stage.offset_log import OffsetLog
 from braid.store import opened
 from braid.topics import TopicStore
 from braid.topics.drops import publish_drops, stage_drops
@@ -89,6 +90,8 @@ COMMANDS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("doctor", "--query", "O", "--store", "s"), ""),
     (("doctor", "--query", "O", "--json", "--store", "s"), ""),
     (("doctor", "--query", "O", "--history", "--store", "s"), ""),
+    (("why-not", "O", "--key", "1", "--store", "s"), ""),
+    (("why-not", "O", "--since", "0", "--event-time", "--json", "--store", "s"), ""),
 )
 
 # ---------------------------------------------------------------------- a real one
@@ -111,6 +114,7 @@ def real_store(folder: Path) -> None:
     job, found, *_ = prepared(lower(query), Store(opened(str(folder / "s"))), 2, options)
     known = load(found)
     assert known is not None
+    log = OffsetLog(found)
     for batch in range(4):
         document = {"batch": batch, "next": {"0/0": 3 * batch}, "ended": [], "idle": [], "plan": known.fingerprint}
         if batch == 3:
@@ -123,6 +127,7 @@ def real_store(folder: Path) -> None:
                 steps = {"2": {"left": {"runs": [[run, 3, size, 0, 9, 1]], "floor": 0}}}
                 kept[f"0/{bucket}"] = {"format": 1, "clocks": {}, "steps": steps}
             state_file.save(found, batch, kept, reads=[json.dumps(document)])
+            log.add(document)
             state_file.tell_published(found, batch)
     columns = {"reason": ["late", "malformed"], "message": ["x", ESCAPE], "_key": ["1", None], "_raw": [None, b"\xff"]}
     staged = stage_drops(job.store.objects, "O", 0, 0, pl.DataFrame(columns))
