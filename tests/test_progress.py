@@ -67,11 +67,18 @@ def test_the_record_of_an_earlier_batch_that_moved_the_clock() -> None:
     assert highest.times == {"L": 90, "R": 30}
 
 
-def seen(highest: int, lost: int = 0, first: Dropped | None = None, enough: dict[str, int] | None = None) -> Any:
+def seen(
+    highest: int,
+    lost: int = 0,
+    first: Dropped | None = None,
+    enough: dict[str, int] | None = None,
+    dialect: str = "ksqldb",
+) -> Any:
     known = Highest()
     known.add({"L": [{"partition": 0, "highest": highest, "last": [4, highest]}]})
     totals = SimpleNamespace(highest=known, first={"late": first} if first else {}, enough=enough or {})
-    return SimpleNamespace(totals=totals, drops={"late": lost} if lost else {}, rows_in=10, last=None, hot={})
+    last = SimpleNamespace(shape=SimpleNamespace(keys={}, dialect=dialect))
+    return SimpleNamespace(totals=totals, drops={"late": lost} if lost else {}, rows_in=10, last=last, hot={})
 
 
 @pytest.mark.parametrize(
@@ -93,18 +100,23 @@ def test_times_in_other_units(highest: int, unit: str | None) -> None:
 
 def test_late_rows_name_the_record_that_had_moved_the_clock_and_the_grace_that_keeps_them() -> None:
     moved = {"mover_topic": "L", "mover_partition": 0, "mover_offset": 4}
-    for operator, ms, longer in (
-        ("stream-stream join", 2 * DAY, "GRACE PERIOD 2 DAYS of the stream-stream join"),
-        ("windows", 94_500, "GRACE PERIOD 95 SECONDS"),
-        ("windows", 7, "GRACE PERIOD 7 MILLISECONDS"),
-        ("watermark", 3_600_000, "a watermark that is 1 hour further behind"),
+    for dialect, operator, ms, longer in (
+        ("ksqldb", "stream-stream join", 2 * DAY, "GRACE PERIOD 2 DAYS of the stream-stream join"),
+        ("ksqldb", "windows", 94_500, "GRACE PERIOD 95 SECONDS"),
+        ("ksqldb", "windows", 7, "GRACE PERIOD 7 MILLISECONDS"),
+        ("lenses", "windows", 94_500, "GRACE BY 95s"),
+        ("lenses", "windows", 7, "GRACE BY 7ms"),
+        ("risingwave", "watermark", 3_600_000, "a watermark that is 1 hour further behind"),
     ):
-        first, why = metrics.warnings("Q", seen(1 + 2 * DAY, 3, late(1 + 2 * DAY, **moved), {operator: ms}))
+        told = seen(1 + 2 * DAY, 3, late(1 + 2 * DAY, **moved), {operator: ms}, dialect)
+        first, why = metrics.warnings("Q", told)
         assert first == "Q: first late: L partition 0 offset 5"
         assert why == (
             "Q: 3 of 10 records were late; before the first of them came, L partition 0 offset 4 had moved the clock to"
             f" 1970-01-03T00:00:00.001Z; {longer} would have kept them all"
         )
+    _, why = metrics.warnings("Q", seen(1, 3, late(None), {"stream-stream join": 5}, "lenses"))
+    assert why == "Q: 3 of 10 records were late"  # its joins know no grace
     _, why = metrics.warnings("Q", seen(1, 3, late(1 + 2 * DAY)))
     assert why.endswith("came, an earlier batch had moved the clock to 1970-01-03T00:00:00.001Z")
     _, why = metrics.warnings("Q", seen(1, 3, late(None)))

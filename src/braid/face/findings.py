@@ -347,7 +347,7 @@ def drops(c: Condition) -> Iterator[Finding]:
 
 
 _DROP_HINTS: Mapping[str, str] = {
-    Reason.LATE: "a longer GRACE PERIOD or watermark keeps them; a record with a wrong time may have moved the clock",
+    Reason.LATE: "a longer grace or watermark keeps them; a record with a wrong time may have moved the clock",
     Reason.MALFORMED: "compare the declaration with what producers write: types, names, format",
     Reason.NULL_KEY: "rows without a key match nothing: take another column, or fill it before",
 }

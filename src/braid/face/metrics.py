@@ -120,10 +120,8 @@ def warned(name: str, p: Progress) -> Iterator[tuple[str, str]]:
         place = f"{row.topic} partition {row.partition} offset {row.offset}"
         yield f"first {reason}", f"{name}: first {reason}: {place}{why}"
     if (late := p.totals.first.get(Reason.LATE)) is not None:
-        yield (
-            Reason.LATE,
-            f"{name}: {p.drops[Reason.LATE]:,} of {p.rows_in:,} records were late{why_late(late, p.totals.enough)}",
-        )
+        why = why_late(late, p.totals.enough, p.last.shape.dialect if p.last is not None else "")
+        yield Reason.LATE, f"{name}: {p.drops[Reason.LATE]:,} of {p.rows_in:,} records were late{why}"
     for topic, highest in sorted(p.totals.highest.times.items()):
         unit = unit_of(highest)
         if unit not in (None, MILLISECONDS):
@@ -136,21 +134,29 @@ def warned(name: str, p: Progress) -> Iterator[tuple[str, str]]:
         yield "hot keys", f"{name}: hot keys: {told}; see docs/metrics.md"
 
 
-def why_late(late: Dropped, enough: Mapping[str, int]) -> str:
+def why_late(late: Dropped, enough: Mapping[str, int], dialect: str) -> str:
     """What had moved the clock before the first late row came, and what would have kept them all."""
     clock = "" if late.clock is None else f" to {tabular.time_text(late.clock)}"
     if late.mover is not None:
         moved = f"; before the first of them came, {late.mover} had moved the clock{clock}"
     else:
         moved = f"; before the first of them came, an earlier batch had moved the clock{clock}" if clock else ""
-    return moved + "".join(f"; {_longer(operator, ms)} would have kept them all" for operator, ms in enough.items())
+    longer = [x for operator, ms in enough.items() if (x := _longer(operator, ms, dialect)) is not None]
+    return moved + "".join(f"; {x} would have kept them all" for x in longer)
 
 
-def _longer(operator: str, ms: int) -> str:
-    """What to write: `ms` is how long the operator would have had to wait."""
+def _longer(operator: str, ms: int, dialect: str) -> str | None:
+    """What to write: `ms` is how long the operator would have had to wait. None: there is no word for it."""
     if operator == OnTime.called:
         return f"a watermark that is {_length(ms).lower()} further behind"
-    return f"GRACE PERIOD {_length(ms)}" + (f" of the {operator}" if operator != "windows" else "")
+    match dialect:
+        case "ksqldb":
+            return f"GRACE PERIOD {_length(ms)}" + (f" of the {operator}" if operator != "windows" else "")
+        case "lenses" if operator == "windows":
+            amount, unit = _length(ms).split()
+            return f"GRACE BY {amount}{'ms' if unit.startswith('MILLI') else unit[0].lower()}"
+        case _:
+            return None
 
 
 def _length(ms: int) -> str:

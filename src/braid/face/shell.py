@@ -299,7 +299,7 @@ class Shell:
         for text in tail.unmet():
             self.note(f"{text}: compare the keys, and the times, of both sides")
         if lost := dropped_rows(tail.drops):
-            why = why_late(tail.late, tail.enough) if tail.late is not None else ""
+            why = why_late(tail.late, tail.enough, self.dialect) if tail.late is not None else ""
             self.note(f"the query dropped {lost}" + (f"; the first: {tail.first}" if tail.first else "") + why)
 
     def start(self, query: Query) -> None:

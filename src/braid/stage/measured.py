@@ -268,7 +268,7 @@ Side = tuple[int, str]  # a step, and the name of a part of its state
 class Shape:
     """What of a plan is needed to tell figures: names of steps, how many buckets each stage has, by which key rows are
     spread over them, in which parts of a step's state rows wait for a clock; `kept`: the numbers under which steps keep
-    their state, where these are others."""
+    their state, where these are others; `dialect`: in whose words what would help is said."""
 
     query: str
     operators: Mapping[int, str]
@@ -277,6 +277,7 @@ class Shape:
     awaits: Mapping[int, Sequence[str]] = field(default_factory=dict)
     inner: Mapping[int, str] = field(default_factory=dict)  # inner joins, by step: what must be equal
     kept: Mapping[int, int] = field(default_factory=dict)
+    dialect: str = ""
 
     @staticmethod
     def of(plan: Plan, query: str, buckets: int) -> Shape:
@@ -286,7 +287,8 @@ class Shape:
         }
         awaits = {x.number: getattr(x.operator, "awaits", ()) for stage in plan.stages for x in stage.steps}
         every: dict[Place, int] = {s.number: 1 if s.single else buckets for s in plan.stages}
-        return Shape(query, steps, every, keys, awaits, inner_joins(plan), {plan.kept_as(n): n for n in steps})
+        kept = {plan.kept_as(n): n for n in steps}
+        return Shape(query, steps, every, keys, awaits, inner_joins(plan), kept, plan.query.dialect)
 
     def sides(self, documents: Mapping[str, Mapping[str, Any]]) -> dict[Place, dict[Side, Held]]:
         """What the documents of all buckets (by stage/bucket) hold, by stage."""
