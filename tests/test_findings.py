@@ -279,7 +279,7 @@ def test_drops() -> None:
     assert found.text.startswith(
         "150 of 10,000 records were dropped: late; the first is o:0:7, 1 min behind the clock "
     )
-    assert "GRACE" in found.hint and found.more == "braid drops Q"
+    assert "grace" in found.hint and found.more == "braid drops Q"
     assert findings(well([batch(0, drops={"late": 50, "malformed": 90}), STOPPED])) == []
     assert only(well([batch(0, rows_in=17, drops={"null key": 2}), STOPPED]), "drops").measured["share"] == 0.1176
     assert findings(well([batch(0, rows_in=170, drops={"null key": 2}), STOPPED])) == []
