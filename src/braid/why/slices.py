@@ -56,7 +56,7 @@ def sliced(query: logical.Query) -> Sliced:
     mets, whole = list[Met](), None
     for node in query.root.walk():
         for sides, alone, nulls in _meetings(node):
-            found = numbers.followed(sides)
+            found = numbers.followed(sides, nulls)
             if found is None:
                 whole = whole or f"the {node.called} has no key by which its rows fall into groups"
                 continue
@@ -64,7 +64,7 @@ def sliced(query: logical.Query) -> Sliced:
             named = dict(zip(("left", "right") if len(by_side) > 1 else ("own",), by_side, strict=True))
             mets.append(Met(node, named, keys, by_side[0] if alone else frozenset(), nulls))
     if query.root.mode == "retract" and not _tells_apart(query.sink.written_key, query.root):
-        found = numbers.followed([(query.root, query.sink.written_key)])
+        found = numbers.followed([(query.root, query.sink.written_key)], nulls=True)
         whole = whole or ("its table is written under a key that no source has" if found is None else None)
         mets += [] if found is None else [Met(query.root, {"own": found[1][0]}, found[0], nulls=True)]
     if query.sink.limit is not None:
@@ -126,9 +126,13 @@ def given_by(query: logical.Query) -> Sequence[tuple[Expr, Part]]:
     return [
         (e, p)
         for e, p in found
-        if p is not None
-        and (len(p) > 1 or all(isinstance(x, Col) for x in p.values()) or not (slides or numbers.may_lack(root, p)))
+        if p is not None and (len(p) > 1 or _are_columns(p) or not (slides or numbers.may_lack(root, p)))
     ]
+
+
+def _are_columns(part: Part) -> bool:
+    """Whether a missing source gives NULL. An expression may have a value even then."""
+    return all(isinstance(x, Col) for x in part.values())
 
 
 class _Numbers:
@@ -148,9 +152,11 @@ class _Numbers:
         self._leaves.setdefault(id(node), made)
         return made
 
-    def followed(self, sides: Sequence[Side]) -> tuple[Mapping[int, tuple[Expr, ...]], Sequence[frozenset[int]]] | None:
+    def followed(
+        self, sides: Sequence[Side], nulls: bool
+    ) -> tuple[Mapping[int, tuple[Expr, ...]], Sequence[frozenset[int]]] | None:
         """The parts of a key that every side has in one place, by source; and the sources of each side. None: there is
-        no such part."""
+        no such part. `nulls`: a NULL is a key, too."""
         places = [self._leaves[id(node)] for node, _ in sides]
         by_parts = [
             [self._part(node, at, e) for (node, _), at, e in zip(sides, places, exprs, strict=True)]
@@ -159,7 +165,8 @@ class _Numbers:
         alike: dict[tuple[frozenset[int], ...], list[list[Part]]] = {}
         for parts in by_parts:
             whole = [p for p in parts if p is not None]
-            if len(whole) == len(parts) and not (len(sides) == 1 and self.may_lack(sides[0][0], whole[0])):
+            lacking = (p for (node, _), p in zip(sides, whole, strict=False) if self.may_lack(node, p))
+            if len(whole) == len(parts) and not any(nulls or len(sides) == 1 or not _are_columns(p) for p in lacking):
                 alike.setdefault(tuple(frozenset(p) for p in whole), []).append(whole)
         if not alike:
             return None
@@ -173,8 +180,8 @@ class _Numbers:
         return self._part(node, self._leaves[id(node)], e)
 
     def may_lack(self, node: logical.Node, part: Part) -> bool:
-        """Whether a group of a node has rows of outer joins in which the source of its key is missing: NULLs would make
-        them one. (A key that both sides of a join give is there in all of its rows.)"""
+        """Whether a node has rows of outer joins in which the source of a key is missing: NULLs would make them one, as
+        would a value that an expression has then. (A key that both sides of a join give is in all of its rows.)"""
         padded = set[int]()
         for x in node.walk():
             how, sides = getattr(x, "how", None), [self._leaves[id(y)] for y in below_of(x)]
