@@ -107,6 +107,15 @@ def test_in_epochs(shape: str) -> None:
         checked(query, epochs.in_epochs(history, rng.choice([1, 2, 5])), f"{shape} {seed}")
 
 
+@pytest.mark.parametrize("seed", [13, 20])
+def test_the_key_of_a_side_that_is_missing(seed: int) -> None:
+    """It is NULL, and a join by IS NOT DISTINCT FROM meets others with it."""
+    rng = random.Random(f"regular-temporal {seed}")
+    query = epochs.random_query(rng, "regular-temporal")
+    history = random_history(rng, query, explicit=True, length=rng.randint(10, 40))
+    checked(query, epochs.in_epochs(history, rng.choice([1, 2, 5])), f"regular-temporal {seed}")
+
+
 @pytest.mark.parametrize("shape", keyed_queries.SHAPES)
 def test_by_columns(shape: str) -> None:
     for seed in range(examples(30, 3)):
