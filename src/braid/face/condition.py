@@ -12,11 +12,12 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 from braid.errors import BraidError
 from braid.explain.documents import explain_query
 from braid.expr.user import Functions
+from braid.face.options import STORE
 from braid.face.reset import named, queries
 from braid.face.show import open_store
 from braid.face.waiting import plan_of
@@ -26,6 +27,7 @@ from braid.stage.call_order import Ranks
 from braid.stage.checkpoint import Document
 from braid.stage.checkpoint_runs import CheckpointRuns
 from braid.stage.event_times import Come, SourceTimes, event_times
+from braid.stage.readers import read_again
 from braid.stage.reset_marker import Known
 from braid.stage.waiting import Waiting, waiting
 from braid.store import ObjectStore
@@ -36,8 +38,6 @@ from braid.topics.lock import holder
 from braid.topics.store import TopicStore
 from braid.topics.store_value import Store
 
-_TRIES = 5  # a run that goes on replaces files while they are read
-DEFAULT = "./braid-data"  # the store that commands take by themselves
 _LOOKED = 100_000  # drops among which the first of a reason is looked for
 Record = dict[str, Any]
 
@@ -79,6 +79,11 @@ class Condition:
         """A command that shows more."""
         return f"{command} {self.place}".rstrip()
 
+    @property
+    def history(self) -> str:
+        """The command that shows its batches."""
+        return self.asks(f"braid doctor --query {self.query} --history")
+
 
 def condition(store: Store, query: str, functions: Functions, parent: ObjectStore | None) -> Condition:
     """`parent`: the folder of its checkpoint."""
@@ -93,7 +98,7 @@ def condition(store: Store, query: str, functions: Functions, parent: ObjectStor
     ends = _ends(store, known, plan, reads, notes)
     nodes, sources, waits = list[Record](), list[SourceTimes](), None
     if plan is not None:
-        ranks = _ranks(plan, known)
+        ranks = Ranks.recorded(known.sources, plan, grows=False)
         nodes = explain_query(plan.query, lambda _: None)["nodes"]
         try:
             sources = event_times(plan, ranks, state.values(), Come(reads["next"], ends, {}))
@@ -103,7 +108,7 @@ def condition(store: Store, query: str, functions: Functions, parent: ObjectStor
             raise BraidError(what, "braid verify checks it; put it back from a copy") from None
     return Condition(
         query=found.name,
-        place="" if store.objects == named_store(DEFAULT) else f"--store {shlex.quote(store.objects.given)}",
+        place="" if store.objects == named_store(STORE) else f"--store {shlex.quote(store.objects.given)}",
         held_by=_holder(opened.root),
         records=records,
         spoilt=spoilt,
@@ -133,19 +138,6 @@ def _plan(store: TopicStore, name: str, known: Document, functions: Functions, n
         return None
 
 
-T = TypeVar("T")
-
-
-def _again(read: Callable[[], T]) -> T:
-    for left in reversed(range(_TRIES)):
-        try:
-            return read()
-        except (BraidError, OSError):
-            if not left:
-                raise
-    raise AssertionError
-
-
 def _behind_last(folder: ObjectStore) -> tuple[state_file.Documents, Record]:
     """The state behind the last batch, and where that ends."""
 
@@ -153,17 +145,14 @@ def _behind_last(folder: ObjectStore) -> tuple[state_file.Documents, Record]:
         last, state = state_file.latest(folder)
         return state, batches.document_of(folder, last) if last >= 0 else {"next": {}}
 
-    return _again(read)
-
-
-def _ranks(plan: Plan, known: Document) -> Ranks:
-    numbered = [(n, t, p) for n, (t, p) in enumerate(known.sources)]
-    return Ranks({f"{x.number}/{p}": n for n, t, p in numbered for x in plan.leaves if x.source.topic == t}, plan, None)
+    return read_again(read)
 
 
 def _waits(folder: ObjectStore, plan: Plan, ranks: Ranks, notes: list[str]) -> Sequence[Waiting] | None:
     try:
-        return _again(lambda: waiting(plan, state_file.latest(folder)[1], lambda at: CheckpointRuns(folder, at), ranks))
+        return read_again(
+            lambda: waiting(plan, state_file.latest(folder)[1], lambda at: CheckpointRuns(folder, at), ranks)
+        )
     except (BraidError, OSError) as e:
         notes.append(f"which rows wait cannot be read: {e.message if isinstance(e, BraidError) else e.strerror}")
         return None

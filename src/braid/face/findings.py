@@ -57,7 +57,7 @@ def failed(c: Condition) -> Iterator[Finding]:
     last = c.records[-1] if c.records else None
     if last is None or c.running or last.get("ended") == "stopped":
         return
-    more = c.asks(f"braid doctor --query {c.query} --history")
+    more = c.history
     measured = {"at": last["at"], "error": (last.get("error") or {}).get("text")}
     if "ended" in last:
         text = f"it failed at {time_text(last['at'])}: {measured['error']}"
@@ -173,8 +173,8 @@ def _apart(c: Condition, source: SourceTimes) -> Finding | None:
         return None
     text, measured, hint = _holding(c, source, source.clock, furthest)
     what = f"up to {rows:,} rows may wait for it" if rows else "state is kept for as long"
-    more = f"braid doctor --query {c.query} --history" if rows else f"braid explain {c.query} --state"
-    return Finding("stuck clock", f"{text}; {what}", measured | {"waiting": rows}, hint, c.asks(more))
+    more = c.history if rows else c.asks(f"braid explain {c.query} --state")
+    return Finding("stuck clock", f"{text}; {what}", measured | {"waiting": rows}, hint, more)
 
 
 def no_match(c: Condition) -> Iterator[Finding]:
@@ -201,7 +201,7 @@ _LOG = "see Spark's log: braid doctor names its folder"
 def growing_lag(c: Condition) -> Iterator[Finding]:
     """More comes than is read; or nobody reads."""
     now = sum(p.lag or 0 for s in c.sources for p in s.partitions)
-    more = c.asks(f"braid doctor --query {c.query} --history")
+    more = c.history
     if not c.running:
         if now and c.held_by is None:
             where = ", ".join(f"{n:,} of {s.source}" for s in c.sources if (n := sum(p.lag or 0 for p in s.partitions)))
@@ -214,9 +214,7 @@ def growing_lag(c: Condition) -> Iterator[Finding]:
     silent = time.time() - last["at"] / 1000 if last is not None else 0.0
     if now and silent > SILENT:
         text = f"no batch has come to its end for {_length(silent * 1000)}, and {_unread(now)}"
-        yield Finding(
-            "lag", text, {"lag": now, "silent_s": round(silent)}, "see Spark's log: braid doctor names its folder", more
-        )
+        yield Finding("lag", text, {"lag": now, "silent_s": round(silent)}, _LOG, more)
     if last is None or len(found) < MANY:
         return
     before = found[max(0, len(found) // 3 - 1)]
@@ -316,9 +314,7 @@ def retries(c: Condition) -> Iterator[Finding]:
     if parts:
         errors = [x["error"]["text"] for x in c.records if x.get("error")]
         why = f"; the last error: {errors[-1]}" if errors else ""
-        yield Finding(
-            "retries", ", ".join(parts) + why, measured, _LOG, c.asks(f"braid doctor --query {c.query} --history")
-        )
+        yield Finding("retries", ", ".join(parts) + why, measured, _LOG, c.history)
 
 
 def drops(c: Condition) -> Iterator[Finding]:
@@ -370,7 +366,7 @@ def small_batches(c: Condition) -> Iterator[Finding]:
     measured = {"batches": len(found), "records": round(mean, 1), "batch_ms": round(took / len(found)), "cut": cut}
     hint = "records come a few at a time; fewer tasks (--tasks, of a new query) cost less"
     hint = "more was there: a larger --batch-rows takes it in fewer" if limited else hint
-    yield Finding("small batches", text, measured, hint, c.asks(f"braid doctor --query {c.query} --history"))
+    yield Finding("small batches", text, measured, hint, c.history)
 
 
 CHECKS: Mapping[str, Callable[[Condition], Iterator[Finding]]] = {

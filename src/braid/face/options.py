@@ -56,10 +56,12 @@ class _Place(click.ParamType[ObjectStore]):
 
 PLACE = _Place()
 
+STORE = "./braid-data"  # that commands take by themselves
+
 store_option = click.option(
     "--store",
     type=PLACE,
-    default="./braid-data",
+    default=STORE,
     show_default=True,
     help="Keep topics and checkpoints in this folder, or at s3://…, gs://…, az://… (docs/object-stores.md).",
 )

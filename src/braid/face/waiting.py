@@ -81,10 +81,7 @@ def print_waiting(
     assert known is not None
     plan, _ = plan_of(opened, found.name, known, functions)
     documents, runs = state_file.latest(found.folder)[1], lambda place: CheckpointRuns(found.folder, place)
-    places = {
-        f"{x.number}/{p}": n for n, (t, p) in enumerate(known.sources) for x in plan.leaves if x.source.topic == t
-    }
-    waits = waiting(plan, documents, runs, Ranks(places, plan, None))
+    waits = waiting(plan, documents, runs, Ranks.recorded(known.sources, plan, grows=False))
     if form == "jsonl":
         for row in waiting_rows(plan, documents, runs, limit).iter_rows(named=True):
             made = {c: x for c, x in row.items() if c != "moments"}

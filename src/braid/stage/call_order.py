@@ -155,6 +155,12 @@ class Ranks(dict[str, int]):
         self._topics = topic_ranks(plan)
         self._count = len(set(self._topics.values()))
 
+    @staticmethod
+    def recorded(sources: Sequence[tuple[str, int]], plan: Plan, grows: bool) -> Ranks:
+        """As a checkpoint has recorded the partitions. `grows`: some may have been added since."""
+        places = {f"{x.number}/{p}": n for n, (t, p) in enumerate(sources) for x in plan.leaves if x.source.topic == t}
+        return Ranks(places, plan, len(sources) if grows else None)
+
     def __missing__(self, place: str) -> int:
         leaf, partition = map(int, place.split("/"))
         if self.behind is None:

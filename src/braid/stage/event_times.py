@@ -8,7 +8,7 @@ source whose watermark is a number they are that (`moments`). What nobody has sh
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from braid.errors import BraidError
@@ -30,15 +30,6 @@ class PartitionTimes:
     next: int
     lag: int | None
 
-    def document(self) -> dict[str, Any]:
-        return {
-            "partition": self.partition,
-            "event_time": self.event_time,
-            "idle": self.idle,
-            "next": self.next,
-            "lag": self.lag,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class SourceTimes:
@@ -54,15 +45,7 @@ class SourceTimes:
     partitions: Sequence[PartitionTimes]
 
     def document(self) -> dict[str, Any]:
-        return {
-            "leaf": self.leaf,
-            "source": self.source,
-            "topic": self.topic,
-            "moments": self.moments,
-            "clock": self.clock,
-            "ended": self.ended,
-            "partitions": [p.document() for p in self.partitions],
-        }
+        return asdict(self)
 
     @staticmethod
     def of(told: Mapping[str, Any], read: Mapping[str, int], ends: Mapping[str, int]) -> SourceTimes:

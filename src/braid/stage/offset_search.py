@@ -10,7 +10,7 @@ A line of a version that knew no times says none; all behind the first that does
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from braid.errors import BraidError
@@ -32,20 +32,16 @@ class Ended:
 
 def first_at(folder: ObjectStore, time: int) -> Ended | None:
     """The first batch that ended at a time or later; None where none has yet."""
-    for lines in _stretches(folder, lambda x: x.at is not None and x.at >= time):
-        for x in lines:
-            if x.at is not None and x.at >= time:
-                return x
-    return None
+    return _first_of(folder, lambda x: x.at is not None and x.at >= time)
 
 
 def first_timed(folder: ObjectStore) -> Ended | None:
     """The first batch of which the log says when it ended."""
-    for lines in _stretches(folder, lambda x: x.at is not None):
-        for x in lines:
-            if x.at is not None:
-                return x
-    return None
+    return _first_of(folder, lambda x: x.at is not None)
+
+
+def _first_of(folder: ObjectStore, is_it: Callable[[Ended], bool]) -> Ended | None:
+    return next((x for lines in _stretches(folder, is_it) for x in lines if is_it(x)), None)
 
 
 def _stretches(folder: ObjectStore, behind: Callable[[Ended], bool]) -> Iterator[Iterator[Ended]]:
@@ -105,6 +101,3 @@ def _ended(folder: ObjectStore, line: bytes) -> Ended | None:
             )
         return None
     return Ended(x["batch"], x.get(AT))
-
-
-__all__: Sequence[str] = ("Ended", "first_at", "first_timed")

@@ -7,14 +7,18 @@ one before the last that counts; and while a changed query is worked out beside 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from braid.errors import BraidError
 from braid.stage import batches, checkpoint, state_file
 from braid.stage.checkpoint import Document
 from braid.stage.reset_marker import Known
 from braid.store import ObjectStore
+
+T = TypeVar("T")
 
 _TRIES = 5  # a run that goes on replaces the files of a batch while they are looked at
 
@@ -53,17 +57,23 @@ def holding(found: Iterable[Reader], topic: str) -> Iterator[Reader]:
     return (r for r in found if topic in r.reads or not r.reads)
 
 
+def read_again(read: Callable[[], T]) -> T:
+    """What is read of a checkpoint whose query may run: tried again where files went meanwhile."""
+    for _ in range(_TRIES - 1):
+        with suppress(BraidError, OSError):
+            return read()
+    return read()
+
+
 def _reader(q: Known) -> Reader:
-    for left in reversed(range(_TRIES)):
-        try:
-            document = checkpoint.load(q.folder)
-            if document is None:
-                return Reader(q.name, q.reads)
-            return _of(q, document)
-        except (BraidError, OSError):
-            if not left:
-                break
-    return Reader(q.name, q.reads)  # of which nothing more can be told
+    def read() -> Reader:
+        document = checkpoint.load(q.folder)
+        return Reader(q.name, q.reads) if document is None else _of(q, document)
+
+    try:
+        return read_again(read)
+    except (BraidError, OSError):
+        return Reader(q.name, q.reads)  # of which nothing more can be told
 
 
 def _of(q: Known, document: Document) -> Reader:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -83,24 +83,25 @@ def _time(name: str, given: str) -> int:
 def why_not_of(store: Store, line: str, functions: Functions) -> Answer:
     """The same of a line of the prompt: NAME --key KEY."""
     usage = "write .why-not NAME --key KEY, --input TOPIC:PARTITION:OFFSET, or --since TIME [--until TIME]"
-    words = line.split()
-    query, given = _words(
-        " ".join(w for w in words if w != FLAG) if FLAG in words else line, ".why-not", OPTIONS, usage
-    )
+    query, given, flags = _words(line, ".why-not", OPTIONS, usage, (FLAG,))
     more = {name.removeprefix("--"): value for name, value in given.items()}
-    return why_not(store, query, Question(**more, event_time=FLAG in words), functions)  # type: ignore[arg-type]
+    return why_not(store, query, Question(**more, event_time=FLAG in flags), functions)  # type: ignore[arg-type]
 
 
-def _words(line: str, command: str, options: Sequence[str], usage: str) -> tuple[str, Mapping[str, str]]:
-    """A line of the prompt: a name, and options with their values."""
+def _words(
+    line: str, command: str, options: Sequence[str], usage: str, flags: Collection[str] = ()
+) -> tuple[str, Mapping[str, str], Collection[str]]:
+    """A line of the prompt: a name, options with their values, flags."""
     try:
         name, *rest = shlex.split(line)
     except ValueError:
         raise BraidError(f"{command} needs a name, and what is asked of it", usage) from None
+    named = [w for w in rest if w in flags]
+    rest = [w for w in rest if w not in flags]
     given = dict(zip(rest[::2], rest[1::2], strict=False))
     if len(rest) % 2 or not given or given.keys() - set(options):
         raise BraidError(f"what of {name} is asked?", usage)
-    return name, given
+    return name, given, named
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ def why(store: Store, topic: str, which: Which, functions: Functions, parent: Ob
 def why_of(store: Store, line: str, functions: Functions) -> Derivation:
     """The same of a line of the prompt: TOPIC --offset N."""
     usage = "write .why TOPIC --offset N [-p PARTITION], or --key KEY"
-    topic, given = _words(line, ".why", WHY_OPTIONS, usage)
+    topic, given, _ = _words(line, ".why", WHY_OPTIONS, usage)
     numbers = {n: given[n] for n in ("--offset", "-p", "--depth") if n in given}
     if not all(x.isdecimal() for x in numbers.values()):
         raise BraidError(f"which row of {topic}?", usage)

@@ -89,10 +89,7 @@ def heard(folder: ObjectStore, known: Document, plan: Plan, inputs: Mapping[int,
     start: Mapping[str, Any] = _beginning(known)
     rows: dict[int, list[pl.DataFrame]] = {n: [] for n in inputs}
     steps, moments = [pl.DataFrame(schema=_STEPS)], list[Moment]()
-    places = {
-        f"{x.number}/{p}": n for n, (t, p) in enumerate(known.sources) for x in plan.leaves if x.source.topic == t
-    }
-    ranks = Ranks(places, plan, len(known.sources))
+    ranks = Ranks.recorded(known.sources, plan, grows=True)
     documents = _documents(folder)
     for batch, end in enumerate(documents):
         first = early if batch == 0 or start.get("early") else []

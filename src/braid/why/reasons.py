@@ -45,6 +45,9 @@ class At:
     def __str__(self) -> str:
         return f"{self.topic}:{self.partition}:{self.offset}"
 
+    def document(self) -> dict[str, Any]:
+        return {"topic": self.topic, "partition": self.partition, "offset": self.offset, "timestamp": self.time}
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:

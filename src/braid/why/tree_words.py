@@ -75,10 +75,7 @@ def document(found: Derivation) -> dict[str, Any]:
 
 def _row(x: Row) -> dict[str, Any]:
     return {
-        "topic": x.at.topic,
-        "partition": x.at.partition,
-        "offset": x.at.offset,
-        "timestamp": x.at.time,
+        **x.at.document(),
         "key": x.key,
         "value": x.values,
         "deletes": x.gone,
@@ -103,10 +100,7 @@ def _tree(x: Tree) -> dict[str, Any]:
 
 def _leaf(x: Leaf, deeper: object) -> dict[str, Any]:
     made = {
-        "topic": x.at.topic,
-        "partition": x.at.partition,
-        "offset": x.at.offset,
-        "timestamp": x.at.time,
+        **x.at.document(),
         "key": x.key,
         "value": x.values,
         "deletes": x.gone,

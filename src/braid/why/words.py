@@ -109,10 +109,7 @@ def counted(answer: Answer) -> dict[str, Any]:
 def _record(x: Answered) -> dict[str, Any]:
     v = x.verdict
     return {
-        "topic": x.at.topic,
-        "partition": x.at.partition,
-        "offset": x.at.offset,
-        "timestamp": x.at.time,
+        **x.at.document(),
         "source": x.source,
         "key": x.key,
         "value": x.value,
