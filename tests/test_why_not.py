@@ -25,6 +25,7 @@ from braid.why.asking import Asked, Input, asked
 from braid.why.deriving import Writers, why
 from braid.why.reading import events
 from braid.why.tree import Tree
+from cli_help import braid, on_shared_spark
 from every_operator import Queries
 
 pytestmark = pytest.mark.spark
@@ -110,6 +111,21 @@ def test_each_row_that_is_there_has_a_derivation(ran: tuple[Queries, Path]) -> N
                 count += 1
     assert count > 20
     assert of.dialect != "ksqldb" or any(x.endswith("which moved the clock") for x in released)
+
+
+def test_a_row_that_is_in_two_partitions(tmp_path: Path) -> None:
+    TopicStore(opened(tmp_path / "s")).create("r", 2)
+    for partition in range(2):
+        TopicStore(opened(tmp_path / "s")).append("r", [{"partition": partition, "value": {"V": "é"}, "timestamp": -5}])
+    text = """CREATE STREAM r (v STRING) WITH (kafka_topic='r', value_format='JSON', partitions=2);
+    CREATE STREAM o AS SELECT v FROM r;"""
+    where = ("--store", tmp_path / "s")
+    said = on_shared_spark("run", "-e", text, *where, "--dialect", "ksqldb", "--until-idle", cwd=tmp_path)
+    assert said.code == 0, said.err
+    for partition in range(2):
+        shown = braid("why", "o", "--offset", 0, "-p", partition, *where).out
+        assert f"there again, for causes of its own: O:{1 - partition}:0\n" in shown
+        assert f"complete with r:{partition}:0" in shown
 
 
 def test_a_key_is_asked_for_as_it_is_shown(ran: tuple[Queries, Path]) -> None:

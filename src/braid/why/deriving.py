@@ -168,7 +168,7 @@ class Deriving:
             released,
             tree,
             made.sure,
-            [o for p, o in there.equal if (p, o) != (there.partition, there.offset)],
+            [f"{topic}:{p}:{o}" for p, o in there.equal if (p, o) != (there.partition, there.offset)],
             there.before,
         )
 

@@ -34,7 +34,7 @@ class Row:
     released: str | None
     tree: Tree
     sure: bool
-    twice: Sequence[int] = ()
+    twice: Sequence[str] = ()
     before: int | None = None
 
 
@@ -138,8 +138,7 @@ def _lines_of(x: Row, query: str) -> Iterator[str]:
     if x.before is not None:
         yield f"  it replaces {x.at.topic}:{x.at.partition}:{x.before}"
     if x.twice:
-        again = ", ".join(f"{x.at.topic}:{x.at.partition}:{o}" for o in x.twice[:ENDS])
-        yield f"  the same row is there again, for causes of its own: {again}"
+        yield f"  the same row is there again, for causes of its own: {', '.join(x.twice[:ENDS])}"
     by = "" if x.completed is None else f", complete with {x.completed}"
     yield f"  made by {query} in batch {x.batch}{by}"
     if x.released is not None:
