@@ -107,6 +107,7 @@ def test_each_row_that_is_there_has_a_derivation(ran: tuple[Queries, Path]) -> N
                 assert row.sure, (query.name, offset, row)
                 assert leaves(row.tree) > 0 or (query.name, offset) == ("whole", 0), (query.name, offset, row)
                 assert f"made by {found.query} in batch" in str(found)
+                assert any(x.called.endswith("join") for x in query.root.walk()) or "no partner" not in str(found)
                 released.add(row.released or "")
                 count += 1
     assert count > 20

@@ -167,7 +167,12 @@ class SlidingJoin(PlanNode):
     def called(self) -> str:
         if isinstance(self.tree, Merged):
             return "merge"
-        return "sliding join" if len(self.operands) > 1 else "release"
+        return "sliding join" if self.meets else "release"
+
+    @property
+    def meets(self) -> bool:
+        """Whether its rows meet others: where they are merged, or there is one operand, each is by itself."""
+        return not isinstance(self.tree, Merged) and len(self.operands) > 1
 
     @property
     def operands(self) -> tuple[Operand, ...]:

@@ -104,6 +104,8 @@ class Telling:
         match node:
             case logical.Filter():
                 yield self._condition(node, by_leaf)
+            case sliding.SlidingJoin() if not node.meets:
+                yield from self._waited(facts)
             case joins.StreamStreamJoin() | sliding.SlidingJoin():
                 yield from self._in_time(node, facts)
             case joins.OnKeys() | epochs.RegularJoin() | epochs.AsOfJoin() | epochs.TemporalJoin():
