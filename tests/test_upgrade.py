@@ -115,6 +115,23 @@ def test_rows_of_the_new_query_come_behind_those_of_the_old(begun: Path) -> None
     assert on_shared_spark("reset", "LOOKUP", "--store", "s", cwd=begun).code == 0
 
 
+def test_copies_that_went_other_ways_have_no_run_in_common(begun: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Workers know runs by their names: what they know of one copy must not be taken for what another has."""
+    ways = [(OLD, 3), (NEW, 3), (OLD, 4)]  # 4: other records at the same places, before the same ones
+    made = dict[str, dict[bytes, int]]()
+    for n, (sql, step) in enumerate(ways):
+        copy = Path(shutil.copytree(begun, tmp_path_factory.mktemp("way") / "it"))
+        if sql is NEW:
+            assert run(copy, NEW, "upgrade").code == 0
+        for now in (step, 5):
+            put(TopicStore(opened(copy / "s")), now)
+            assert run(copy, sql).code == 0
+        for path in (copy / "s/checkpoints").rglob("*.arrow"):
+            made.setdefault(path.name, {}).setdefault(path.read_bytes(), n)
+    assert len(made) > 20
+    assert {name: ns.values() for name, ns in made.items() if len(ns) > 1} == {}
+
+
 @contextlib.contextmanager
 def killed_at(point: str) -> Iterator[None]:
     """What runs here dies at a point."""

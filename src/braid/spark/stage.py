@@ -318,12 +318,20 @@ def _with_files(
         before = state_file.texts(job.checkpoint, batch - 1, f"{job.run}/{job.buckets}")
         runs = CheckpointRuns(job.checkpoint, place, job.durable, packing)
         state = BucketState.loads(before.get(place), runs)
-    prefix = run_prefix(checkpoint_id(), batch, stage.number, bucket, (b.blob for b in blobs))
+        prefix = _prefix(job, stage, bucket, before.get(place), blobs)
     out, said = run(job, stage, bucket, state, blobs, prefix, piece)
     kept.documents[place] = document = state.document()
     if before.keeps(place, document):
         kept.same.add(place)
     return out, said
+
+
+def _prefix(job: Job, stage: Stage, bucket: int, before: str | None, blobs: Iterable[Blob]) -> str:
+    """Begins the ids of the runs of this attempt. A copy of the store may go on otherwise in the same workers, by
+    another plan or with other records: all that a run is made of is in its name, the state before it by the runs in
+    that."""
+    given = (job.fingerprint.encode(), (before or "").encode(), *(b.blob for b in blobs))
+    return run_prefix(checkpoint_id(), batch_id(), stage.number, bucket, given)
 
 
 def handle(text: str, number: int, key: int, rows: Iterable[Any], kept: MapState) -> Iterator[Row]:
@@ -346,7 +354,7 @@ def handle(text: str, number: int, key: int, rows: Iterable[Any], kept: MapState
             found = kept.getValue(MANIFEST)
             before = found[0] if found else None
             state = BucketState.loads(before, StoreRuns(kept, job.cache))
-        prefix = run_prefix(checkpoint_id(), batch_id(), number, bucket, (b.blob for b in mine))
+            prefix = _prefix(job, stage, bucket, before, mine)
         out, _ = run(job, stage, bucket, state, mine, prefix, piece)
         with spent("state_write"):
             after = state.dumps()

@@ -2,8 +2,9 @@
 
 In: frames, by the id of their run. Out: the frames again, mapped.
 Rule: the checksum of a file, which is of its name, too, is compared before it is used. (Older versions wrote that of
-the bytes alone.) Names come from what an attempt was given: two that were given the same make the same files, and one
-that was cut off, and goes on with half of its input, makes others (decision 32).
+the bytes alone.) Names come from all that an attempt was given, plan, state and rows: two that were given the same make
+the same files, and one that was cut off, and goes on with half of its input, makes others (decision 32); so does a copy
+of the checkpoint that has gone another way.
 """
 
 from __future__ import annotations
