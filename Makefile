@@ -57,10 +57,10 @@ test: $(STAMP) java
 	@echo "kills, upgrades, rescales, copies, backups: make test-operations; a cluster: make test-cluster"
 
 test-fast: $(STAMP) $(CORE)
-	@$(BIN)/python -m pytest -m "not spark and not kafka and not objects and not heavy and not law" -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -m "not spark and not kafka and not objects and not heavy and not law" -n 3 --dist worksteal
 
 test-heavy: $(STAMP) $(CORE)
-	@$(BIN)/python -m pytest -m "heavy and not spark and not kafka and not objects and not law" -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -m "heavy and not spark and not kafka and not objects and not law" -n 3 --dist worksteal
 
 test-spark: $(STAMP) java
 	@$(BIN)/python -m pytest -m "not operations and ((spark and not kafka and not law and not cluster) or kafka_short or objects)" $(BY_FILE) -vv -rs

@@ -12,7 +12,7 @@ import effort
 from braid.testing.driver import Driver
 
 pytestmark = pytest.mark.heavy
-SECONDS = 1200 if effort.LAW else 600
+SECONDS = 1200 if effort.LAW else 400
 MOST = 200  # rows of one store: some windows of ten seconds, a batch, and as much that has not been merged away
 
 KSQL = """

@@ -14,6 +14,7 @@ from braid.lower.spread import by_epoch, known_by, never_null
 from braid.plan.logical import Query
 from braid.testing.driver import Driver
 from braid.types import Scalar
+from effort import examples
 
 STREAMS = "".join(
     f"CREATE SOURCE {n} (k INT, g INT, v INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND);\n"
@@ -73,7 +74,7 @@ def test_both_plans_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) ->
             chance.seed(name)
             with Driver("risingwave", batch=batch, buckets=buckets) as driver:
                 driver.execute(f"{STREAMS}{TABLES}CREATE MATERIALIZED VIEW o AS {view};")
-                for n in range(40):
+                for n in range(examples(40, 25)):
                     row = {"k": chance.choice([0, 1, 2, None]), "g": chance.randrange(2), "v": chance.randrange(5)}
                     row["ts"] = f"2024-01-01 00:00:{chance.randrange(n // 2, n // 2 + 5):02}"
                     driver.write(chance.choice("lr"), None, row)
