@@ -115,7 +115,9 @@ def test_rows_of_the_new_query_come_behind_those_of_the_old(begun: Path) -> None
     assert on_shared_spark("reset", "LOOKUP", "--store", "s", cwd=begun).code == 0
 
 
-def test_copies_that_went_other_ways_have_no_run_in_common(begun: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_copies_that_went_other_ways_have_no_run_in_common(
+    begun: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Workers know runs by their names: what they know of one copy must not be taken for what another has."""
     ways = [(OLD, 3), (NEW, 3), (OLD, 4)]  # 4: other records at the same places, before the same ones
     made = dict[str, dict[bytes, int]]()

@@ -26,6 +26,7 @@ class Scalar(Enum):
     DOUBLE = "DOUBLE"
     VARCHAR = "VARCHAR"
     BYTES = "BYTES"
+    JSONB = "JSONB"  # a document, as its text (`expr/jsonb_text.py`)
     DATE = "DATE"
     TIME = "TIME"
     TIMESTAMP = "TIMESTAMP"
@@ -155,6 +156,7 @@ _SCALAR_DTYPES: dict[Scalar, Callable[[], pl.DataType]] = {
     Scalar.DOUBLE: pl.Float64,
     Scalar.VARCHAR: pl.String,
     Scalar.BYTES: pl.Binary,
+    Scalar.JSONB: pl.String,
     Scalar.DATE: pl.Date,
     Scalar.TIME: pl.Time,
     Scalar.TIMESTAMP: lambda: pl.Datetime("us"),

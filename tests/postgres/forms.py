@@ -44,7 +44,8 @@ class Form:
 
 
 BINARY = ("+", "-", "*", "/", "%", "^", "&", "|", "#", "<<", ">>", "||", "=", "<>", "<", "<=", ">", ">=",
-          "IS DISTINCT FROM", "IS NOT DISTINCT FROM", "^@", "@>", "<@", "&&")  # fmt: skip
+          "IS DISTINCT FROM", "IS NOT DISTINCT FROM", "^@", "@>", "<@", "&&", "->", "->>", "#>", "#>>", "#-", "?", "?|",
+          "?&")  # fmt: skip
 PREFIX = {"-x": "- {0}", "~x": "~ {0}", "@x": "@ {0}"}
 PATTERNS = ("LIKE", "ILIKE", "NOT LIKE", "~~", "~~*", "!~~", "!~~*", "~", "~*", "!~", "!~*", "SIMILAR TO")
 LIKES = ("'a%'", "'%b%'", "'_b_'", "'a\\%c'", "'%'", "''", "'%😀_'")
@@ -247,8 +248,10 @@ def all_forms() -> list[Form]:
 
 OWN = frozenset((  # functions that PostgreSQL does not have
     "ARRAY_CONTAINED", "ARRAY_CONTAINS", "ARRAY_DISTINCT", "ARRAY_FLATTEN", "ARRAY_JOIN", "ARRAY_MAX", "ARRAY_MIN",
-    "ARRAY_REVERSE", "ARRAY_SORT", "ARRAY_SUM", "COTH", "SHA1",
+    "ARRAY_REVERSE", "ARRAY_SORT", "ARRAY_SUM", "COTH", "JSONB_TO_ARRAY", "SHA1",
 ))  # fmt: skip
+DOCUMENTS = ("TO_JSONB", "JSONB_BUILD_ARRAY", "JSONB_BUILD_OBJECT")  # NULL is a null in them
+ORDERED = ("<", "<=", ">", ">=", "BETWEEN", "GREATEST", "LEAST")
 
 
 def is_own(form: Form) -> bool:
@@ -256,7 +259,11 @@ def is_own(form: Form) -> bool:
     match form.name, form.types:
         case ("ARRAY_LENGTH", (_,)) | ("DATE_PART", (S.TIMESTAMPTZ, S.VARCHAR)) | ("STRPOS", (S.BYTES, _)):
             return True
-    return form.name in OWN
+        case (name, (S.JSONB, *_)) if name in ORDERED:
+            return True
+        case ("->" | "->>", (_, S.SMALLINT | S.INT)) | ("?&" | "JSONB_EXISTS_ALL", _):
+            return True  # of a single value, and of no keys
+    return form.name in (*OWN, *DOCUMENTS)
 
 
 def is_judged(form: Form) -> bool:

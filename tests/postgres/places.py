@@ -82,7 +82,7 @@ def _grouped(bench: Bench, form: Form, d: Driver, values: Values, name: str) -> 
     there = [v for v in values if v is not None]
     t = named(form.result)
     wanted: list[str | None] = [str(len(there))]
-    if form.result not in (S.BOOLEAN, S.BYTES):
+    if form.result not in (S.BOOLEAN, S.BYTES, S.JSONB):
         for f in ("min", "max"):
             asked.append(f"{f}({text}) AS {f}_x")
             collate = ' COLLATE "C"' if form.result is S.VARCHAR else ""

@@ -33,6 +33,7 @@ TYPES: dict[str, Type] = {
     "timestamptz": S.TIMESTAMPTZ,
     "integer[]": Array(S.INT),
     "varchar[]": Array(S.VARCHAR),
+    "jsonb": S.JSONB,
 }
 NAMES = {t: n for n, t in TYPES.items()}
 _TEXTS = ["", " ", "a", "Abc", "abc abc", "ÄÖü ß", "日本語", "😀x😀", "e\u0301", "12", "-7", "1.5", "true", "no",
@@ -44,6 +45,13 @@ _DOUBLES = ["0", "-0", "1", "-1", "0.5", "-2.5", "2.5", "1.6", "1e300", "-1e300"
 _DATES = ["1970-01-01", "2024-02-29", "2023-12-31", "2000-01-01", "1969-12-31", "0001-01-01", "9999-12-31",
           "12000-03-04", "0044-03-15 BC", "1900-02-28"]  # fmt: skip
 _TIMES = ["00:00:00", "23:59:59.999", "12:30:00", "01:02:03.5", "06:00:00"]
+
+
+# Where both write the same: members of one length, numbers in the fewest digits. None is null as a whole, which a topic
+# has as NULL.
+_DOCUMENTS = ["{}", "[]", "1", "-3.25", '""', '"b"', "true", "false", '{"a": 1, "b": "b"}',
+              '{"a": {"b": [1, "b", null]}}', "[1, 2, 3]", '["a", "b", "b"]', '[1, [2, {"a": null}]]',
+              '{"b": null}', '{"Ä": "😀", "😀": 7}']  # fmt: skip
 
 
 def _whole(bits: int) -> Callable[[random.Random], str]:
@@ -125,4 +133,6 @@ def constant(t: Type, r: random.Random, nulls: float = 0.1) -> str:
         case Array():
             items = [r.choice(("a", "b", "NULL", '"x y"', "Abc")) for _ in range(r.randint(0, 4))]
             return _quoted("{" + ",".join(items) + "}", name)
+        case S.JSONB:
+            return _quoted(r.choice(_DOCUMENTS), name)
     return _quoted(_text(r), name)

@@ -36,6 +36,7 @@ _NAMES: dict[Type, str] = {
     S.DOUBLE: "DOUBLE",
     S.VARCHAR: "VARCHAR",
     S.BYTES: "BLOB",
+    S.JSONB: "VARCHAR",
     S.DATE: "DATE",
     S.TIME: "TIME",
     S.TIMESTAMP: "TIMESTAMP",

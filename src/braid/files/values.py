@@ -90,6 +90,7 @@ _TAKEN: dict[Scalar | type, tuple[Any, ...]] = {
     S.DOUBLE: (pl.String, pl.Int64, pl.Float64, pl.Decimal),
     Decimal: (pl.String, pl.Int64, pl.Float64, pl.Decimal),
     S.BYTES: (pl.String, pl.Binary),
+    S.JSONB: (pl.String,),
     S.DATE: (pl.String, pl.Int64, pl.Date, pl.Datetime),
     **dict.fromkeys(TIMESTAMPS, (pl.String, pl.Int64, pl.Date, pl.Datetime)),
     S.TIME: (pl.String, pl.Int64, pl.Time),

@@ -24,8 +24,10 @@ from typing import Any
 
 import polars as pl
 
-from braid.expr import casts, dates
+from braid.expr import casts, dates, jsonb_text
 from braid.expr.json_text import RawNumber, compact, dumps, loads
+from braid.expr.rows import distinct
+from braid.expr.signatures import or_null
 from braid.records.facet import ISO, LENIENT, TEXTS, Manner
 from braid.types import DAY_MS, MAX_DAY, MAX_TIME, TIMESTAMPS, Array, Decimal, Map, Scalar, Struct, Type, polars_type
 
@@ -256,6 +258,13 @@ def _text(value: Any) -> Any:
     text = value if type(value) is str else compact(value)
     # half a surrogate pair (an escape like \ud83d) has no UTF-8
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _document(value: Any) -> Any:
+    try:
+        return jsonb_text.written(value)
+    except ValueError as e:
+        raise Malformed(f"{_shown(value)}: {e}") from None
 
 
 def _bytes(value: Any) -> Any:
@@ -585,6 +594,10 @@ FORMS: dict[Scalar | type, Form] = {
         _float, _json_double, _float_from, lambda s, t: casts.java_doubles(s), lambda v, t, ints: float(v)
     ),
     S.VARCHAR: Form(_always(_text), _json_string, lambda x, t, lenient: x, lambda s, t: s, _python_text),
+    S.JSONB: Form(
+        _always(_document), _bare, lambda x, t, lenient: distinct(or_null(jsonb_text.document), [x], pl.String()),
+        lambda s, t: s, lambda v, t, ints: jsonb_text.written(v),
+    ),
     S.BYTES: Form(
         _always(_bytes), _in_quotes, _bytes_from, lambda s, t: s.bin.encode("base64"),
         lambda v, t, ints: base64.b64decode(v),

@@ -38,6 +38,7 @@ DELTA = Lake(
         S.DOUBLE: pa.float64(),
         S.VARCHAR: pa.string(),
         S.BYTES: pa.binary(),
+        S.JSONB: pa.string(),
         S.DATE: pa.date32(),
         S.TIMESTAMP: pa.timestamp("us"),
         S.TIMESTAMPTZ: pa.timestamp("us", "UTC"),

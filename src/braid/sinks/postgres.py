@@ -500,7 +500,7 @@ def _taking(t: Type) -> tuple[str, ...]:
 def _size(values: pl.Series, t: Type) -> pl.Series:
     """Bytes of each value in a key, about."""
     match t:
-        case S.VARCHAR:
+        case S.VARCHAR | S.JSONB:
             size = values.str.len_bytes()
         case S.BYTES:
             size = values.bin.size()
@@ -522,7 +522,7 @@ def _csv(frame: pl.DataFrame, columns: Sequence[Column], op: str = "_op") -> byt
 
 def _field(values: pl.Series, t: Type) -> pl.Series:
     match t:
-        case S.VARCHAR:
+        case S.VARCHAR | S.JSONB:
             return _quoted(values)
         case Array() | Map() | Struct():
             return _quoted(json_text(values, t))

@@ -303,6 +303,7 @@ _SPARK: dict[Scalar, S.DataType] = {
     Scalar.DOUBLE: S.DoubleType(),
     Scalar.VARCHAR: S.StringType(),
     Scalar.BYTES: S.BinaryType(),
+    Scalar.JSONB: S.StringType(),
     Scalar.DATE: S.DateType(),
     Scalar.TIME: S.LongType(),  # ms of the day
     Scalar.TIMESTAMP: S.TimestampType(),

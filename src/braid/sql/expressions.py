@@ -256,12 +256,9 @@ def primary(c: Cursor) -> ast.Expr:
 def _followed(c: Cursor, expr: ast.Expr, start: int) -> ast.Expr:
     """A value with what stands behind it."""
     while True:
-        if c.accept_symbol("->"):
+        if "->" not in c.dialect.levels and c.accept_symbol("->"):
             if c.at_symbol("*"):
                 return _all_fields(c, expr, start)
-            if c.at_symbol(">") or c.now.kind is TokenKind.STRING:
-                hint = "keep the fields that are read in columns of their own"
-                raise c.error("operators of JSON (->, ->>) are not supported yet", c.now, hint)
             field = c.name("a field name after ->")
             c.taller()
             expr = ast.Arrow(expr, field, c.span(start))

@@ -56,6 +56,8 @@ def _fixed(t: Type, most: int = 9) -> Callable[[str, list[Expr]], Type]:
 def _same(name: str, args: list[Expr]) -> Type:
     if not args:
         raise SqlError(f"{name} takes a value", hint=f"write {name}(x)")
+    if name in ("min", "max") and args[0].type is S.JSONB:
+        raise SqlError(f"{name} of JSONB is not possible", hint=f"take a part of it: {name}(doc ->> 'a')")
     if name in ("min", "max") and args[0].type is S.BOOLEAN:
         raise SqlError(f"{name} of BOOLEAN is not possible", hint="write bool_and(x) or bool_or(x)")
     return args[0].type

@@ -18,7 +18,14 @@ from braid.batch_sql.duck_text import name, token
 from braid.bind.bound import Asked, BatchQuery, Declared, Index, Read, View
 from braid.bind.expressions import with_span
 from braid.bind.risingwave.batch_aggregates import AGGREGATES, RENAMED, WINDOWS, computed
-from braid.bind.risingwave.expressions import ROW_SETS, Names, bind, bind_condition
+from braid.bind.risingwave.expressions import (
+    ROW_SETS,
+    ROWS_OF_DOCUMENTS,
+    Names,
+    bind,
+    bind_condition,
+    parts_of_document,
+)
 from braid.bind.risingwave.scope import Context, check_not_sink
 from braid.bind.select.scope import Scope
 from braid.errors import BraidError, Span, SqlError
@@ -369,6 +376,11 @@ class Values:
         """What a function gives."""
         if e.distinct or any(isinstance(x, ast.Star) for x in e.args):
             raise SqlError(f"{e.name.lower()} takes values", e.span, "write it without * and DISTINCT")
+        if e.name in ROWS_OF_DOCUMENTS:
+            with with_span(e.span):
+                array = parts_of_document(e.name, [self.expr(x) for x in e.args])
+            assert isinstance(array.type, Array)
+            return _leaves(self.text(array, e.span), array.type)
         args = [typing.finished(self.expr(x)) for x in e.args]
         if e.name == "UNNEST":
             if len(args) != 1 or not isinstance(args[0].type, Array):

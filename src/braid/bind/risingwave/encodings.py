@@ -14,6 +14,8 @@ from braid.bind.bound import DeclaredColumn
 from braid.bind.risingwave.scope import Context
 from braid.bind.schemas import check_names
 from braid.errors import BraidError, SqlError
+from braid.expr.nodes import Expr
+from braid.expr.postgres import typing as postgres
 from braid.records import framed
 from braid.records.encoding import Encoding
 from braid.records.facet import RecordSchema
@@ -22,7 +24,7 @@ from braid.records.registry import Schema, subject_of
 from braid.records.schemas.interface import Kind, Others
 from braid.sql import ast
 from braid.sql.dialects.risingwave_values import type_named
-from braid.types import Scalar, Struct
+from braid.types import Array, Scalar, Struct, Type
 
 REGISTRY = "schema.registry has no effect here: schemas are in the registry of the store, or of --registry"
 MOST = 1 << 20  # bytes of a file with a schema
@@ -124,6 +126,33 @@ def of_sink(encode: ast.Encode, name: str, columns: list[DeclaredColumn]) -> Enc
         raise SqlError(f"a key in {encode.word} has names: select its columns", encode.span, "or write ENCODE JSON")
     check_names(made, columns, encode.span)
     return made
+
+
+def of_documents(t: Type) -> bool:
+    """Is it JSONB, or an array of it?"""
+    return of_documents(t.element) if isinstance(t, Array) else t is Scalar.JSONB
+
+
+def keeps_documents(encode: ast.Encode | None) -> bool:
+    """Whether a sink writes a JSONB as a JSON value, not as a text: what RisingWave has by default."""
+    if encode is None or (mode := encode.text("jsonb.handling.mode")) is None:
+        return False
+    if mode not in ("string", "dynamic"):
+        raise SqlError(f"jsonb.handling.mode cannot be {mode}", encode.span, "write 'string' or 'dynamic'")
+    if mode == "dynamic" and has_schema(encode):
+        raise SqlError(f"{encode.word} has no JSONB", encode.span, "leave jsonb.handling.mode out")
+    return mode == "dynamic"
+
+
+def in_text(e: Expr) -> Expr:
+    """A value with its documents as texts."""
+    if not of_documents(e.type):
+        return e
+    depth, t = e.type, Scalar.VARCHAR
+    made: Type = t
+    while isinstance(depth, Array):
+        depth, made = depth.element, Array(made)
+    return postgres.cast(e, made)
 
 
 def notices(encode: ast.Encode) -> list[str]:

@@ -7,7 +7,7 @@ asked of `Names.special` first; a view refuses it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Context
 from decimal import Decimal as PyDecimal
@@ -37,6 +37,7 @@ _NAMES: dict[Type, str] = {
     S.DOUBLE: "double precision",
     S.VARCHAR: "varchar",
     S.BYTES: "bytea",
+    S.JSONB: "jsonb",
     S.DATE: "date",
     S.TIME: "time",
     S.TIMESTAMP: "timestamp",
@@ -44,7 +45,13 @@ _NAMES: dict[Type, str] = {
     S.NULL: "varchar",
 }
 _EXACT = Context(prec=80)
-ROW_SETS = ("GENERATE_SERIES", "RANGE", "UNNEST")
+ROWS_OF_DOCUMENTS = {
+    "JSONB_ARRAY_ELEMENTS": "pg.jsonb_to_array",
+    "JSONB_ARRAY_ELEMENTS_TEXT": "pg.jsonb_texts",
+    "JSONB_OBJECT_KEYS": "pg.jsonb_keys",
+}
+ROW_SETS = ("GENERATE_SERIES", "RANGE", "UNNEST", *ROWS_OF_DOCUMENTS)
+
 _OF_NOW: dict[str, Type] = {
     "NOW": S.TIMESTAMPTZ,
     "CURRENT_TIMESTAMP": S.TIMESTAMPTZ,
@@ -347,9 +354,6 @@ def _check_known(name: str, names: Names) -> None:
             return
         hint = "functions of users are for materialized views: a batch query has none"
         raise SqlError(f"there is no function {name.lower()}", hint=hint)
-    if name.startswith(("JSONB_", "JSON_")) or name in ("TO_JSONB", "TO_JSON"):
-        hint = "keep the fields that are read in columns of their own"
-        raise SqlError(f"{name.lower()} is not supported yet: there is no type JSONB", hint=hint)
     if name in WINDOWS:
         if name in WINDOWS:
             raise SqlError(f"{name.lower()} needs OVER", hint=f"write {name.lower()}(…) OVER (ORDER BY …)")
@@ -359,6 +363,13 @@ def _check_known(name: str, names: Names) -> None:
     known = [n.lower() for n in (*typing.known(), *AGGREGATES)]
     near = meant(name.lower(), known, "docs/dialects/risingwave.md lists the functions", 3)
     raise SqlError(f"there is no function {name.lower()}", hint=near)
+
+
+def parts_of_document(name: str, args: Sequence[Expr]) -> Expr:
+    """The array of which a function of `ROWS_OF_DOCUMENTS` gives the elements."""
+    if len(args) != 1 or not (args[0].type is S.JSONB or typing.unknown(args[0])):
+        raise SqlError(f"{name.lower()} takes a JSONB", hint="cast a text: x::jsonb")
+    return typing.row(ROWS_OF_DOCUMENTS[name], args)
 
 
 # ---------------------------------------------------------------------- names

@@ -69,6 +69,8 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
     if s.rows is not None:
         return _table_of_rows(s, s.rows, context)
     encode = s.encode if s.encode is not None and encodings.has_schema(s.encode) else None
+    if encode is not None and (doc := next((d for d in columns if encodings.of_documents(d.type)), None)) is not None:
+        raise SqlError(f"{encode.word} has no JSONB: {doc.name}", doc.span, "declare it as varchar, and cast that")
     if encode is not None and not columns:
         columns = encodings.columns_of(encode, encodings.topic_of(s.properties) or s.name, context)
     twice = repeated(columns, lambda d: d.name)
@@ -133,9 +135,12 @@ def _with(declared: Declared, watermark: Bounded) -> Declared:
 
 
 def _key_column(name: ast.Name, columns: list[ast.ColumnDef]) -> str:
-    if not any(d.name == name.parts[0] for d in columns):
+    found = next((d for d in columns if d.name == name.parts[0]), None)
+    if found is None:
         hint = f"columns are {', '.join(d.name for d in columns)}"
         raise SqlError(f"there is no column {name}", name.span, hint)
+    if found.type is Scalar.JSONB:
+        raise SqlError("a JSONB in a PRIMARY KEY is not supported", name.span, "declare it as varchar")
     return name.parts[0]
 
 
@@ -238,9 +243,18 @@ def materialized(s: ast.CreateView, result: Result, context: Context, refers: tu
     root: Node = Coalesce(result.node, wish.keys, wish.forced)
     names: dict[Expr, str] = {item.col: item.name for item in reversed(result.items)}
     key = () if wish.added else _key(wish.keys, names, context)
-    values = tuple(Output(i.name, i.col) for i in result.items if i.name not in {o.name for o in key})
+    texts = s.what == "sink" and not wish.into and not encodings.keeps_documents(s.encode)
+    values = tuple(
+        Output(i.name, encodings.in_text(i.col) if texts else i.col)
+        for i in result.items
+        if i.name not in {o.name for o in key}
+    )
     key_names = tuple(o.name for o in key)
-    columns = [DeclaredColumn(i.name, i.col.type, "key" if i.name in key_names else "value") for i in result.items]
+    written = {o.name: o.expr.type for o in values}
+    columns = [
+        DeclaredColumn(i.name, written.get(i.name, i.col.type), "key" if i.name in key_names else "value")
+        for i in result.items
+    ]
     columns += [DeclaredColumn(o.name, o.expr.type, "key", hidden=True) for o in key if o.name not in names.values()]
     append = root.mode == "append"
     types = (*((i.name, i.type) for i in result.items),

@@ -12,6 +12,7 @@ from braid.expr.postgres.arrays import ARRAYS
 from braid.expr.postgres.binary import BINARY
 from braid.expr.postgres.casts import CASTS
 from braid.expr.postgres.intervals import INTERVALS
+from braid.expr.postgres.jsonb import JSONB
 from braid.expr.postgres.nulls import NULLS
 from braid.expr.postgres.numbers import NUMBERS
 from braid.expr.postgres.operators import OPERATORS
@@ -24,7 +25,7 @@ from braid.expr.postgres.to_timestamp import READERS
 from braid.expr.signatures import Function
 
 _TABLES = (
-    OPERATORS, CASTS, NUMBERS, NULLS, TEXT, QUOTING, REGEX, BINARY, ARRAYS, INTERVALS, TIMES,
+    OPERATORS, CASTS, NUMBERS, NULLS, TEXT, QUOTING, REGEX, BINARY, ARRAYS, JSONB, INTERVALS, TIMES,
     {TO_CHAR.name: TO_CHAR}, READERS,
 )  # fmt: skip
 ROWS: dict[str, Function] = {name: f for table in _TABLES for name, f in table.items()}

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from braid.expr import jsonb_text
 from braid.expr.casts import fit, where
 from braid.expr.nodes import Call, Expr
 from braid.expr.postgres import binary, moments, times_text
@@ -51,6 +52,8 @@ def can_cast(source: Type, target: Type) -> bool:
         return not isinstance(target, Array) or source is not S.VARCHAR or not isinstance(target.element, Array)
     if isinstance(source, Array) and isinstance(target, Array):
         return can_cast(source.element, target.element)
+    if source is S.JSONB:
+        return is_numeric(target) or target is S.BOOLEAN
     return (is_numeric(source) and is_numeric(target)) or target in _BETWEEN.get(source, ())
 
 
@@ -95,6 +98,10 @@ def cast(x: pl.Expr, source: Type, target: Type) -> pl.Expr:
         return x.cast(dtype)
     if isinstance(source, Array) and isinstance(target, Array):
         return _elements(x, source.element, target.element).cast(dtype)
+    if source is S.JSONB and target is not S.VARCHAR:
+        if target is S.BOOLEAN:
+            return pl.when(x.is_in(["true", "false"])).then(x == "true")
+        return cast(x.cast(pl.Float64, strict=False), S.DOUBLE, target)
     match target:
         case S.SMALLINT | S.INT | S.BIGINT:
             return _to_whole(x, source, dtype)
@@ -108,6 +115,8 @@ def cast(x: pl.Expr, source: Type, target: Type) -> pl.Expr:
             return x != 0 if source is S.INT else distinct(or_null(boolean_of_text), [x], pl.Boolean())
         case S.BYTES:
             return distinct(or_null(binary.bytea_of_text), [x], pl.Binary())
+        case S.JSONB:
+            return distinct(or_null(jsonb_text.document), [x], pl.String())
         case Array():
             return rows(or_null(lambda v: array_of_text(v, target.element)), [x], dtype)
         case S.TIMESTAMP | S.TIMESTAMPTZ if source is not S.VARCHAR:
@@ -340,6 +349,7 @@ def of_constant(value: object, source: Type, target: Type) -> object:
 _1970 = dt.datetime(1970, 1, 1)
 _READ: dict[Type, Callable[[str], object]] = {
     S.BOOLEAN: boolean_of_text,
+    S.JSONB: jsonb_text.document,
     S.DOUBLE: lambda text: float_of_text(text, S.DOUBLE),
     S.DATE: lambda text: _1970.date() + dt.timedelta(moments.date_of_text(text)),
     S.TIMESTAMP: lambda text: _1970 + dt.timedelta(microseconds=moments.timestamp_of_text(text)),

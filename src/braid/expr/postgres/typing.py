@@ -20,7 +20,7 @@ from braid.expr.casts import as_decimal
 from braid.expr.compile import failed, to_polars
 from braid.expr.functions import FUNCTIONS, by_name
 from braid.expr.nodes import Call, Case, Cast, Expr, Lit
-from braid.expr.postgres import arrays, casts
+from braid.expr.postgres import arrays, casts, jsonb
 from braid.expr.postgres.base import DIALECT, becomes, common
 from braid.expr.postgres.intervals import operator as operator_of_times
 from braid.expr.postgres.operators import operated
@@ -39,6 +39,7 @@ _SETS = {"@>": "pg.array_contains", "<@": "pg.array_contained", "&&": "pg.array_
 _OF_ANY = ("CONCAT", "CONCAT_WS", "FORMAT")  # functions that write values of any types
 _OF_ARRAYS = ("ARRAY_TO_STRING", "ARRAY_JOIN")  # and those of arrays of any
 _OF_TEXTS = ("QUOTE_LITERAL", "QUOTE_NULLABLE")  # what casts them to text first
+_OF_DOCUMENTS = ("TO_JSONB", "JSONB_BUILD_ARRAY", "JSONB_BUILD_OBJECT")  # what makes documents of values of any types
 _MOMENTS = (S.DATE, S.TIME, S.TIMESTAMP, S.TIMESTAMPTZ, S.INTERVAL)
 _PLACED = (S.REAL, S.DOUBLE, S.BOOLEAN)  # compared by `pg.place`
 
@@ -160,6 +161,8 @@ def operator(op: str, args: Sequence[Expr]) -> Expr:
     a, b = args
     if op in COMPARES:
         return compare(op, a, b)
+    if op in jsonb.OPERATORS or S.JSONB in (a.type, b.type):
+        return _of_documents(op, a, b)
     if op in ("AND", "OR"):
         return logic(op.lower(), args)
     if op in ARITHMETIC:
@@ -177,6 +180,49 @@ def operator(op: str, args: Sequence[Expr]) -> Expr:
     if op == "AT TIME ZONE":
         return function("TIMEZONE", (b, a))
     return row(_PATTERNS[op], args)
+
+
+def _of_documents(op: str, a: Expr, b: Expr) -> Expr:
+    """Operators of JSONB; `||` with a text joins texts."""
+    if op in jsonb.OPERATORS and unknown(a):
+        a = coerced(a, S.JSONB)
+    other = b.type if a.type is S.JSONB else a.type
+    match op:
+        case "||" if other is not S.VARCHAR:
+            return row(jsonb.JOINED, [coerced(x, S.JSONB) if unknown(x) else x for x in (a, b)])
+        case "||":
+            return Call("pg.||", (coerced(a, S.VARCHAR), coerced(b, S.VARCHAR)), S.VARCHAR)
+        case "@>":
+            return row(jsonb.CONTAINS, [coerced(x, S.JSONB) if unknown(x) else x for x in (a, b)])
+        case "<@":
+            return _of_documents("@>", b, a)
+        case "-" if a.type is S.JSONB:
+            return row(jsonb.LESS, [a, b])
+        case _ if op in jsonb.OPERATORS and a.type is S.JSONB:
+            return row(jsonb.OPERATORS[op], [a, b])
+    raise SqlError(f"{a.type} {op} {b.type} has no meaning", hint=_document_hint(op, a.type))
+
+
+def _document_hint(op: str, a: Type) -> str:
+    if op in jsonb.OPERATORS:
+        return f"a document is on its left: x::jsonb {op} …" if a is S.VARCHAR else "its left side is a JSONB"
+    return "take a part of it and cast that: (doc ->> 'n')::integer"
+
+
+def document(e: Expr) -> Expr:
+    """A value as a document, as `to_jsonb` has it."""
+    if e.type is S.JSONB:
+        return e
+    if isinstance(e.type, Array):
+        return row("pg.to_jsonb", [arrays.mapped(e, document) if e.type.element in (*_MOMENTS, S.BYTES) else e])
+    if e.type in (S.TIMESTAMP, S.TIMESTAMPTZ):
+        return _or_null(e, row("pg.jsonb_dated", [coerced(e, S.VARCHAR)]))
+    return row("pg.to_jsonb", [coerced(e, S.VARCHAR) if e.type in (*_MOMENTS, S.BYTES) else finished(e)])
+
+
+def _or_null(e: Expr, made: Expr) -> Expr:
+    """A document; of NULL the null of documents."""
+    return case([(Call("is_null", (e,), S.BOOLEAN), Lit("null", S.JSONB))], made)
 
 
 def _arithmetic(op: str, a: Expr, b: Expr) -> Expr:
@@ -338,6 +384,11 @@ def function(name: str, args: Sequence[Expr]) -> Expr:
         args = [_output(a) for a in args]
     if name in _OF_ARRAYS and args:
         args = [_outputs(args[0]), *args[1:]]
+    if name in _OF_DOCUMENTS:
+        keyed = name == "JSONB_BUILD_OBJECT"
+        args = [coerced(a, S.VARCHAR) if keyed and n % 2 == 0 else document(a) for n, a in enumerate(args)]
+        if name == "TO_JSONB" and len(args) == 1:
+            return args[0]
     if name in _OF_TEXTS:
         args = [coerced(a, S.VARCHAR) for a in args]
     return _called(known()[name], args, name.lower())

@@ -30,7 +30,8 @@ from braid.types import Scalar
 QUERY_STARTS = ("SELECT", "WITH", "VALUES")
 _LIKES = ("~~", "~~*", "!~~", "!~~*")
 _OTHERS = ("~", "~*", "!~", "!~*", *_LIKES, "^@", "&&", "@>", "<@", "&", "|", "#", "<<", ">>")
-LEVELS = {"^": UNARY, **dict.fromkeys(_OTHERS, CONCAT)}
+_OF_JSON = ("->", "->>", "#>", "#>>", "#-", "?", "?|", "?&")
+LEVELS = {"^": UNARY, **dict.fromkeys((*_OTHERS, *_OF_JSON), CONCAT)}
 SYMBOLS = frozenset(("::", *LEVELS))
 assert COMPARE < CONCAT < ADD < MULTIPLY < UNARY
 

@@ -32,6 +32,7 @@ _NAMES: dict[str, tuple[Type, str]] = {
     "TIMESTAMP": (S.TIMESTAMP, "timestamp"),
     "TIMESTAMPTZ": (S.TIMESTAMPTZ, "timestamptz"),
     "BYTEA": (S.BYTES, "bytea"),
+    "JSONB": (S.JSONB, "jsonb"),
 }
 TYPE_WORDS = (*_NAMES, "NUMERIC", "DECIMAL")
 _MS = {"MILLISECOND": 1, "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000, "WEEK": 604_800_000}
@@ -52,8 +53,12 @@ class SqlType:
 def sql_type(c: Cursor) -> SqlType:
     """A type by any of its names."""
     start, word = c.index, c.word()
-    if word in ("JSONB", "JSON", "STRUCT", "MAP"):
-        hint = "keep the fields that are read in columns of their own, or the document as varchar"
+    if word in ("JSON", "STRUCT", "MAP"):
+        hint = (
+            "write JSONB"
+            if word == "JSON"
+            else "keep the fields that are read in columns of their own, or all as JSONB"
+        )
         raise c.error(f"type {word} is not supported yet", c.now, hint)
     if word in ("NUMERIC", "DECIMAL"):
         c.advance()
