@@ -250,8 +250,8 @@ OWN = frozenset((  # functions that PostgreSQL does not have
     "ARRAY_CONTAINED", "ARRAY_CONTAINS", "ARRAY_DISTINCT", "ARRAY_FLATTEN", "ARRAY_JOIN", "ARRAY_MAX", "ARRAY_MIN",
     "ARRAY_REVERSE", "ARRAY_SORT", "ARRAY_SUM", "COTH", "JSONB_TO_ARRAY", "SHA1",
 ))  # fmt: skip
-DOCUMENTS = ("TO_JSONB", "JSONB_BUILD_ARRAY", "JSONB_BUILD_OBJECT")  # NULL is a null in them
-ORDERED = ("<", "<=", ">", ">=", "BETWEEN", "GREATEST", "LEAST")
+_DOCUMENTS = ("TO_JSONB", "JSONB_BUILD_ARRAY", "JSONB_BUILD_OBJECT")  # NULL is a null in them
+_ORDERED = ("<", "<=", ">", ">=", "BETWEEN", "GREATEST", "LEAST")
 
 
 def is_own(form: Form) -> bool:
@@ -259,16 +259,25 @@ def is_own(form: Form) -> bool:
     match form.name, form.types:
         case ("ARRAY_LENGTH", (_,)) | ("DATE_PART", (S.TIMESTAMPTZ, S.VARCHAR)) | ("STRPOS", (S.BYTES, _)):
             return True
-        case (name, (S.JSONB, *_)) if name in ORDERED:
-            return True
-        case ("->" | "->>", (_, S.SMALLINT | S.INT)) | ("?&" | "JSONB_EXISTS_ALL", _):
-            return True  # of a single value, and of no keys
-    return form.name in (*OWN, *DOCUMENTS)
+    return form.name in OWN
 
 
 def is_judged(form: Form) -> bool:
-    """Whether both mean the same by it: the scale of a NUMERIC without digits is here the type's."""
-    return not is_own(form) and not (form.name == "SCALE" and form.types == (FREE,))
+    """Whether both mean the same by it."""
+    return not is_own(form) and not differs(form)
+
+
+def differs(form: Form) -> bool:
+    """Whether PostgreSQL means something else by it: the page's table says what. (The scale of a NUMERIC without digits
+    is here the type's; a document that is a single value has no parts.)"""
+    match form.name, form.types:
+        case "SCALE", (Decimal() as t,):
+            return t == FREE
+        case name, (S.JSONB, *_) if name in _ORDERED:
+            return True
+        case ("->" | "->>", (_, S.SMALLINT | S.INT)) | ("?&" | "JSONB_EXISTS_ALL", _):
+            return True
+    return form.name in _DOCUMENTS
 
 
 def coverage() -> str:
@@ -294,7 +303,7 @@ def nested(forms: list[Form], count: int, r: random.Random) -> list[Form]:
     stands at the top only. Flags of patterns are values as they come: one that is computed may be a flag that differs
     (the page's table has it)."""
     inner: dict[Type, list[Form]] = {}
-    forms = [f for f in forms if f.name != "SCALE"]
+    forms = [f for f in forms if f.name != "SCALE" and not differs(f)]
     for f in forms:
         zoned = S.TIMESTAMPTZ in f.types and f.result is S.VARCHAR
         if f.result is not S.INTERVAL and not _beyond(f) and not zoned:

@@ -40,8 +40,8 @@ from braid.operators.changes import DIFF, HEADERS, NEVER, TIME
 from braid.plan.logical import Source, SourceColumn, Timestamp
 from braid.records import codec
 from braid.records.formats.delimited import delimiter_of
+from braid.records.malformed import a
 from braid.records.python import python_values
-from braid.records.values import a
 from braid.stage.decode import Decoded, times_of, with_pseudo
 from braid.stage.inputs import Ahead, Block, Times, filled
 from braid.store.files import remove

@@ -16,8 +16,9 @@ import polars as pl
 from braid.expr import casts, dates
 from braid.expr.json_text import dumps, loads
 from braid.records import codec
+from braid.records.malformed import Malformed, a, cut
 from braid.records.python import in_days, json_value, python_values
-from braid.records.values import Malformed, a, cut, form, json_object, json_text
+from braid.records.values import form, json_object, json_text
 from braid.records.values import reader as json_reader
 from braid.types import (
     MAX_DAY,

@@ -22,7 +22,8 @@ import pyarrow.compute as pc
 from braid.records.avro_schema import NO_DEFAULT, Avro, AvroField, Beyond, branch_name, misread, per_ms, rewritten
 from braid.records.codec import Decoded, clean, nothing, stack
 from braid.records.columnar import NotAtOnce, arrow_type, finished, halved, listed, singles, zigzag
-from braid.records.values import WHOLE, Malformed, plain_double, read_at, reader, single
+from braid.records.malformed import Malformed
+from braid.records.values import WHOLE, plain_double, read_at, reader, single
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, physical_type, polars_type
 
 S = Scalar

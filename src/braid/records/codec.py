@@ -16,7 +16,8 @@ import polars as pl
 from braid.expr.json_text import loads
 from braid.records.facet import Manner
 from braid.records.json_blocks import read_block, readable
-from braid.records.values import Malformed, cut, find, json_object, json_text, read_at, reader
+from braid.records.malformed import Malformed, cut
+from braid.records.values import find, json_object, json_text, read_at, reader
 from braid.types import Column, Scalar, physical_type, polars_type
 
 S = Scalar

@@ -29,6 +29,7 @@ from braid.expr.json_text import RawNumber, compact, dumps, loads
 from braid.expr.rows import distinct
 from braid.expr.signatures import or_null
 from braid.records.facet import ISO, LENIENT, TEXTS, Manner
+from braid.records.malformed import Malformed, a, not_one, shown
 from braid.types import DAY_MS, MAX_DAY, MAX_TIME, TIMESTAMPS, Array, Decimal, Map, Scalar, Struct, Type, polars_type
 
 S = Scalar
@@ -87,41 +88,6 @@ def form(t: Type) -> Form:
 # ---------------------------------------------------------------- JSON values
 
 
-class Malformed(ValueError):
-    """A JSON value that is not one of the declared type; the text says which and why."""
-
-    def __init__(self, why: str, path: str = "") -> None:
-        super().__init__(why)
-        self.why = why
-        self.path = path
-
-    def inside(self, step: str) -> Malformed:
-        """The same error, one level further out."""
-        joined = step if not self.path else step + self.path if self.path.startswith("[") else f"{step}.{self.path}"
-        return Malformed(self.why, joined)
-
-    def __str__(self) -> str:
-        return f"field {self.path}: {self.why}" if self.path else self.why
-
-
-def a(t: Type) -> str:
-    """The type with its article."""
-    return f"{'an' if str(t)[0] in 'AEIOU' else 'a'} {t}"
-
-
-def _shown(value: Any) -> str:
-    return cut(repr(str(value)) if type(value) is str else _text(compact(value)))
-
-
-def cut(text: str) -> str:
-    """The beginning of a text, for a message."""
-    return text if len(text) <= 60 else text[:59] + "…"
-
-
-def _not(value: Any, t: Type) -> Malformed:
-    return Malformed(f"{_shown(value)} is not {a(t)}")
-
-
 _WRITTEN = {
     S.DATE: "days since 1970, as 19783",
     S.TIME: "milliseconds of the day, as 28800000",
@@ -131,7 +97,7 @@ _WRITTEN = {
 
 def _no_moment(value: Any, t: Scalar) -> Malformed:
     """Says what a date or a time is written as, where texts are none."""
-    return Malformed(f"{_shown(value)} is not {a(t)}: write {_WRITTEN[t]}")
+    return Malformed(f"{shown(value)} is not {a(t)}: write {_WRITTEN[t]}")
 
 
 def find(fields: Mapping[str, Any], name: str, folded: dict[str, str]) -> Any:
@@ -163,7 +129,7 @@ def read_at(step: str, read: Reader, value: Any) -> Any:
 def _boolean(value: Any) -> Any:
     if type(value) is bool:
         return value
-    raise _not(value, S.BOOLEAN)
+    raise not_one(value, S.BOOLEAN)
 
 
 def _whole(t: Scalar, manner: Manner) -> Reader:
@@ -177,10 +143,10 @@ def _whole(t: Scalar, manner: Manner) -> Reader:
                 return found
             number = _whole_part(value, lenient) if texts else None
             if number is None:
-                raise _not(value, t) if iso or t not in _WRITTEN else _no_moment(value, t)
+                raise not_one(value, t) if iso or t not in _WRITTEN else _no_moment(value, t)
             value = number
         if not low <= value < high:
-            raise Malformed(f"{_shown(value)} is out of range for {t}")
+            raise Malformed(f"{shown(value)} is out of range for {t}")
         return value * unit
 
     return read
@@ -216,11 +182,11 @@ def _float(t: Type, manner: Manner) -> Reader:
         if kind is int or kind is RawNumber:
             found = number(value)
             if math.isinf(found):
-                raise Malformed(f"{_shown(value)} is out of range for {t}")
+                raise Malformed(f"{shown(value)} is out of range for {t}")
             return found
         if kind is str and value in _SPECIAL:
             return _SPECIAL[value]
-        raise _not(value, t)
+        raise not_one(value, t)
 
     def in_text(value: Any) -> Any:
         return read(RawNumber(value.strip()) if type(value) is str and _FLOAT.fullmatch(value) else value)
@@ -264,16 +230,16 @@ def _document(value: Any) -> Any:
     try:
         return jsonb_text.written(value)
     except ValueError as e:
-        raise Malformed(f"{_shown(value)}: {e}") from None
+        raise Malformed(f"{shown(value)}: {e}") from None
 
 
 def _bytes(value: Any) -> Any:
     if type(value) is not str:
-        raise _not(value, S.BYTES)
+        raise not_one(value, S.BYTES)
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
-        raise Malformed(f"{_shown(value)} is not base64") from None
+        raise Malformed(f"{shown(value)} is not base64") from None
 
 
 def _decimal(t: Decimal, manner: Manner) -> Reader:
@@ -282,18 +248,18 @@ def _decimal(t: Decimal, manner: Manner) -> Reader:
 
     def read(value: Any) -> Any:
         if type(value) not in (int, str, RawNumber):
-            raise _not(value, t)
+            raise not_one(value, t)
         try:
             number = EXACT.create_decimal(str(value))
             if not number.is_finite() or (type(value) is str and not re.fullmatch(r"[-+.0-9eE]+", value)):
-                raise _not(value, t)
+                raise not_one(value, t)
             if number.adjusted() <= t.precision and number.copy_abs() < top:
                 return EXACT.quantize(number, unit)
         except decimal.Inexact:
             pass
         except decimal.InvalidOperation:
-            raise _not(value, t) from None
-        raise Malformed(f"{_shown(value)} has too many digits for {t}")
+            raise not_one(value, t) from None
+        raise Malformed(f"{shown(value)} has too many digits for {t}")
 
     return read
 
@@ -303,7 +269,7 @@ def _array(t: Array, manner: Manner) -> Reader:
 
     def read(value: Any) -> Any:
         if type(value) is not list:
-            raise _not(value, t)
+            raise not_one(value, t)
         try:
             return [None if v is None else element(v) for v in value]
         except Malformed:
@@ -317,7 +283,7 @@ def _map(t: Map, manner: Manner) -> Reader:
 
     def read(value: Any) -> Any:
         if type(value) is not dict:
-            raise _not(value, t)
+            raise not_one(value, t)
         out = []
         for k, v in value.items():
             try:
@@ -345,7 +311,7 @@ def _struct(t: Struct, manner: Manner) -> Reader:
 
     def read(value: Any) -> Any:
         if type(value) is not dict:
-            raise _not(value, t)
+            raise not_one(value, t)
         folded: dict[str, str] = {}
         return {name: read_at(name, field, find(value, name, folded)) for name, field in fields}
 

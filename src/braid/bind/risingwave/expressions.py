@@ -354,6 +354,9 @@ def _check_known(name: str, names: Names) -> None:
             return
         hint = "functions of users are for materialized views: a batch query has none"
         raise SqlError(f"there is no function {name.lower()}", hint=hint)
+    if name.startswith(("JSONB_", "JSON_")):
+        hint = "take fields with -> and ->>, the elements of an array with jsonb_array_elements"
+        raise SqlError(f"{name.lower()} is not supported yet", hint=hint)
     if name in WINDOWS:
         if name in WINDOWS:
             raise SqlError(f"{name.lower()} needs OVER", hint=f"write {name.lower()}(…) OVER (ORDER BY …)")

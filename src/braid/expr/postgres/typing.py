@@ -389,6 +389,8 @@ def function(name: str, args: Sequence[Expr]) -> Expr:
         args = [coerced(a, S.VARCHAR) if keyed and n % 2 == 0 else document(a) for n, a in enumerate(args)]
         if name == "TO_JSONB" and len(args) == 1:
             return args[0]
+        if not args and name != "TO_JSONB":
+            return Lit("{}" if keyed else "[]", S.JSONB)
     if name in _OF_TEXTS:
         args = [coerced(a, S.VARCHAR) for a in args]
     return _called(known()[name], args, name.lower())

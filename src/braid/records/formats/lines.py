@@ -19,7 +19,8 @@ from braid.records.facet import Manner
 from braid.records.formats.interface import Facet, Format, Named, Single, nested
 from braid.records.octets import quoted, unquoted
 from braid.records.registry import Registry
-from braid.records.values import a, form
+from braid.records.malformed import a
+from braid.records.values import form
 from braid.types import Column, Scalar, Type, polars_type
 
 _LINE = [Column("line", Scalar.VARCHAR)]

@@ -18,10 +18,10 @@ from braid.records import framed
 from braid.records.codec import Decoded, decode_values, encode_values
 from braid.records.facet import Manner
 from braid.records.formats.interface import Facet, Format, Named, Single, Texts
+from braid.records.malformed import cut
 from braid.records.octets import checked, no_errors
 from braid.records.registry import Registry, Schema, subject_of
 from braid.records.schemas.interface import Kind, Others
-from braid.records.values import cut
 from braid.types import Column
 
 
