@@ -89,8 +89,9 @@ def sequence_of(pos: pl.Expr) -> pl.Expr:
 
 
 def time_of(sequence: pl.Expr) -> pl.Expr:
-    """The time in the high part of a position, that of an early row too."""
-    return pl.when(sequence < -(EARLY // 2)).then(sequence + EARLY).otherwise(sequence)
+    """The time in the high part of a position, that of an early row too; 0 before all records."""
+    early = pl.when(sequence == NEVER).then(0).when(sequence < -(EARLY // 2)).then(sequence + EARLY)
+    return early.otherwise(sequence)
 
 
 def prior(frame: pl.DataFrame, at: npt.NDArray[np.int64] | None = None) -> Flags | None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import Any, assert_never
+from typing import Any, TypeGuard, assert_never
 
 import polars as pl
 
@@ -28,7 +28,7 @@ from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
 from braid.plan import epochs, groups, logical, sliding
 from braid.plan.analytic import Analytic
 from braid.plan.drop_reasons import Reason
-from braid.plan.first_row import first_row
+from braid.plan.first_row import is_one_group
 from braid.plan.joins import OnKeys
 from braid.plan.over import Over
 from braid.reference.analytic_steps import AnalyticStep
@@ -144,10 +144,12 @@ class Reference:
         return out
 
     def _first(self) -> list[tuple[Row, Place]]:
-        """The row that the result has before any record has come: with the first call."""
-        row = None if self._begun or not self._in_epochs else first_row(self.query.root)
+        """What comes of the rows that groups have before any record has come: with the first call."""
+        begins = [] if self._begun or not self._in_epochs else [x for x in _all(self._root) if _is_one_group(x)]
         self._begun = True
-        return [] if row is None else [(Row(row, 0, None), BEFORE)]
+        for step in begins:
+            step.begins = True
+        return [(row, BEFORE) for row in self._of_epoch(BEFORE[0], ())] if begins else []
 
     def _caused_by(self, event: Event) -> list[Row]:
         """The rows of one place: what is released there, then what comes of the record."""
@@ -390,6 +392,17 @@ def _moved_by_clocks(step: Step) -> Iterator[Clocks]:
         yield from _moved_by_clocks(x)
     if isinstance(step, Clocks):
         yield step
+
+
+def _all(step: Step) -> Iterator[Step]:
+    """A step, and those below."""
+    yield step
+    for x in step.inputs:
+        yield from _all(x)
+
+
+def _is_one_group(step: Step) -> TypeGuard[AggregateStep]:
+    return isinstance(step, AggregateStep) and is_one_group(step.node)
 
 
 def _given_by(step: Step) -> list[Row]:
