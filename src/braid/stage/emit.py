@@ -18,10 +18,10 @@ from braid.lower.physical import Plan, Stage
 from braid.operators.changes import (
     BASE,
     DIFF,
+    FIRST,
     HASH,
     HEADERS,
     LOW,
-    NEVER,
     POS,
     POS_TYPE,
     SUB,
@@ -73,7 +73,7 @@ def first_rows(plan: Plan) -> Iterator[tuple[Stage, int, pl.DataFrame]]:
         assert node is not None
         types = {c.name: polars_type(c.type) for c in node.schema}
         values = pl.DataFrame({n: [v] for n, v in of_nothing(node).items()}, schema=types)
-        frame = pl.DataFrame({POS: [NEVER * LOW], SUB: [None], TIME: [0], DIFF: [1]}, schema=BASE).hstack(values)
+        frame = pl.DataFrame({POS: [FIRST * LOW], SUB: [None], TIME: [0], DIFF: [1]}, schema=BASE).hstack(values)
         row = with_key(frame, [c for c, _ in node.keys])[0]
         yield stage, step.number, row.select(*BASE, HASH, *keys_of(row), *types)
 
