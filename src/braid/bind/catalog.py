@@ -39,6 +39,7 @@ from braid.bind.bound import (
     SettingChanged,
     Shown,
     SourceDeclared,
+    TablesAsked,
     Terminated,
     TopicAsserted,
     TypeMade,
@@ -192,7 +193,7 @@ class Catalog:
                 return self
             case Again(name=name, stopped=True):
                 return replace(self, paused=self.paused | {name})
-            case BatchAsked() | Pull() | RowsChanged() | Flushed() | Again():
+            case BatchAsked() | Pull() | TablesAsked() | RowsChanged() | Flushed() | Again():
                 return self
             case TopicAsserted() | SchemaAsserted() | RowAsserted() | Printed():
                 return self

@@ -48,6 +48,7 @@ from braid.bind.bound import (
     SettingChanged,
     Shown,
     SourceDeclared,
+    TablesAsked,
     Terminated,
     TopicAsserted,
     TypeMade,
@@ -252,8 +253,8 @@ class World(Protocol):
     def answer(self, query: BatchQuery) -> None:
         """A query over tables as they stand."""
 
-    def pull(self, pull: Pull) -> None:
-        """A query over a table as it stands, or over all records of a stream."""
+    def pull(self, pull: Pull | TablesAsked) -> None:
+        """A query over tables as they stand, or over all records of a stream."""
 
     def flush(self) -> None:
         """What has been written so far shall be in all that follows."""
@@ -308,7 +309,7 @@ def carry_out(effect: Effect, world: World) -> None:
             world.change(bound, line)
         case BatchAsked(query=query):
             world.answer(query)
-        case Pull():
+        case Pull() | TablesAsked():
             world.pull(bound)
         case Dropped():
             _remove(world, bound.queries, bound.topics)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from braid.batch_sql.snapshots import Written
-from braid.bind.bound import BatchQuery, Pull, QueryBound, RowsChanged
+from braid.bind.bound import BatchQuery, Pull, QueryBound, RowsChanged, TablesAsked
 from braid.bind.program import NewRecords, Program
 from braid.errors import BraidError
 from braid.face import waiting
@@ -296,7 +296,7 @@ class EngineWorld(StoreWorld):
         for text in self.tables.left_out(query):
             self.note(text)
 
-    def pull(self, pull: Pull) -> None:
+    def pull(self, pull: Pull | TablesAsked) -> None:
         began = time.monotonic()
         header, rows, notes = self._pulls.answer(pull, self.checkpoints, self._ticks, self._files)
         types = [shown_as(c.expr) for c in pull.columns]

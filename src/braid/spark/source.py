@@ -39,7 +39,6 @@ from braid.operators.changes import NEVER
 from braid.spark import columns, task_metrics
 from braid.spark.columns import Blob
 from braid.spark.job import Job, inputs_of, loads
-from braid.spark.stage import for_writers
 from braid.stage import measured, state_file
 from braid.stage.call_order import (
     Moment,

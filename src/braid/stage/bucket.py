@@ -191,7 +191,8 @@ def run_stage(
     held: Held = by_epochs,
 ) -> Outcome:
     """Runs a stage's operators over one batch. `frames`: blobs by number of the leaf or exchanged frame, or of the step
-    that begins with them; `prefix` begins the ids of the runs made in this batch; `held`: how pieces become whole epochs."""
+    that begins with them; `prefix` begins the ids of the runs made in this batch; `held`: how pieces become whole
+    epochs."""
     outcome = Outcome()
     if not any(f.height for blobs in (steps, *frames.values()) for f in blobs):  # neither rows nor time
         return outcome
