@@ -558,6 +558,15 @@ class TablesAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class Filled:
+    """INSERT INTO `target` of what a query over tables gives, at once. `span`: of the query."""
+
+    target: Declared
+    asked: TablesAsked
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Flushed:
     """FLUSH: every epoch so far is to be visible."""
 
@@ -566,5 +575,5 @@ Bound = (
     SourceDeclared | QueryBound | Inserted | Shown | Described | Explained | Dropped | SettingChanged | Nothing
     | BatchAsked | Pull | TablesAsked | RowsChanged | View | Index | Connection | SchemaMade | FunctionMade | Flushed
     | Named | Again | TypeMade | Altered | Terminated | Paused | Resumed | TopicAsserted | SchemaAsserted | RowAsserted
-    | Printed
+    | Printed | Filled
 )  # fmt: skip

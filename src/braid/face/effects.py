@@ -29,10 +29,12 @@ from braid.bind.bound import (
     Described,
     Dropped,
     Explained,
+    Filled,
     Flushed,
     FunctionMade,
     Index,
     Inserted,
+    InsertedRow,
     Named,
     Nothing,
     Paused,
@@ -256,6 +258,10 @@ class World(Protocol):
     def pull(self, pull: Pull | TablesAsked) -> None:
         """A query over tables as they stand, or over all records of a stream."""
 
+    def rows_of(self, asked: TablesAsked) -> Rows:
+        """What a query over tables gives, to be written."""
+        raise NotImplementedError
+
     def flush(self) -> None:
         """What has been written so far shall be in all that follows."""
 
@@ -309,6 +315,9 @@ def carry_out(effect: Effect, world: World) -> None:
             world.change(bound, line)
         case BatchAsked(query=query):
             world.answer(query)
+        case Filled():
+            rows = world.rows_of(bound.asked)
+            world.insert(_records(_filling(bound, rows), bound.span), line)
         case Pull() | TablesAsked():
             world.pull(bound)
         case Dropped():
@@ -345,6 +354,15 @@ def carry_out(effect: Effect, world: World) -> None:
             pass  # the program keeps them
         case _:
             assert_never(bound)
+
+
+def _filling(bound: Filled, rows: Rows) -> Inserted:
+    names = [c.name for c in bound.asked.columns]
+    made = tuple(InsertedRow(None, dict(zip(names, row, strict=True)), None) for row in rows)
+    for c in bound.target.visible:
+        if c.not_null and any(row.value[c.name] is None for row in made):
+            raise SqlError(f"{c.name} cannot be NULL", bound.span, f"write WHERE {c.name} IS NOT NULL, or COALESCE")
+    return Inserted(bound.target.topic, bound.target, made)
 
 
 def _records(bound: Inserted, span: Span) -> NewRecords:

@@ -12,7 +12,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from braid.batch_sql.snapshots import Written
@@ -305,6 +305,12 @@ class EngineWorld(StoreWorld):
         self.counted(len(rows), time.monotonic() - began)
         for text in notes:
             self.note(text)
+
+    def rows_of(self, asked: TablesAsked) -> list[tuple[Any, ...]]:
+        _, rows, notes = self._pulls.answer(asked, self.checkpoints, False, self._files)
+        for text in notes:
+            self.note(text)
+        return rows
 
     def flush(self) -> None:
         self.engine.settle()

@@ -14,11 +14,13 @@ from braid.bind.bound import (
     Again,
     BatchAsked,
     Declared,
+    Filled,
     Inserted,
     Printed,
     QueryBound,
     RowAsserted,
     RowsChanged,
+    TablesAsked,
     TopicAsserted,
 )
 from braid.bind.program import Effect, Program, first_match
@@ -195,7 +197,7 @@ def _check_written(effects: Sequence[Effect], program: Program, request: Request
     names = {d.topic: d.name for d in in_files}
     for effect in effects:
         match effect.bound:
-            case Inserted(target=target) | RowsChanged(target=target) if target.topic in names:
+            case Inserted(target=target) | RowsChanged(target=target) | Filled(target=target) if target.topic in names:
                 name, span = names[target.topic], effect.statement.span
                 table = first_match(name, request.tables) is not None
                 do, where = ("change it there", "elsewhere") if table else ("add a file", "files")
@@ -275,6 +277,11 @@ def check_asked(prepared: Prepared, request: Request) -> None:
             case RowsChanged(target=target, query=query) if any(r.declared.name in made for r in query.reads):
                 hint = "write it into a file of its own, and run that behind this one"
                 raise BraidError(f"a statement that changes {target.name} reads a view of this file", hint)
+            case Filled(target=target, asked=asked) if any(r.name in made for r in asked.reads):
+                hint = "write it into a file of its own, and run that behind this one"
+                raise BraidError(f"an INSERT INTO {target.name} reads what a query of this file writes", hint)
+            case TablesAsked(reads=reads) if any(r.name in made for r in reads) and not request.until_idle:
+                raise BraidError("a query over a table that this file fills waits for it to be done", WAITS)
             case TopicAsserted() | RowAsserted() | Printed() if not request.until_idle:
                 topic = looks_at(effect.bound)
                 if topic is not None and first_match(topic, [q.sink.topic for q in prepared.queries]) is not None:

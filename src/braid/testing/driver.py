@@ -398,6 +398,11 @@ class _World:
         self._backend.pump()
         self.rows = self._driver._tables.answer(query, self._driver._epoch)
 
+    def rows_of(self, asked: TablesAsked) -> list[tuple[Any, ...]]:
+        self._backend.pump()
+        answer, _ = pull_queries.of_tables(asked, self._driver._pieces)
+        return pull_queries.values(asked, answer, False)
+
     def pull(self, pull: Pull | TablesAsked) -> None:
         self.rows = self._driver._pulled(pull)
 

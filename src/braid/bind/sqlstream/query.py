@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from braid.bind.bound import Declared, DeclaredColumn, QueryBound, SourceDeclared, TablesAsked
+from braid.bind.bound import Declared, DeclaredColumn, Filled, QueryBound, SourceDeclared, TablesAsked
 from braid.bind.env import PUSH, Env, check_cycle
 from braid.bind.expressions import bind_expr, bind_predicate
 from braid.bind.insert import fits
@@ -53,7 +53,7 @@ from braid.types import Scalar, Type, is_numeric
 def bind_select(s: ast.Ask, env: Env) -> QueryBound | TablesAsked:
     result = _result(s.query, env, "")
     if isinstance(result, OfTables):
-        return tables.answered(s, result, env)
+        return tables.asked(result, tuple(Output(i.name, i.expr) for i in result.items), env, s.span)
     outputs = tuple(Output(i.name, i.expr) for i in result.items)
     return QueryBound(_query(PUSH, s.span, result, _sink(PUSH, PUSH, outputs), env), None, transient=True)
 
@@ -87,20 +87,25 @@ def bind_pump(s: ast.CreatePump, env: Env) -> QueryBound:
     if name in env.catalog.queries:
         raise SqlError(f"pump {name} exists already", s.name.span, f"DROP PUMP {name} first")
     made = bind_insert_query(s.insert, env, name, s.span)
+    if isinstance(made, Filled):
+        hint = "write INSERT INTO … SELECT …, which is done at once"
+        raise SqlError("a pump reads streams; a query over tables alone ends", s.insert.query.span, hint)
     if s.state is None:
         notice = f"pump {name} starts at once"
         made = replace(made, query=replace(made.query, notices=(*made.query.notices, notice)))
     return replace(made, stopped=s.state == "STOPPED")
 
 
-def bind_insert_query(s: ast.InsertSelect, env: Env, name: str | None = None, whole: Span | None = None) -> QueryBound:
+def bind_insert_query(
+    s: ast.InsertSelect, env: Env, name: str | None = None, whole: Span | None = None
+) -> QueryBound | Filled:
     target = declared(s.target, env)
     if target.view:
         raise SqlError(f"{target.name} is a view; a query writes into streams", s.target.span, "CREATE STREAM first")
     result = _result(s.query, env, "")
-    if result.kind == "table":
-        hint = "read a stream, or INSERT INTO … VALUES"
-        raise SqlError("an INSERT of rows of tables alone is not supported yet", s.query.span, hint)
+    if isinstance(result, OfTables):
+        asked = tables.asked(result, _fitted(result, target, s), env, s.query.span)
+        return Filled(target, asked, s.query.span)
     sink = _sink(target.name, target.topic, _fitted(result, target, s), target.partitions)
     check_cycle(result.node, sink, env.catalog, s.target.span)
     query = _query(name or env.catalog.next_insert(target.name), whole or s.span, result, sink, env)

@@ -21,7 +21,7 @@ from braid.bind.sqlstream import aggregates
 from braid.bind.sqlstream.grouping import check_distinct, has_aggregates, sorted_by
 from braid.bind.sqlstream.relation import OfTables
 from braid.bind.sqlstream.scope import column, rules
-from braid.errors import SqlError
+from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Col, Expr, Lit
 from braid.plan.epochs import Changes, Coalesce, Union
@@ -112,13 +112,12 @@ def united(results: Sequence[Result], columns: Sequence[Sequence[Expr]], level: 
 # -------------------------------------------------------------------- answers
 
 
-def answered(s: ast.Ask, result: OfTables, env: Env) -> TablesAsked:
+def asked(result: OfTables, items: tuple[Output, ...], env: Env, span: Span) -> TablesAsked:
     root = _with_keys(result.node)
     key = tuple(Output(f"key {n}", e) for n, e in enumerate(root.row_key))
-    items = tuple(Output(i.name, i.expr) for i in result.items)
     by = tuple(Output(f"order {n}", o.by) for n, o in enumerate(result.order))
     sink = Sink(PUSH, PUSH, "table", key, (*items, *by), Encoding(), whole_key=True)
-    query = Query(PUSH, SQLSTREAM.name, env.text[s.span.start : s.span.end], Coalesce(root, root.row_key), sink)
+    query = Query(PUSH, SQLSTREAM.name, env.text[span.start : span.end], Coalesce(root, root.row_key), sink)
     reads = tuple(dict.fromkeys(x.name for x in sources(root)))
     return TablesAsked(tuple(env.catalog.sources[name] for name in reads), query, items, result.order)
 
