@@ -382,10 +382,10 @@ def _create_schema(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
 
 
 def _create_foreign(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
-    """CREATE FOREIGN STREAM name (…) SERVER server [OPTIONS (…)]; tables reach outside by drivers of the system."""
+    """CREATE FOREIGN STREAM | TABLE name (…) SERVER server [OPTIONS (…)]."""
     c.advance()
-    if not c.at("STREAM"):
-        return unsupported(c, "CREATE FOREIGN", start)
+    if not c.at("STREAM") and not c.at("TABLE"):
+        raise c.unexpected("STREAM or TABLE", "STREAM", "TABLE")
     return _relation(c, start, or_replace, foreign=True)
 
 
