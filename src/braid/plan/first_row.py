@@ -20,6 +20,7 @@ from braid.plan.logical import Node, Project
 from braid.types import polars_type
 
 Values = dict[str, object]
+COUNTS = ("COUNT", "COUNT_DISTINCT")
 
 
 def is_one_group(node: Node) -> TypeGuard[Aggregate]:
@@ -30,7 +31,7 @@ def is_one_group(node: Node) -> TypeGuard[Aggregate]:
 def of_nothing(node: Aggregate) -> Values:
     """What one group gives of no rows."""
     keys = {c.name: e.value for c, e in node.keys if isinstance(e, Lit)}
-    return keys | {a.output.name: 0 if a.function == "COUNT" else None for a in node.aggregations}
+    return keys | {a.output.name: 0 if a.function in COUNTS else None for a in node.aggregations}
 
 
 def first_row(node: Node) -> Values | None:
