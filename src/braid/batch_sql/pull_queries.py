@@ -26,6 +26,7 @@ from braid.operators.base import State
 from braid.operators.changes import DIFF, HASH, TIME, key_column
 from braid.operators.ranges import Hashes, columns_of, hashes_of
 from braid.operators.rekey import hash_of_key
+from braid.plan.drop_reasons import Reason
 from braid.plan.logical import Source
 from braid.records.values import json_text, python_value
 from braid.stage.call_order import topic_ranks
@@ -202,7 +203,7 @@ def of_tables(asked: TablesAsked, read: Records) -> tuple[pl.DataFrame, list[str
     rows, dropped = LocalQuery(plan, 1, 1).results(chunks)
     told = [text for name, left in lost.items() for text in left.told(name)]
     if failed := dropped.height:
-        told.append(f"{records(failed)} an expression failed for: NULL there")
+        told.append(f"{Reason.EXPRESSION.sentence}, {failed:,} times: it is NULL there")
     return _sorted(asked, _standing(asked, rows)), told
 
 

@@ -307,17 +307,14 @@ def carry_out(effect: Effect, world: World) -> None:
             if bound.keeps is not None:
                 world.keep(query.sink.topic, bound.keeps)
             world.start(replace(bound, or_replace=_replaces(effect)))
-        case Inserted():
-            world.insert(_records(bound, effect.statement.span), line)
+        case Inserted() | Filled():
+            world.insert(_records(bound, effect.statement.span, world), line)
         case RowsChanged(target=target):
             if bound.creates:
                 world.create_topic(target.topic, target.partitions, target.kind == "table")
             world.change(bound, line)
         case BatchAsked(query=query):
             world.answer(query)
-        case Filled():
-            rows = world.rows_of(bound.asked)
-            world.insert(_records(_filling(bound, rows), bound.span), line)
         case Pull() | TablesAsked():
             world.pull(bound)
         case Dropped():
@@ -356,20 +353,21 @@ def carry_out(effect: Effect, world: World) -> None:
             assert_never(bound)
 
 
-def _filling(bound: Filled, rows: Rows) -> Inserted:
-    names = [c.name for c in bound.asked.columns]
-    made = tuple(InsertedRow(None, dict(zip(names, row, strict=True)), None) for row in rows)
-    for c in bound.target.visible:
-        if c.not_null and any(row.value[c.name] is None for row in made):
-            raise SqlError(f"{c.name} cannot be NULL", bound.span, f"write WHERE {c.name} IS NOT NULL, or COALESCE")
-    return Inserted(bound.target.topic, bound.target, made)
-
-
-def _records(bound: Inserted, span: Span) -> NewRecords:
+def _records(bound: Inserted | Filled, span: Span, world: World) -> NewRecords:
     try:
-        return new_records(bound)
+        return new_records(bound if isinstance(bound, Inserted) else _filling(bound, world))
     except BraidError as e:
-        raise SqlError(e.message, span, e.hint) from None
+        raise e if isinstance(e, SqlError) else SqlError(e.message, span, e.hint) from None
+
+
+def _filling(bound: Filled, world: World) -> Inserted:
+    """The rows of INSERT … SELECT over tables."""
+    names = [c.name for c in bound.asked.columns]
+    rows = tuple(InsertedRow(None, dict(zip(names, x, strict=True)), None) for x in world.rows_of(bound.asked))
+    for c in bound.target.visible:
+        if c.not_null and any(row.value[c.name] is None for row in rows):
+            raise SqlError(f"{c.name} cannot be NULL", bound.span, f"write WHERE {c.name} IS NOT NULL, or COALESCE")
+    return Inserted(bound.target.topic, bound.target, rows)
 
 
 def _replaces(effect: Effect) -> bool:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import Any, TypeGuard, assert_never
+from typing import Any, assert_never
 
 import polars as pl
 
@@ -28,7 +28,7 @@ from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
 from braid.plan import epochs, groups, logical, sliding
 from braid.plan.analytic import Analytic
 from braid.plan.drop_reasons import Reason
-from braid.plan.first_row import is_one_group
+from braid.plan.first_row import is_one_group, of_nothing
 from braid.plan.joins import OnKeys
 from braid.plan.over import Over
 from braid.reference.analytic_steps import AnalyticStep
@@ -145,11 +145,13 @@ class Reference:
 
     def _first(self) -> list[tuple[Row, Place]]:
         """What comes of the rows that groups have before any record has come: with the first call."""
-        begins = [] if self._begun or not self._in_epochs else [x for x in _all(self._root) if _is_one_group(x)]
-        self._begun = True
-        for step in begins:
-            step.begins = True
-        return [(row, BEFORE) for row in self._of_epoch(BEFORE[0], ())] if begins else []
+        begins, self._begun = self._in_epochs and not self._begun, True
+        if not begins or not any(map(is_one_group, self.query.root.walk())):
+            return []
+        for source in self._sources:
+            source.give([])
+        self._run.place = BEFORE
+        return [(row, BEFORE) for row in _begun_by(self._root)]
 
     def _caused_by(self, event: Event) -> list[Row]:
         """The rows of one place: what is released there, then what comes of the record."""
@@ -394,15 +396,12 @@ def _moved_by_clocks(step: Step) -> Iterator[Clocks]:
         yield step
 
 
-def _all(step: Step) -> Iterator[Step]:
-    """A step, and those below."""
-    yield step
-    for x in step.inputs:
-        yield from _all(x)
-
-
-def _is_one_group(step: Step) -> TypeGuard[AggregateStep]:
-    return isinstance(step, AggregateStep) and is_one_group(step.node)
+def _begun_by(step: Step) -> list[Row]:
+    """What comes of the rows of groups of nothing."""
+    rows = step.process(*map(_begun_by, step.inputs))
+    if isinstance(step, AggregateStep) and is_one_group(step.node):
+        return [Row(of_nothing(step.node), 0, None), *rows]
+    return rows
 
 
 def _given_by(step: Step) -> list[Row]:

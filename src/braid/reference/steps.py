@@ -16,7 +16,6 @@ from braid.expr import reasons
 from braid.expr.nodes import Col, Expr, Lit
 from braid.plan import groups, logical
 from braid.plan.drop_reasons import Reason
-from braid.plan.first_row import of_nothing
 from braid.reference.aggregates import Spread, aggregated, folded, is_unfit
 from braid.reference.rows import (
     NOBODY,
@@ -459,13 +458,9 @@ class AggregateStep(OneInput[groups.Aggregate]):
         self._counted: dict[str, tuple[Group, Entry]] = {}  # where each row of the table stands
         self._numbers = count()
         self._unfit: list[tuple[Row, Row, str]] = []  # results that are NULL as their type is too small; cause, reason
-        self.begins = False  # one group, which has its row before any has come to it
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
-        if self.begins:
-            self.begins = False
-            return [Row(of_nothing(self.node), 0, None), *self.process(rows)]
         if self._mode == "retract":
             made = self._multiset(rows)
         else:

@@ -229,7 +229,7 @@ def check_beside(tree: Tree) -> None:
         if leaf.kind == "table" and any(isinstance(x, InEpochs | Aggregate) for x in leaf.node.walk()):
             hint = "INSERT INTO a table SELECT … from it, and join that table"
             what = f"{leaf.alias} beside a stream: groups, DISTINCT, UNION ALL and sub-queries of tables"
-            raise SqlError(f"{what} are not captured yet", leaf.span, hint)
+            raise SqlError(f"{what} are not supported yet", leaf.span, hint)
 
 
 def check(tree: Tree, top: bool = True) -> None:
