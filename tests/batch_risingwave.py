@@ -342,7 +342,8 @@ def one_group(rng: random.Random) -> Question:
     tables = [table(rng, name) for name in "tu"]
     rel = leaf(rng, tables[0], "a")
     given = {"c": same("count(*)", "long"), "m": aggregate(rng, rel.columns)}
-    one = [f"SELECT {', '.join(f'{e[i]} AS {n}' for n, e in given.items())} FROM {(rel.sql, rel.duck)[i]}" for i in (0, 1)]
+    shown = [", ".join(f"{e[i]} AS {n}" for n, e in given.items()) for i in (0, 1)]
+    one = [f"SELECT {shown[0]} FROM {rel.sql}", f"SELECT {shown[1]} FROM {rel.duck}"]
     if rng.random() < 0.3:
         one = [f"{x} HAVING count(*) {sign}" for sign in [rng.choice(["< 2", "> 1", "<> 1"])] for x in one]
     chosen = ["c", "m"]

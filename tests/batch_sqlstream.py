@@ -391,7 +391,8 @@ def partners(rng: random.Random, joined: bool = False) -> Question:
         terms.append(predicate(rng, [c for c in rel.columns if c.type != "time"], "sqlstream"))
     sql = f"SELECT STREAM {', '.join(f'{e.sql} AS {n}' for n, e in chosen.items())} FROM {rel.said}"
     duck = f"SELECT {', '.join(f'{e.duck} AS {n}' for n, e in chosen.items())}, _e AS _t FROM {rel.duck}"
-    sql, duck = (f"{x} WHERE {' AND '.join(f'({t[i]})' if i else t[i] for t in terms)}" for i, x in enumerate((sql, duck)))
+    sql = f"{sql} WHERE {' AND '.join(t.sql for t in terms)}"
+    duck = f"{duck} WHERE {' AND '.join(f'({t.duck})' for t in terms)}"
     return question(topics, made, sql, duck, [*chosen], history(rng, topics), prepare=prepare)
 
 
@@ -406,7 +407,8 @@ def joined_tables(rng: random.Random) -> Question:
     shown = "t.k AS t__k, t.v AS t__v, u.k AS u__k, COALESCE(u.x, t.v, 'none') AS c"
     view = f"SELECT {shown} FROM t {kind} JOIN u ON {on}"
     a = rng.choice([c for c in rel.columns if c.sql.endswith((".k", ".j"))])
-    columns = [E(f"z.{n}", f"z__{n}", t) for n, t in (("t__k", "int"), ("t__v", "text"), ("u__k", "int"), ("c", "text"))]
+    types = {"t__k": "int", "t__v": "text", "u__k": "int", "c": "text"}
+    columns = [E(f"z.{n}", f"z__{n}", t) for n, t in types.items()]
     renamed = ", ".join(f"{c.sql[2:]} AS {c.duck}" for c in columns)
     duck = f"(SELECT * FROM {rel.duck} L {outer} JOIN (SELECT {renamed} FROM ({view})) R ON {a.duck} = z__{key})"
     source = rng.choice(["z", f"({view})"])
@@ -436,7 +438,8 @@ def of_tables(rng: random.Random) -> Question:
         case "rows":
             chosen, sql = ["a", "b"], f"SELECT {g} AS a, {x} AS b FROM {source}{where}"
         case "groups":
-            chosen, sql = ["a", "n", "s", "d", "m"], f"SELECT {g} AS a, {counted} FROM {source}{where} GROUP BY {g}{having}"
+            chosen = ["a", "n", "s", "d", "m"]
+            sql = f"SELECT {g} AS a, {counted} FROM {source}{where} GROUP BY {g}{having}"
         case "one":
             chosen, sql = ["n", "s", "d", "m"], f"SELECT {counted} FROM {source}{where}{having}"
         case "different":

@@ -550,7 +550,8 @@ def test_law_by_another_key() -> None:
 @pytest.mark.law
 @pytest.mark.parametrize("shape", SHAPES)
 def test_law_by_another_key_at_length(shape: str) -> None:
-    assert any([check_by_another_key(shape, seed) for seed in range(1000, 1050)])
+    found = [check_by_another_key(shape, seed) for seed in range(1000, 1050)]
+    assert any(found) or shape == "grouped"  # whose key alone tells its rows apart
 
 
 @pytest.mark.law
