@@ -303,12 +303,10 @@ def group(
     sets: bool = False,
     ordered: bool = False,
 ) -> Question:
-    """`whole`: without GROUP BY, over rows of which one has come (past conditions, too); `more`: DISTINCT, FILTER and
+    """`whole`: without GROUP BY; `more`: DISTINCT, FILTER and
     rarer functions; `sets`: GROUPING SETS; `ordered`: functions of rows in order, too."""
     tables = [table(rng, name) for name in ("tu" if joined else "t")]
     rel = leaf(rng, tables[0], "a")
-    while whole and "WHERE" in rel.sql:
-        rel = leaf(rng, tables[0], "a")
     if joined:
         rel = join(rng, rel, leaf(rng, tables[1], "b"), rng.choice(KINDS))
     columns = of_type(rel.columns, "int", "long", "text")
@@ -319,7 +317,7 @@ def group(
         chosen[f"a{i}"] = aggregate(rng, rel.columns, more)
     for i in range(rng.choice([1, 2]) if ordered else 0):
         chosen[f"o{i}"] = in_order(rng, rel.columns)
-    having = rng.choice(["", "", " HAVING count(*) > 1"])
+    having = rng.choice(["", "", " HAVING count(*) > 1", *([" HAVING count(*) < 2"] if whole else [])])
     words = rng.choice(["ROLLUP ({})", "CUBE ({})", "GROUPING SETS (({0}), ({1}), ({0}, {1}))"]) if sets else ""
     if sets and "GROUPING" not in words:
         having = " HAVING count(*) > 0"  # the set of no column has its row with the first one
@@ -334,12 +332,38 @@ def group(
         )
         listed = [e[which] for e in by]
         keys = words.format(*listed) if "{0}" in words else (words or "{}").format(", ".join(listed))
-        tail = "" if whole else f" GROUP BY {keys}{having}"
+        tail = having if whole else f" GROUP BY {keys}{having}"
         parts.append(f"SELECT {different}{shown} FROM {(rel.sql, rel.duck)[which]}{tail}")
-    calls = changes(rng, tables)
-    if whole:
-        calls = [insert(rng, tables[0], 999), *calls]
-    return question(rng, tables, *parts, [*names, *chosen], calls)
+    return question(rng, tables, *parts, [*names, *chosen], changes(rng, tables))
+
+
+def one_group(rng: random.Random) -> Question:
+    """A group without GROUP BY below a join, a UNION or another group."""
+    tables = [table(rng, name) for name in "tu"]
+    rel = leaf(rng, tables[0], "a")
+    given = {"c": same("count(*)", "long"), "m": aggregate(rng, rel.columns)}
+    shown = [", ".join(f"{e[i]} AS {n}" for n, e in given.items()) for i in (0, 1)]
+    one = [f"SELECT {shown[0]} FROM {rel.sql}", f"SELECT {shown[1]} FROM {rel.duck}"]
+    if rng.random() < 0.3:
+        one = [f"{x} HAVING count(*) {sign}" for sign in [rng.choice(["< 2", "> 1", "<> 1"])] for x in one]
+    chosen = ["c", "m"]
+    match rng.choice(["join", "join", "both", "union", "group"]):
+        case "join":
+            kind, chosen = rng.choice(KINDS), ["k", "c", "m"]
+            parts = [f"SELECT b.k, x.c, x.m FROM u AS b {kind} JOIN ({x}) AS x ON b.g = x.c" for x in one]
+        case "both":
+            chosen = ["c", "m", "d"]
+            kind = rng.choice(KINDS)
+            parts = [
+                f"SELECT x.c, x.m, y.d FROM ({x}) AS x {kind} JOIN (SELECT count(*) AS d FROM u) AS y ON x.c = y.d"
+                for x in one
+            ]
+        case "union":
+            parts = [f"{x} UNION ALL {x.replace('FROM t', 'FROM u')}" for x in one]
+            tables[1] = replace(tables[0], name="u")
+        case _:
+            parts = [f"SELECT count(m) AS c, max(c) AS m FROM ({x}) AS x" for x in one]
+    return question(rng, tables, *parts, chosen, changes(rng, tables, rng.choice([None, 1, 2])))
 
 
 # ------------------------------------------------------------------ partners
@@ -649,6 +673,7 @@ SHAPES: dict[str, Shape] = {
     "risingwave views": views,
     "risingwave group": group,
     "risingwave aggregates": partial(group, whole=True),
+    "risingwave one group below": one_group,
     "risingwave joined group": partial(group, joined=True),
     "risingwave more aggregates": partial(group, more=True),
     "risingwave ordered aggregates": partial(group, ordered=True),

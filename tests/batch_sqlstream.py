@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from batch_expressions import E, of_type, predicate, value
+from batch_expressions import E, of_type, predicate, same, value
 from batch_law import Call, Clock, Finish, Question, Shape, Topic, Write, literal, values
 
 KINDS = ("INNER", "LEFT", "RIGHT", "FULL")
@@ -347,6 +347,112 @@ def look_up(rng: random.Random, kind: str | None = None, chained: bool = False) 
     return question(topics, made, sql, duck, [*chosen], history(rng, topics), prepare=prepare)
 
 
+def tables(rng: random.Random) -> tuple[str, str]:
+    """Tables `t` and `u` with their rows, some of them equal."""
+    rows = [
+        (rng.choice([None, 1, 1, 2, 3, 4]), rng.choice([None, "x", "y"]), rng.choice([0, 2, 5]))
+        for _ in range(rng.choice([0, 1, 4, 8]))
+    ]
+    made, prepare = table(rng)
+    sql, duck = (f"CREATE TABLE u (k {t[0]}, x {t[1]}, w INT NOT NULL);\n" for t in (("INT", "VARCHAR(9)"),) * 2)
+    said = f"INSERT INTO u VALUES {', '.join(map(literal, rows))};\n" if rows else ""
+    return f"{made}{sql}{said}", f"{prepare}; {duck}{said}".rstrip().rstrip(";")
+
+
+def partnered(rng: random.Random, outer: Sequence[E]) -> E:
+    """IN, EXISTS and their opposites of table `t` or `u`."""
+    a = rng.choice(of_type(outer, "int"))
+    b = rng.choice(["t.k", "t.w", "u.k", "u.w"])
+    name = b[0]
+    inner = [same(f"{name}.k", "int"), same(f"{name}.w", "int")]
+    where = f" WHERE {predicate(rng, inner, 'sqlstream').sql}" if rng.random() < 0.4 else ""
+    no = rng.choice(["", "NOT "])
+    if rng.random() < 0.5:
+        return E(*(f"{x} {no}IN (SELECT {b} FROM {name}{where})" for x in (a.sql, a.duck)), "flag")
+    terms = [(f"{b} = {a.sql}", f"{b} = {a.duck}")] if rng.random() < 0.8 else []
+    if rng.random() < 0.5 or not terms:
+        c = rng.choice(of_type(outer, "int"))
+        terms.append((f"{name}.w > {c.sql}", f"{name}.w > {c.duck}"))
+    both = (" AND ".join(x[i] for x in terms) for i in (0, 1))
+    more = where.replace(" WHERE ", " AND ")
+    return E(*(f"{no}EXISTS (SELECT 1 FROM {name} WHERE {x}{more})" for x in both), "flag")
+
+
+def partners(rng: random.Random, joined: bool = False) -> Question:
+    """Rows of a stream, or of a join, that have partners in tables, or none."""
+    topics = [topic(rng, name) for name in ("ab" if joined else "a")]
+    made, prepare = tables(rng)
+    rel = leaf(topics[0], plain_frame(rng) if joined else Frame("", "_t", "_t", "_t"), "a")
+    if joined:
+        rel = join(rng, rel, leaf(topics[1], plain_frame(rng), "b"), rng.choice(KINDS), "arrival")
+    chosen = items(rng, rel)
+    terms = [partnered(rng, rel.columns) for _ in range(rng.choice([1, 1, 2]))]
+    if rng.random() < 0.3:
+        terms.append(predicate(rng, [c for c in rel.columns if c.type != "time"], "sqlstream"))
+    sql = f"SELECT STREAM {', '.join(f'{e.sql} AS {n}' for n, e in chosen.items())} FROM {rel.said}"
+    duck = f"SELECT {', '.join(f'{e.duck} AS {n}' for n, e in chosen.items())}, _e AS _t FROM {rel.duck}"
+    sql = f"{sql} WHERE {' AND '.join(t.sql for t in terms)}"
+    duck = f"{duck} WHERE {' AND '.join(f'({t.duck})' for t in terms)}"
+    return question(topics, made, sql, duck, [*chosen], history(rng, topics), prepare=prepare)
+
+
+def joined_tables(rng: random.Random) -> Question:
+    """A stream that looks into tables which are joined: in brackets, or as a view that computes something."""
+    topics = [topic(rng, "a")]
+    made, prepare = tables(rng)
+    rel = leaf(topics[0], Frame("", "_t", "_t", "_t"), "a")
+    kind, outer = rng.choice(KINDS), rng.choice(["INNER", "LEFT"])
+    on = rng.choice(["t.k = u.k", "t.k = u.k AND t.w < u.w", "t.w = u.w"])
+    key = rng.choice(["t__k", "u__k"])
+    shown = "t.k AS t__k, t.v AS t__v, u.k AS u__k, COALESCE(u.x, t.v, 'none') AS c"
+    view = f"SELECT {shown} FROM t {kind} JOIN u ON {on}"
+    a = rng.choice([c for c in rel.columns if c.sql.endswith((".k", ".j"))])
+    types = {"t__k": "int", "t__v": "text", "u__k": "int", "c": "text"}
+    columns = [E(f"z.{n}", f"z__{n}", t) for n, t in types.items()]
+    renamed = ", ".join(f"{c.sql[2:]} AS {c.duck}" for c in columns)
+    duck = f"(SELECT * FROM {rel.duck} L {outer} JOIN (SELECT {renamed} FROM ({view})) R ON {a.duck} = z__{key})"
+    source = rng.choice(["z", f"({view})"])
+    before = f"{made}CREATE VIEW z AS {view};\n" if source == "z" else made
+    whole = Rel(f"{rel.said} {outer} JOIN {source} AS z ON {a.sql} = z.{key}", (*rel.columns, *columns), duck)
+    chosen = items(rng, whole)
+    sql, duck = select(rng, whole, chosen)
+    return question(topics, before, sql, duck, [*chosen], history(rng, topics), prepare=prepare)
+
+
+def of_tables(rng: random.Random) -> Question:
+    """A query over tables alone."""
+    made, prepare = tables(rng)
+    kind = rng.choice(KINDS)
+    on = rng.choice(["t.k = u.k", "t.k = u.k AND t.w < u.w", "t.w = u.w AND u.x = 'x'", "t.k > u.k"])
+    source = rng.choice(["t", f"t {kind} JOIN u ON {on}", f"t {kind} JOIN u ON {on}"])
+    columns = [same("t.k", "int"), same("t.v", "text"), same("t.w", "int")]
+    columns += [same("u.k", "int"), same("u.x", "text")] if "JOIN" in source else []
+    terms = [predicate(rng, columns, "sqlstream")] if rng.random() < 0.3 else []
+    terms += [partnered(rng, columns)] if rng.random() < 0.5 else []
+    where = f" WHERE {' AND '.join(t.duck for t in terms)}" if terms else ""
+    g, x = (rng.choice(columns).sql for _ in range(2))
+    n = rng.choice(of_type(columns, "int")).sql
+    having = rng.choice(["", " HAVING COUNT(*) > 1", " HAVING COUNT(*) < 2"])
+    counted = f"COUNT(*) AS n, SUM({n}) AS s, COUNT(DISTINCT {x}) AS d, MAX({x}) AS m"
+    match rng.choice(["rows", "groups", "one", "different", "union", "below"]):
+        case "rows":
+            chosen, sql = ["a", "b"], f"SELECT {g} AS a, {x} AS b FROM {source}{where}"
+        case "groups":
+            chosen = ["a", "n", "s", "d", "m"]
+            sql = f"SELECT {g} AS a, {counted} FROM {source}{where} GROUP BY {g}{having}"
+        case "one":
+            chosen, sql = ["n", "s", "d", "m"], f"SELECT {counted} FROM {source}{where}{having}"
+        case "different":
+            chosen, sql = ["a", "b"], f"SELECT DISTINCT {g} AS a, {x} AS b FROM {source}{where}"
+        case "union":
+            chosen, sql = ["a"], f"SELECT {n} AS a FROM {source}{where} UNION ALL SELECT w AS a FROM u"
+        case _:
+            one = f"(SELECT COUNT(*) AS n, MAX({n}) AS m FROM {source}{where})"
+            chosen, sql = ["n", "m", "w"], f"SELECT q.n, q.m, p.w FROM {one} AS q {kind} JOIN u AS p ON p.w = q.n"
+    names = tuple(c.upper() for c in chosen)
+    return Question("sqlstream", (), made, sql, names, (), (), "", asks=sql, timed=False, prepare=prepare)
+
+
 def report(rng: random.Random) -> Question:
     """A table whose rows are kept, once a bucket: those that none met, at its end."""
     t = topic(rng, "a")
@@ -618,6 +724,10 @@ SHAPES: dict[str, Shape] = {
     "sqlstream stream-table INNER": partial(look_up, kind="INNER"),
     "sqlstream stream-table LEFT": partial(look_up, kind="LEFT"),
     "sqlstream streams and table": partial(look_up, chained=True),
+    "sqlstream partners": partners,
+    "sqlstream partners of joins": partial(partners, joined=True),
+    "sqlstream joined tables": joined_tables,
+    "sqlstream tables alone": of_tables,
     "sqlstream report": report,
     **{
         f"sqlstream {kind} over {over}": partial(periods, kind=kind, over=over)

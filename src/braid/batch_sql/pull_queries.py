@@ -1,6 +1,7 @@
-"""Pull queries answered: rows of a table that stand, or records of a stream, by Braid's own expressions.
+"""Pull queries answered: rows of a table that stand, records of a stream, or tables, by Braid's own expressions.
 
 In: a bound query; rows by the plan names of their columns, or the records of a topic. Out: the rows of the answer.
+Of tables the plan is run once, over all their records, as one epoch.
 Rule: a table's rows stand in the order of their keys and windows, a stream's in processing order, so that LIMIT takes
 the same ones each time. A record that cannot be read, a stream's without a value and a table's without a key are left
 out, and counted.
@@ -10,26 +11,31 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from braid.bind.bound import Pull
+from braid.bind.bound import Pull, TablesAsked
 from braid.expr import compile
+from braid.lower.lower import lower
 from braid.operators.arrangement import MemoryRuns
 from braid.operators.base import State
 from braid.operators.changes import DIFF, HASH, TIME, key_column
 from braid.operators.ranges import Hashes, columns_of, hashes_of
 from braid.operators.rekey import hash_of_key
+from braid.plan.drop_reasons import Reason
 from braid.plan.logical import Source
 from braid.records.values import json_text, python_value
+from braid.stage.call_order import topic_ranks
 from braid.stage.cut import LIMIT
 from braid.stage.decode import Decoded
 from braid.stage.emit import OF_WINDOW
+from braid.stage.ingest import Chunk
 from braid.stage.inputs import Readable
+from braid.stage.local import LocalQuery
 from braid.stage.materialized import Keeper, Materialized, key_of
 from braid.types import WHOLE_NUMBERS, Scalar, Type, polars_type
 
@@ -172,6 +178,53 @@ def pieces(x: Readable, starts: Sequence[int]) -> Iterable[tuple[int, Iterable[D
         yield p, (x.read(p, first, min(first + LIMIT, end)) for first in range(start, end, LIMIT))
 
 
+# --------------------------------------------------------------------- tables
+
+Records = Callable[[Source], Iterable[tuple[int, Iterable[Decoded]]]]
+
+
+def of_tables(asked: TablesAsked, read: Records) -> tuple[pl.DataFrame, list[str]]:
+    """The answer over all records of the tables, partition by partition, and what to tell of those left out."""
+    plan = lower(asked.query)
+    ranks, lost, chunks = topic_ranks(plan), dict[str, LeftOut](), list[Chunk]()
+    for leaf in plan.leaves:
+        left, n = LeftOut(), 0
+        lost[leaf.source.name] = left
+        for partition, pieces in read(leaf.source):
+            for piece in pieces:
+                left.unreadable(piece.error)
+                left.counts["has no value"] += int((piece.rows[DIFF] != 1).sum())
+                good = piece.rows.filter(piece.error.is_null() & (piece.rows[DIFF] == 1))
+                places = pl.int_range(n, n + good.height, eager=True).alias("n")
+                order = places.to_frame().select(seq=0, hops=0, rank=ranks[leaf.number], n="n")
+                errors = pl.Series([None], dtype=pl.String).new_from_index(0, good.height)
+                chunks.append(Chunk(leaf.number, partition, partition, Decoded(good, errors), order.cast(pl.Int64)))
+                n += good.height
+    rows, dropped = LocalQuery(plan, 1, 1).results(chunks)
+    told = [text for name, left in lost.items() for text in left.told(name)]
+    if failed := dropped.height:
+        told.append(f"{Reason.EXPRESSION.sentence}, {failed:,} times: it is NULL there")
+    return _sorted(asked, _standing(asked, rows)), told
+
+
+def _standing(asked: TablesAsked, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows that stand at the end."""
+    if not rows.height:
+        return pl.DataFrame(schema={f"v{i}": polars_type(o.expr.type) for i, o in enumerate(asked.query.sink.values)})
+    keys = [key_column(i) for i in range(len(asked.query.sink.key))]
+    return rows.unique(keys, keep="last", maintain_order=True).filter(pl.col(DIFF) == 1)
+
+
+def _sorted(asked: TablesAsked, rows: pl.DataFrame) -> pl.DataFrame:
+    shown = len(asked.columns)
+    if asked.order:
+        by = [f"v{shown + i}" for i in range(len(asked.order))]
+        down = [o.descending for o in asked.order]
+        rows = rows.sort(by, descending=down, nulls_last=[not o.begins_with_null for o in asked.order],
+                         maintain_order=True)  # fmt: skip
+    return rows.select(pl.col(f"v{i}").alias(f"{i}") for i in range(shown))
+
+
 # -------------------------------------------------------------------- answers
 
 
@@ -185,11 +238,11 @@ def _columns(pull: Pull, rows: pl.DataFrame) -> pl.DataFrame:
     return compile.evaluate(rows, [(str(i), c.expr) for i, c in enumerate(pull.columns)])[0]
 
 
-def header(pull: Pull) -> list[str]:
+def header(pull: Pull | TablesAsked) -> list[str]:
     return [c.name for c in pull.columns]
 
 
-def values(pull: Pull, answer: pl.DataFrame, ticks: bool) -> Rows:
+def values(pull: Pull | TablesAsked, answer: pl.DataFrame, ticks: bool) -> Rows:
     """The rows of an answer in Python (docs/files-and-topics.md, "Values"); `ticks`: dates and times are numbers."""
     columns = [_values(answer[str(i)], c.expr.type, ticks) for i, c in enumerate(pull.columns)]
     return list(zip(*columns, strict=True))

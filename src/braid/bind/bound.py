@@ -13,6 +13,7 @@ from braid.bind.settings import LensesSettings, Settings
 from braid.errors import Span
 from braid.expr.nodes import Col, Expr, substituted
 from braid.plan.follows import Follows
+from braid.plan.groups import Order
 from braid.plan.logical import (
     BOUNDS,
     PSEUDO,
@@ -540,6 +541,30 @@ class Pull:
     keys: tuple[tuple[Expr, ...], ...] | None = None
     limit: int | None = None
 
+    @property
+    def reads(self) -> tuple[Declared, ...]:
+        return (self.declared,)
+
+
+@dataclass(frozen=True, slots=True)
+class TablesAsked:
+    """A query over tables alone, to be answered now: `query` over all records of `reads`, as one batch. Its sink has
+    `columns`, then what the rows are sorted by, `order`."""
+
+    reads: tuple[Declared, ...]
+    query: Query
+    columns: tuple[Output, ...]
+    order: tuple[Order, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """INSERT INTO `target` of what a query over tables gives, at once. `span`: of the query."""
+
+    target: Declared
+    asked: TablesAsked
+    span: Span
+
 
 @dataclass(frozen=True, slots=True)
 class Flushed:
@@ -548,6 +573,7 @@ class Flushed:
 
 Bound = (
     SourceDeclared | QueryBound | Inserted | Shown | Described | Explained | Dropped | SettingChanged | Nothing
-    | BatchAsked | Pull | RowsChanged | View | Index | Connection | SchemaMade | FunctionMade | Flushed | Named | Again
-    | TypeMade | Altered | Terminated | Paused | Resumed | TopicAsserted | SchemaAsserted | RowAsserted | Printed
+    | BatchAsked | Pull | TablesAsked | RowsChanged | View | Index | Connection | SchemaMade | FunctionMade | Flushed
+    | Named | Again | TypeMade | Altered | Terminated | Paused | Resumed | TopicAsserted | SchemaAsserted | RowAsserted
+    | Printed | Filled
 )  # fmt: skip

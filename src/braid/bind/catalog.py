@@ -21,6 +21,7 @@ from braid.bind.bound import (
     Described,
     Dropped,
     Explained,
+    Filled,
     Flushed,
     FunctionMade,
     Index,
@@ -39,6 +40,7 @@ from braid.bind.bound import (
     SettingChanged,
     Shown,
     SourceDeclared,
+    TablesAsked,
     Terminated,
     TopicAsserted,
     TypeMade,
@@ -192,7 +194,7 @@ class Catalog:
                 return self
             case Again(name=name, stopped=True):
                 return replace(self, paused=self.paused | {name})
-            case BatchAsked() | Pull() | RowsChanged() | Flushed() | Again():
+            case BatchAsked() | Pull() | TablesAsked() | Filled() | RowsChanged() | Flushed() | Again():
                 return self
             case TopicAsserted() | SchemaAsserted() | RowAsserted() | Printed():
                 return self

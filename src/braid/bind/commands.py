@@ -26,6 +26,7 @@ from braid.bind.bound import (
     QueryBound,
     SettingChanged,
     Shown,
+    TablesAsked,
 )
 from braid.bind.catalog import Catalog
 from braid.bind.env import Env
@@ -227,6 +228,9 @@ def _explain(s: ast.Explain, env: Env, d: Dialect) -> Explained | Shown:
         case Pull(declared=read, keys=keys):
             how = "all of it is read" if keys is None else f"{len(keys)} of its keys are looked up"
             return Shown("PLAN", ("plan",), ((f"answered from {read.kind} {read.name}: {how}",),))
+        case TablesAsked(reads=tables):
+            named = ", ".join(d.name for d in tables)
+            return Shown("PLAN", ("plan",), ((f"answered at once from all rows of {named}",),))
     raise SqlError("EXPLAIN takes a query", target.span, d.queries)
 
 

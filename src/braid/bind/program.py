@@ -428,6 +428,12 @@ def first_match(name: str, known: Iterable[str]) -> str | None:
     return alike[0] if alike and (len(alike) == 1 or alike[0].lower() == name.lower()) else None
 
 
+def named_by(name: str, given: Iterable[str]) -> str | None:
+    """Which of the names that were given means this known one, as `first_match` has it."""
+    given = list(given)
+    return name if name in given else next((g for g in given if first_match(g, [name]) is not None), None)
+
+
 def check_program(sql: str, program: Program) -> tuple[list[SqlError], int]:
     """Every problem of a text, in order, and how many statements it has. What a refused statement would have declared
     is unknown to those after it: that is no problem of theirs."""

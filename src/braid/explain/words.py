@@ -240,10 +240,14 @@ def _sliding(node: sliding.SlidingJoin) -> Words:
         notes.append(f"joins {_joins(node.tree)[1:-1]}; a result lives while all its rows do")
     notes += [f"match only if {show(m.residual)}" for m in meetings if m.residual is not None]
     reason = one_bucket(node)
-    notes += [*_alone(node, [m for m in meetings if m.how != "inner"]), LATE]
+    alone = _alone(node, [m for m in meetings if m.how != "inner"]) if node.gives == "pairs" else [_GIVES[node.gives]]
+    notes += [*alone, LATE]
     notes += [f"runs in one bucket: {reason}"] if reason else []
     keys = equal(pair for m in meetings for pair in m.keys)
     return Words(node.called, keys, [_kept(x) for x in node.operands], SLOWEST, notes, node.how)
+
+
+_GIVES = {"matched": "each row that has a partner goes out once", "unmatched": "each row without a partner goes out"}
 
 
 def _kept(x: sliding.Operand) -> Kept:
@@ -266,7 +270,7 @@ def _alone(node: sliding.SlidingJoin, outer: Sequence[sliding.Meeting]) -> Itera
 
 def _looks_up(m: sliding.Meeting) -> bool:
     """Is it a stream that looks into a table?"""
-    return any(isinstance(x, sliding.Operand) and x.frame is None for x in (m.left, m.right))
+    return any(map(sliding.is_table, (m.left, m.right)))
 
 
 def _nearest(node: epochs.AsOfJoin) -> str:

@@ -29,10 +29,12 @@ from braid.bind.bound import (
     Described,
     Dropped,
     Explained,
+    Filled,
     Flushed,
     FunctionMade,
     Index,
     Inserted,
+    InsertedRow,
     Named,
     Nothing,
     Paused,
@@ -48,6 +50,7 @@ from braid.bind.bound import (
     SettingChanged,
     Shown,
     SourceDeclared,
+    TablesAsked,
     Terminated,
     TopicAsserted,
     TypeMade,
@@ -252,8 +255,12 @@ class World(Protocol):
     def answer(self, query: BatchQuery) -> None:
         """A query over tables as they stand."""
 
-    def pull(self, pull: Pull) -> None:
-        """A query over a table as it stands, or over all records of a stream."""
+    def pull(self, pull: Pull | TablesAsked) -> None:
+        """A query over tables as they stand, or over all records of a stream."""
+
+    def rows_of(self, asked: TablesAsked) -> Rows:
+        """What a query over tables gives, to be written."""
+        raise NotImplementedError
 
     def flush(self) -> None:
         """What has been written so far shall be in all that follows."""
@@ -300,15 +307,15 @@ def carry_out(effect: Effect, world: World) -> None:
             if bound.keeps is not None:
                 world.keep(query.sink.topic, bound.keeps)
             world.start(replace(bound, or_replace=_replaces(effect)))
-        case Inserted():
-            world.insert(_records(bound, effect.statement.span), line)
+        case Inserted() | Filled():
+            world.insert(_records(bound, effect.statement.span, world), line)
         case RowsChanged(target=target):
             if bound.creates:
                 world.create_topic(target.topic, target.partitions, target.kind == "table")
             world.change(bound, line)
         case BatchAsked(query=query):
             world.answer(query)
-        case Pull():
+        case Pull() | TablesAsked():
             world.pull(bound)
         case Dropped():
             _remove(world, bound.queries, bound.topics)
@@ -346,11 +353,21 @@ def carry_out(effect: Effect, world: World) -> None:
             assert_never(bound)
 
 
-def _records(bound: Inserted, span: Span) -> NewRecords:
+def _records(bound: Inserted | Filled, span: Span, world: World) -> NewRecords:
     try:
-        return new_records(bound)
+        return new_records(bound if isinstance(bound, Inserted) else _filling(bound, world))
     except BraidError as e:
-        raise SqlError(e.message, span, e.hint) from None
+        raise e if isinstance(e, SqlError) else SqlError(e.message, span, e.hint) from None
+
+
+def _filling(bound: Filled, world: World) -> Inserted:
+    """The rows of INSERT … SELECT over tables."""
+    names = [c.name for c in bound.asked.columns]
+    rows = tuple(InsertedRow(None, dict(zip(names, x, strict=True)), None) for x in world.rows_of(bound.asked))
+    for c in bound.target.visible:
+        if c.not_null and any(row.value[c.name] is None for row in rows):
+            raise SqlError(f"{c.name} cannot be NULL", bound.span, f"write WHERE {c.name} IS NOT NULL, or COALESCE")
+    return Inserted(bound.target.topic, bound.target, rows)
 
 
 def _replaces(effect: Effect) -> bool:

@@ -12,11 +12,11 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from braid.batch_sql.snapshots import Written
-from braid.bind.bound import BatchQuery, Pull, QueryBound, RowsChanged
+from braid.bind.bound import BatchQuery, Pull, QueryBound, RowsChanged, TablesAsked
 from braid.bind.program import NewRecords, Program
 from braid.errors import BraidError
 from braid.face import waiting
@@ -296,7 +296,7 @@ class EngineWorld(StoreWorld):
         for text in self.tables.left_out(query):
             self.note(text)
 
-    def pull(self, pull: Pull) -> None:
+    def pull(self, pull: Pull | TablesAsked) -> None:
         began = time.monotonic()
         header, rows, notes = self._pulls.answer(pull, self.checkpoints, self._ticks, self._files)
         types = [shown_as(c.expr) for c in pull.columns]
@@ -305,6 +305,12 @@ class EngineWorld(StoreWorld):
         self.counted(len(rows), time.monotonic() - began)
         for text in notes:
             self.note(text)
+
+    def rows_of(self, asked: TablesAsked) -> list[tuple[Any, ...]]:
+        _, rows, notes = self._pulls.answer(asked, self.checkpoints, False, self._files)
+        for text in notes:
+            self.note(text)
+        return rows
 
     def flush(self) -> None:
         self.engine.settle()

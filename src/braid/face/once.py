@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from braid.bind.bound import Declared, Dropped, Inserted, RowsChanged
+from braid.bind.bound import Declared, Dropped, Filled, Inserted, RowsChanged
 from braid.bind.program import Effect
 from braid.errors import SqlError
 from braid.sql.dialects.base import Words
@@ -72,7 +72,7 @@ def named(effects: Sequence[Effect], words: Words) -> Iterator[Named]:
     count = Counter[str]()
     for effect in effects:
         match effect.bound:
-            case Inserted(target=target):
+            case Inserted(target=target) | Filled(target=target):
                 kind = "insert"
             case RowsChanged(target=target) as changed:
                 kind = changed.kind

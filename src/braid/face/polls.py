@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from braid.bind.bound import Declared
-from braid.bind.program import first_match
+from braid.bind.program import first_match, named_by
 from braid.errors import BraidError, printable
 from braid.plan.logical import Query, sources
 from braid.tables.interface import Unready
@@ -101,7 +101,7 @@ def check_read(queries: Iterable[Query], names: Iterable[str]) -> None:
     """What is polled is read as a table."""
     for query in queries:
         for source in sources(query.root):
-            if source.kind == "stream" and not source.captured and first_match(source.name, names) is not None:
+            if source.kind == "stream" and not source.captured and named_by(source.name, names) is not None:
                 what = f"{query.name} reads {source.name} as a stream, and what is polled is a table"
                 raise BraidError(what, "join it as a table, or read files: --source NAME=PATH")
 

@@ -10,8 +10,19 @@ from __future__ import annotations
 
 import polars as pl
 
-from braid.batch_sql.pull_queries import Folded, LeftOut, Rows, hashes, header, of_stream, of_table, pieces, values
-from braid.bind.bound import Pull
+from braid.batch_sql.pull_queries import (
+    Folded,
+    LeftOut,
+    Rows,
+    hashes,
+    header,
+    of_stream,
+    of_table,
+    of_tables,
+    pieces,
+    values,
+)
+from braid.bind.bound import Pull, TablesAsked
 from braid.plan.logical import Source
 from braid.stage import checkpoint
 from braid.stage.inputs import Opened, Readable
@@ -31,10 +42,13 @@ class StorePullQueries:
         self._folded: dict[str, tuple[Source, str, Folded]] = {}
 
     def answer(
-        self, pull: Pull, checkpoints: ObjectStore, ticks: bool, files: Opened | None = None
+        self, pull: Pull | TablesAsked, checkpoints: ObjectStore, ticks: bool, files: Opened | None = None
     ) -> tuple[list[str], Rows, list[str]]:
         """The names of the columns, the rows, and what to tell of records that were left out. `ticks`: dates and times
         are numbers."""
+        if isinstance(pull, TablesAsked):
+            answer, lost = of_tables(pull, lambda source: pieces(*self._opened(source, files)))
+            return header(pull), values(pull, answer, ticks), lost
         left = LeftOut()
         if pull.declared.kind == "stream":
             answer = of_stream(pull, pieces(*self._opened(pull.source, files)), left)

@@ -14,14 +14,16 @@ from braid.bind.bound import (
     Again,
     BatchAsked,
     Declared,
+    Filled,
     Inserted,
     Printed,
     QueryBound,
     RowAsserted,
     RowsChanged,
+    TablesAsked,
     TopicAsserted,
 )
-from braid.bind.program import Effect, Program, first_match
+from braid.bind.program import Effect, Program, first_match, named_by
 from braid.errors import BraidError, SqlError
 from braid.expr.user import NONE, Functions
 from braid.face import polls
@@ -84,10 +86,10 @@ class SourceFiles:
         return dict.fromkeys(self.names(), opened)
 
     def _files(self, source: Source) -> Files | None:
-        name = first_match(source.name, self.patterns)
+        name = named_by(source.name, self.patterns)
         if name is None:
             return None
-        says = first_match(source.name, self.deleted)
+        says = named_by(source.name, self.deleted)
         more = {} if says is None else {"deleted": self.deleted[says]}
         return Files(self.patterns[name], self.declared[source.name].in_files | more)
 
@@ -133,11 +135,11 @@ class Request:
 
     def target(self, query: Query) -> str:
         """Where its results go, in the words of `--sink`; empty: to their topic. `--sink` goes before the statement."""
-        name = first_match(query.sink.name, self.sinks)
+        name = named_by(query.sink.name, self.sinks)
         return str(query.sink.into or "") if name is None else self.sinks[name]
 
     def sink_for(self, query: Query) -> Sink | None:
-        if (name := first_match(query.sink.name, self.sinks)) is not None:
+        if (name := named_by(query.sink.name, self.sinks)) is not None:
             return sink_of(self.sinks[name])
         return None if query.sink.into is None else sink_at(query.sink.into)
 
@@ -195,9 +197,9 @@ def _check_written(effects: Sequence[Effect], program: Program, request: Request
     names = {d.topic: d.name for d in in_files}
     for effect in effects:
         match effect.bound:
-            case Inserted(target=target) | RowsChanged(target=target) if target.topic in names:
+            case Inserted(target=target) | RowsChanged(target=target) | Filled(target=target) if target.topic in names:
                 name, span = names[target.topic], effect.statement.span
-                table = first_match(name, request.tables) is not None
+                table = named_by(name, request.tables) is not None
                 do, where = ("change it there", "elsewhere") if table else ("add a file", "files")
                 hint = f"{do}, or leave --source {name}=… out"
                 raise SqlError(f"{name} is read from {where}, and cannot be written", span, hint, request.sql)
@@ -260,7 +262,7 @@ def _check_times(node: Node, bound: Mapping[str, str]) -> None:
     for at in node.walk():
         if isinstance(at, StreamStreamJoin) and at.by_key:
             for source in sources(at):
-                if first_match(source.name, bound) is not None:
+                if named_by(source.name, bound) is not None:
                     needs_time(source)
 
 
@@ -275,6 +277,11 @@ def check_asked(prepared: Prepared, request: Request) -> None:
             case RowsChanged(target=target, query=query) if any(r.declared.name in made for r in query.reads):
                 hint = "write it into a file of its own, and run that behind this one"
                 raise BraidError(f"a statement that changes {target.name} reads a view of this file", hint)
+            case Filled(target=target, asked=asked) if any(r.name in made for r in asked.reads):
+                hint = "write it into a file of its own, and run that behind this one"
+                raise BraidError(f"an INSERT INTO {target.name} reads what a query of this file writes", hint)
+            case TablesAsked(reads=reads) if any(r.name in made for r in reads) and not request.until_idle:
+                raise BraidError("a query over a table that this file fills waits for it to be done", WAITS)
             case TopicAsserted() | RowAsserted() | Printed() if not request.until_idle:
                 topic = looks_at(effect.bound)
                 if topic is not None and first_match(topic, [q.sink.topic for q in prepared.queries]) is not None:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from braid.bind.bound import BatchQuery, Declared, Printed, Pull, QueryBound, RowsChanged
+from braid.bind.bound import BatchQuery, Declared, Printed, Pull, QueryBound, RowsChanged, TablesAsked
 from braid.bind.dialects import dialect_named
 from braid.bind.program import Effect, NewRecords, first_match
 from braid.errors import BraidError, QueryDied, QueryRefused, Span, TooManyDrops, printable_lines
@@ -252,8 +252,9 @@ class _World(EngineWorld):
         else:
             super().answer(query)
 
-    def pull(self, pull: Pull) -> None:
-        self._when_made(pull.declared.topic, lambda: super(_World, self).pull(pull))
+    def pull(self, pull: Pull | TablesAsked) -> None:
+        made = (d.topic for d in pull.reads if first_match(d.topic, self._made) is not None)
+        self._when_made(next(made, None), lambda: super(_World, self).pull(pull))
 
     def check(self, asserted: Asserted, span: Span) -> None:
         self._when_made(looks_at(asserted), lambda: super(_World, self).check(asserted, span))

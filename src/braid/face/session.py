@@ -29,6 +29,7 @@ from braid.bind.bound import (
     QueryBound,
     RowsChanged,
     SourceDeclared,
+    TablesAsked,
 )
 from braid.bind.dialects import dialect_named
 from braid.bind.program import Effect, NewRecords, first_match
@@ -377,7 +378,7 @@ class Session(Answering):
         """The rows of a query over tables as they stand, or in ksqldb over the records of a stream; registered static
         DataFrames are such tables and streams, too."""
         asked = list(self._program.copy().statements(sql))
-        if not all(isinstance(effect.bound, BatchAsked | Pull) for effect in asked):
+        if not all(isinstance(effect.bound, BatchAsked | Pull | TablesAsked) for effect in asked):
             raise BraidError("this is not a query over tables", "write a SELECT of a dialect with tables to query")
         world = _World(self)
         for effect in asked:
@@ -520,7 +521,7 @@ class _World(EngineWorld):
         super().answer(query)
         self.rows = Rows(self.rows.columns, self.rows, query.types)
 
-    def pull(self, pull: Pull) -> None:
+    def pull(self, pull: Pull | TablesAsked) -> None:
         super().pull(pull)
         self.rows = Rows(self.rows.columns, self.rows, [c.expr.type for c in pull.columns])
 

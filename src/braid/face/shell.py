@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
-from braid.bind.bound import BatchQuery, Declared, Printed, Pull, QueryBound
+from braid.bind.bound import BatchQuery, Declared, Printed, Pull, QueryBound, TablesAsked
 from braid.bind.dialects import dialect_named
 from braid.bind.program import Program
 from braid.errors import BraidError, QueryDied, Span, printable
@@ -387,10 +387,10 @@ class _World(EngineWorld):
         self._shell.note_age(r.declared.name for r in query.reads)
         super().answer(query)
 
-    def pull(self, pull: Pull) -> None:
+    def pull(self, pull: Pull | TablesAsked) -> None:
         self._shell.settle_script()
-        if pull.declared.created_by is not None:
-            self._shell.note_age([pull.declared.name])
+        if made := [d.name for d in pull.reads if d.created_by is not None]:
+            self._shell.note_age(made)
         super().pull(pull)
 
     def start(self, bound: QueryBound) -> None:

@@ -47,7 +47,7 @@ def clock(node: Node, leaves: Iterable[Leaf]) -> Clock:
 
 
 def clocked_by(node: Node) -> Iterable[str]:
-    """Aliases of the sources whose clock some node reads."""
+    """Aliases of the sources whose clock some node reads. A captured table has none."""
     for x in node.walk():
         yield from (b.alias for b in watermarks.read_by(x))
-        yield from (s.alias for y in x.clocked_by for s in logical.sources(y))
+        yield from (s.alias for y in x.clocked_by for s in logical.sources(y) if not s.captured)

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from braid.expr.nodes import Col, Expr
+from braid.operators.aggregate import GroupBy
 from braid.operators.base import Operator
 from braid.operators.filter import Filter
-from braid.plan import logical
+from braid.plan import groups, logical
 from braid.plan.epochs import in_epochs
-from braid.plan.first_row import first_row
+from braid.plan.first_row import is_one_group
 
 # Rows without key are dropped and counted, or (route, pad) go on to the bucket of their partition, or (one) have one
 # key. A key of which a part is null is one where a table is known by it (own, route, one); a join or group needs all
@@ -75,6 +76,12 @@ class Step:
     inputs: tuple[int, ...]
     node: logical.Node
     columns: tuple[Col, ...]
+
+    @property
+    def one_group(self) -> groups.Aggregate | None:
+        """The group of all rows that it makes, if it does."""
+        made = isinstance(self.operator, GroupBy) and is_one_group(self.node)
+        return self.node if made and isinstance(self.node, groups.Aggregate) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +171,11 @@ class Plan:
         return max((*(leaf.number for leaf in self.leaves), *steps), default=-1) + 1
 
     @property
-    def first_row(self) -> Mapping[str, object] | None:
-        """The row that the result has before any record has come."""
-        return first_row(self.query.root) if in_epochs(self.query.root) else None
+    def first_rows(self) -> tuple[tuple[Stage, Step], ...]:
+        """The steps that begin with a row, before any record has come."""
+        if not in_epochs(self.query.root):
+            return ()
+        return tuple((stage, x) for stage in self.stages for x in stage.steps if x.one_group is not None)
 
     def unkept(self) -> Plan:
         """The same without a result that is kept."""

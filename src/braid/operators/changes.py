@@ -48,6 +48,7 @@ BASE: dict[str, pl.DataType] = {POS: POS_TYPE, SUB: pl.Binary(), TIME: pl.Int64(
 NEVER = -(2**62)  # the clock that has shown nothing
 LOW = 2**64  # a position is high * LOW + low
 EARLY = 2**61  # taken from the time in the position of an early row: one that stands before all streams
+FIRST = -(2**61) - 2**60  # the high part of the position of what is there before any record
 END_OF_BATCH = (2**62) * LOW  # the place of idle marks: after every record of a batch
 
 Flags = npt.NDArray[np.bool_]
@@ -89,8 +90,9 @@ def sequence_of(pos: pl.Expr) -> pl.Expr:
 
 
 def time_of(sequence: pl.Expr) -> pl.Expr:
-    """The time in the high part of a position, that of an early row too."""
-    return pl.when(sequence < -(EARLY // 2)).then(sequence + EARLY).otherwise(sequence)
+    """The time in the high part of a position, that of an early row too; 0 before all records."""
+    early = pl.when(sequence == FIRST).then(0).when(sequence < -(EARLY // 2)).then(sequence + EARLY)
+    return early.otherwise(sequence)
 
 
 def prior(frame: pl.DataFrame, at: npt.NDArray[np.int64] | None = None) -> Flags | None:

@@ -117,7 +117,7 @@ class Sliding:
             for number, rows, other in _preserving(tree, left, right):
                 ends = pl.col(EXPIRES).is_between(now, OPEN, closed="left") & (pl.col(ENTER) <= pl.col(LEAVE))
                 alive = rows.filter(ends & (pl.col(ENTER) < now + (pl.col(DUE) != PASSED).cast(pl.Int64)))
-                for own in alive.iter_slices(FEW_ROWS) if not _is_table(other) else ():
+                for own in alive.iter_slices(FEW_ROWS) if not sliding.is_table(other) else ():
                     pairs = _pairs(tree, own, right) if number == ROWS[0] else _pairs(tree, left, own)
                     if (alone := self._alone(own, pairs, number, other)).height:
                         yield alone
@@ -275,9 +275,13 @@ class Sliding:
         # each result has a row that enters in between, or goes out alone in between
         left, right = self._sides(tree, lives, before, most, failures)
         pairs = _pairs(tree, left, right, before, None if most is None else (before, most), failures)
+        if tree.gives != "pairs":  # a table never changes
+            own = left.filter(pl.col(ENTER) >= before)
+            own = own.join(pairs.select(ROWS[0]), on=ROWS[0], how="semi" if tree.gives == "matched" else "anti")
+            return pl.concat([pairs.clear().drop(ROWS), own.drop(ROWS[0])], how="diagonal")
         found = [pairs.drop(ROWS)]
         for number, rows, other in _preserving(tree, left, right):
-            if self.node.emission == "arrival" or _is_table(other):
+            if self.node.emission == "arrival" or sliding.is_table(other):
                 own, mine = rows.filter(pl.col(ENTER) >= before), pairs
             else:
                 gone = pl.col(EXPIRES).is_between(before, now) | (
@@ -314,7 +318,7 @@ class Sliding:
     def _alone(self, rows: pl.DataFrame, pairs: pl.DataFrame, number: str, other: Tree) -> pl.DataFrame:
         """What rows of a preserved side give without a partner. `pairs`: those that they are in, by `number`."""
         pairs = pairs.select(number, ENTER, LEAVE)
-        if _is_table(other):  # a table never changes: what it lacks now it lacks for ever
+        if sliding.is_table(other):  # a table never changes: what it lacks now it lacks for ever
             return rows.join(pairs, on=number, how="anti").drop(number)
         dead = rows.filter(pl.col(ENTER) > pl.col(LEAVE)).with_columns(
             pl.col(ENTER).alias(LEAVE), pl.col(ENTER).alias(EXPIRES), pl.lit(PASSED, pl.Int8).alias(DUE)
@@ -415,16 +419,13 @@ def _is_due(before: int, now: int, fresh: bool) -> pl.Expr:
 
 
 def _preserving(meeting: Meeting, left: pl.DataFrame, right: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame, Tree]]:
-    """Of each preserved side the name of its rows' numbers, its rows without those of a table (see `_reports`), and the
-    other side."""
+    """Of each preserved side the name of its rows' numbers, its rows (without those of a table that meets a stream: see
+    `_reports`), and the other side."""
+    whole = sliding.is_table(meeting)
     sides = (("left", ROWS[0], left, meeting.right), ("right", ROWS[1], right, meeting.left))
     for side, number, rows, other in sides:
         if meeting.how in (side, "full"):
-            yield number, rows.filter(pl.col(ENTER) > -OPEN), other
-
-
-def _is_table(tree: Tree) -> bool:
-    return isinstance(tree, Operand) and tree.frame is None
+            yield number, rows if whole else rows.filter(pl.col(ENTER) > -OPEN), other
 
 
 def _pairs(

@@ -1,12 +1,14 @@
-"""The first row of a query that is one group: it has its row before any row has come to it.
+"""Groups that are there before any row: a query of rows in epochs without GROUP BY is one group, which has its row.
 
-In: the root of a query. Out: the values of that row, by column; None where there is none.
-Rule: a query of rows in epochs without GROUP BY has one group: COUNT is 0, other aggregates are NULL. A group of what
-reads another such group, or that HAVING may leave out, has no row before that: operators do not know of this row, so
-they could not take it back. (docs/rules/risingwave.md, RW-65)
+In: nodes of a query. Out: which of them begin with a row, and its values; the row of a whole query, where that is known
+before it has run.
+Rule: COUNT of nothing is 0, other aggregates are NULL. The row is the first change of its group: what is above makes of
+it what it makes of any. (docs/rules/risingwave.md, RW-65)
 """
 
 from __future__ import annotations
+
+from typing import TypeGuard
 
 import polars as pl
 
@@ -18,9 +20,22 @@ from braid.plan.logical import Node, Project
 from braid.types import polars_type
 
 Values = dict[str, object]
+COUNTS = ("COUNT", "COUNT_DISTINCT")
+
+
+def is_one_group(node: Node) -> TypeGuard[Aggregate]:
+    """Whether it has its row before any row has come to it, where rows come in epochs."""
+    return isinstance(node, Aggregate) and all(isinstance(e, Lit) for _, e in node.keys)
+
+
+def of_nothing(node: Aggregate) -> Values:
+    """What one group gives of no rows."""
+    keys = {c.name: e.value for c, e in node.keys if isinstance(e, Lit)}
+    return keys | {a.output.name: 0 if a.function in COUNTS else None for a in node.aggregations}
 
 
 def first_row(node: Node) -> Values | None:
+    """The row of a query that is one group, before it has run; None where there is none, or it takes a run to know."""
     match node:
         case Project(input=x, outputs=outputs):
             row = first_row(x)
@@ -30,11 +45,8 @@ def first_row(node: Node) -> Values | None:
             return made.row(0, named=True)
         case Changes(input=x) | Coalesce(input=x):
             return first_row(x)
-        case Aggregate(input=x, keys=keys, aggregations=made) if all(isinstance(e, Lit) for _, e in keys):
-            if any(isinstance(y, Aggregate) and first_row(y) is not None for y in x.walk()):
-                return None
-            of = {c.name: e.value for c, e in keys if isinstance(e, Lit)}
-            return of | {a.output.name: 0 if a.function == "COUNT" else None for a in made}
+        case Aggregate(input=x) if is_one_group(node):
+            return None if any(map(is_one_group, x.walk())) else of_nothing(node)
         case _:
             return None
 

@@ -128,13 +128,15 @@ class Operand:
 @dataclass(frozen=True, slots=True)
 class Meeting:
     """Pairs of rows alive together with equal keys (NULL equals nothing) and a `residual` that is true. What fails of
-    it is NULL, and told of the pair."""
+    it is NULL, and told of the pair. `gives`: instead of pairs the rows of a stream, on the left, that have a partner
+    in a table, or that have none; `how` is left then, and the columns of the table are NULL."""
 
     left: Tree
     right: Tree
     how: How
     keys: tuple[tuple[Expr, Expr], ...]
     residual: Expr | None = None
+    gives: Literal["pairs", "matched", "unmatched"] = "pairs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,14 @@ class SlidingJoin(PlanNode):
     def called(self) -> str:
         if isinstance(self.tree, Merged):
             return "merge"
-        return "sliding join" if self.meets else "release"
+        if not self.meets:
+            return "release"
+        words = {"pairs": "sliding", "matched": "semi", "unmatched": "anti"}
+        return f"{words[self.gives]} join"
+
+    @property
+    def gives(self) -> Literal["pairs", "matched", "unmatched"]:
+        return self.tree.gives if isinstance(self.tree, Meeting) else "pairs"
 
     @property
     def meets(self) -> bool:
@@ -220,6 +229,11 @@ def operands(tree: Tree) -> Iterator[Operand]:
         case Meeting(left=left, right=right):
             yield from operands(left)
             yield from operands(right)
+
+
+def is_table(tree: Tree) -> bool:
+    """Whether all its rows are of tables, and so live always."""
+    return all(x.frame is None for x in operands(tree))
 
 
 def meetings(tree: Tree) -> Iterator[Meeting]:

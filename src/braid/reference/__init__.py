@@ -28,7 +28,7 @@ from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
 from braid.plan import epochs, groups, logical, sliding
 from braid.plan.analytic import Analytic
 from braid.plan.drop_reasons import Reason
-from braid.plan.first_row import first_row
+from braid.plan.first_row import is_one_group, of_nothing
 from braid.plan.joins import OnKeys
 from braid.plan.over import Over
 from braid.reference.analytic_steps import AnalyticStep
@@ -144,10 +144,14 @@ class Reference:
         return out
 
     def _first(self) -> list[tuple[Row, Place]]:
-        """The row that the result has before any record has come: with the first call."""
-        row = None if self._begun or not self._in_epochs else first_row(self.query.root)
-        self._begun = True
-        return [] if row is None else [(Row(row, 0, None), BEFORE)]
+        """What comes of the rows that groups have before any record has come: with the first call."""
+        begins, self._begun = self._in_epochs and not self._begun, True
+        if not begins or not any(map(is_one_group, self.query.root.walk())):
+            return []
+        for source in self._sources:
+            source.give([])
+        self._run.place = BEFORE
+        return [(row, BEFORE) for row in _begun_by(self._root)]
 
     def _caused_by(self, event: Event) -> list[Row]:
         """The rows of one place: what is released there, then what comes of the record."""
@@ -390,6 +394,14 @@ def _moved_by_clocks(step: Step) -> Iterator[Clocks]:
         yield from _moved_by_clocks(x)
     if isinstance(step, Clocks):
         yield step
+
+
+def _begun_by(step: Step) -> list[Row]:
+    """What comes of the rows of groups of nothing."""
+    rows = step.process(*map(_begun_by, step.inputs))
+    if isinstance(step, AggregateStep) and is_one_group(step.node):
+        return [Row(of_nothing(step.node), 0, None), *rows]
+    return rows
 
 
 def _given_by(step: Step) -> list[Row]:

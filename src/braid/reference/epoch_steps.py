@@ -18,7 +18,7 @@ from braid.expr.nodes import Expr, Lit, columns
 from braid.plan import epochs, residuals
 from braid.plan.drop_reasons import Reason
 from braid.reference.aggregates import in_order
-from braid.reference.rows import NOBODY, Origin, Row, Run, Values, What, epoch_of, reason
+from braid.reference.rows import BEFORE, NOBODY, Origin, Row, Run, Values, What, epoch_of, reason
 from braid.reference.steps import FOREVER, NEVER, N, SourceStep, Step, ticks
 from braid.reference.windows import holding
 from braid.types import WHOLE_NUMBERS, Scalar
@@ -82,13 +82,14 @@ class EpochStep(Generic[N]):
         return self.clock
 
     @property
-    def epoch(self) -> int:
-        return epoch_of(self.run.place)
+    def time(self) -> int:
+        """Of what happens in the epoch of now; before all records it is 0."""
+        return 0 if self.run.place == BEFORE else epoch_of(self.run.place)
 
     def changes(self, difference: Bag) -> list[Row]:
         """The rows that make a difference."""
         made = [
-            Row(values, self.epoch, None, count < 0, origin=difference.of(values))
+            Row(values, self.time, None, count < 0, origin=difference.of(values))
             for values, count in difference
             for _ in range(abs(count))
         ]
@@ -235,7 +236,7 @@ class _JoinStep(EpochStep[E]):
             shown[repr(read)] = values
         for values in [shown[repr(read)] for read, count in come for _ in range(count)][:most]:
             assert e is not None
-            self.run.drop(Reason.EXPRESSION, self.number, Row(values, self.epoch, None), message=reason([e], values))
+            self.run.drop(Reason.EXPRESSION, self.number, Row(values, self.time, None), message=reason([e], values))
 
 
 class _ResultStep(_JoinStep[E]):
@@ -290,10 +291,10 @@ class _ResultStep(_JoinStep[E]):
             for values, origin in [(v, group.side(side).of(v)) for v, _ in group.side(side)]:
                 if not origin:
                     continue
-                row = Row(values, self.epoch, None, origin=origin)
+                row = Row(values, self.time, None, origin=origin)
                 for other, _ in others:
                     met = self.meet(*((values, other) if side == "left" else (other, values)))
-                    partner = Row(other, self.epoch, None, origin=others.of(other))
+                    partner = Row(other, self.time, None, origin=others.of(other))
                     self.run.tell("met" if met else "failed", self.number, row, other=partner)
                 if not others.counts:
                     key = self.run.key([*getattr(self.node.on, side)], self.number, row)
@@ -424,7 +425,7 @@ class TemporalStep(_JoinStep[epochs.TemporalJoin]):
     def _look_up(self, left: Values, failing: dict[str, Bag], sign: int = 1, origin: Origin = NOBODY) -> Bag:
         """What a left row meets. `failing`: by key, gets the pairs for which the residual fails; with -1 it loses
         them."""
-        made, row = Bag(), Row(left, self.epoch, None, origin=origin)
+        made, row = Bag(), Row(left, self.time, None, origin=origin)
         key = self.group("left", row)
         standing = self._right.get(key, Bag()) if key is not None else Bag()
         for right, n in standing:
@@ -432,7 +433,7 @@ class TemporalStep(_JoinStep[epochs.TemporalJoin]):
             if self.true(self.node.residual, left | right):
                 made.add(left | right, n, origin | there)
             met: What = "met" if self.true(self.node.residual, left | right) else "failed"
-            self.run.tell(met, self.number, row, other=Row(right, self.epoch, None, origin=there))
+            self.run.tell(met, self.number, row, other=Row(right, self.time, None, origin=there))
             if self.fails(left | right):
                 failing.setdefault(key or "", Bag()).add(left | right, sign * n)
         if not made.counts and self.is_kept("left"):

@@ -53,7 +53,7 @@ class OverStep(EpochStep[Over]):
             if self.node.top is None or made[self.node.top.rank.name] <= self.node.top.most:
                 found.add(values | made, 1, partition.of(values) | self._seen(rows, at, partition))
             elif partition.of(values):
-                row = Row(values | made, self.epoch, None, origin=partition.of(values))
+                row = Row(values | made, self.time, None, origin=partition.of(values))
                 self.run.tell("filtered", self.number, row)
         return found
 

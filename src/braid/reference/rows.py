@@ -26,7 +26,7 @@ Place = Any  # of the processing order: opaque, ordered, given by the caller
 Values = dict[str, object]
 Origin = frozenset[Place]  # of a row: which of the records that are asked for it was made of
 NOBODY: Origin = frozenset()
-BEFORE: Place = (-(2**62), 0)  # of the row that a result has before any record has come
+BEFORE: Place = (-(2**61) - 2**60, 0)  # of rows that are there before any record has come
 
 
 def epoch_of(place: object) -> int:

@@ -223,6 +223,8 @@ class SlidingStep:
             if (key is None or key not in others) and self._is_new("alone", x, None):
                 told = None if key is None else Key(key, repr(key))
                 self._run.tell("alone", self.number, self._row(x), key=told, side=side)
+        if meeting.gives != "pairs":
+            return [x for x, mine in zip(left, of_left, strict=True) if bool(mine) == (meeting.gives == "matched")]
         preserved = [*zip(left, of_left, strict=True)] if meeting.how in ("left", "full") else []
         preserved += [*zip(right, of_right, strict=True)] if meeting.how in ("right", "full") else []
         return pairs + [alone for x, mine in preserved for alone in self._alone(meeting, x, mine)]
@@ -268,9 +270,9 @@ class SlidingStep:
 
     def _alone(self, meeting: Meeting, x: Alive, pairs: Sequence[Alive]) -> Iterator[Alive]:
         """What a row of a preserved side gives without a partner. `pairs`: those that it is in."""
-        if x.enter == -OPEN:
+        if x.enter == -OPEN and not sliding.is_table(meeting):
             return  # a row of a table: see `_reports`
-        if any(isinstance(side, Operand) and side.frame is None for side in (meeting.left, meeting.right)):
+        if any(map(sliding.is_table, (meeting.left, meeting.right))):
             if not pairs:
                 yield x  # a table never changes: what it lacks now it lacks for ever
             return

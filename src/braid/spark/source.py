@@ -39,7 +39,6 @@ from braid.operators.changes import NEVER
 from braid.spark import columns, task_metrics
 from braid.spark.columns import Blob
 from braid.spark.job import Job, inputs_of, loads
-from braid.spark.stage import for_writers
 from braid.stage import measured, state_file
 from braid.stage.call_order import (
     Moment,
@@ -53,7 +52,7 @@ from braid.stage.call_order import (
     without_replaced,
 )
 from braid.stage.cut import Cut, plan_batch
-from braid.stage.emit import first_row
+from braid.stage.emit import first_rows
 from braid.stage.ingest import Chunk, Ingested, Mark, clocked, ingested
 from braid.stage.inputs import Input, TopicInput, Until
 from braid.stage.lineage import check_seen
@@ -287,8 +286,8 @@ class Planner:
             _wait(there, [self._files[leaf] for leaf in self._comes], until)
         if job.reading.idle is not None and job.replay is None and job.order is None and self._limits is None:
             found = self._with_silent(job, start, found)
-        if found is None and start["batch"] < 0 and job.plan.first_row is not None:
-            found = {"next": start["next"], "ended": start["ended"]}  # nothing is read, and the result has a row
+        if found is None and start["batch"] < 0 and job.plan.first_rows:
+            found = {"next": start["next"], "ended": start["ended"]}  # nothing is read, and there are rows
         if found is None:
             return start
         kept = {name: x for name, x in start.items() if name not in ("early", "begin", "silent")}
@@ -402,7 +401,7 @@ class Planner:
         if start["batch"] < 0 and "begin" in end:  # Spark asks again where a query begins
             start = start | {"next": end["begin"]}
         parts = [x for x in parts_of(start, end, _at_first(job, start)) if not job.plan.leaves[x.leaf].spared]
-        begins = start["batch"] < 0 and job.plan.first_row is not None
+        begins = start["batch"] < 0 and bool(job.plan.first_rows)
         if job.order is not None:
             done = start.get("marks", 0)
             return [Slice(tuple(parts), (done, end.get("marks", done)), begins)]  # the very first document has none
@@ -430,8 +429,8 @@ def _wait(there: Callable[[], bool], files: Sequence[FileInput], until: float | 
 def read(text: str, slice: Slice) -> Iterator[pa.RecordBatch]:
     """What one task reads, as blobs."""
     job = loads(text)
-    if slice.first and (row := first_row(job.plan)) is not None:
-        yield columns.batch([_to_the_writer(job, row)])
+    if slice.first:
+        yield columns.batch(_of_nothing(job))
     yield from blobs(job, _chunks(text, job, slice))
 
 
@@ -536,13 +535,13 @@ def blobs(job: Job, chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:
         yield columns.batch(last)
 
 
-def _to_the_writer(job: Job, row: pl.DataFrame) -> Blob:
-    """A row of the result, in a pile of its own, for the writer of its output partition."""
-    stage, pile = job.plan.stages[-1], job.buckets * job.output.partitions * job.ranges
-    ((bucket, _),) = split(row, job.buckets, stage.single)
-    ((_, key, rows),) = for_writers(job, bucket, job.after(stage, bucket), row, None)
-    key = job.range_ids[bucket % job.output.partitions] if job.ranges > 1 else key
-    return Blob(job.last, pile, key, columns.ROWS, columns.dumps(rows, 0, job.wire))
+def _of_nothing(job: Job) -> list[Blob]:
+    """The rows with which steps begin."""
+    return [
+        Blob(stage.number, number, job.ids[stage.number][b], columns.ROWS, columns.dumps(part, 0, job.wire))
+        for stage, number, row in first_rows(job.plan)
+        for b, part in split(row, job.buckets, stage.single)
+    ]
 
 
 def _of_chunk(job: Job, leaf: int, made: Ingested) -> Iterator[Blob]:

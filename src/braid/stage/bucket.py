@@ -190,8 +190,9 @@ def run_stage(
     prefix: str,
     held: Held = by_epochs,
 ) -> Outcome:
-    """Runs a stage's operators over one batch. `frames`: blobs by number of the leaf or exchanged frame; `prefix`
-    begins the ids of the runs made in this batch; `held`: how pieces become whole epochs."""
+    """Runs a stage's operators over one batch. `frames`: blobs by number of the leaf or exchanged frame, or of the step
+    that begins with them; `prefix` begins the ids of the runs made in this batch; `held`: how pieces become whole
+    epochs."""
     outcome = Outcome()
     if not any(f.height for blobs in (steps, *frames.values()) for f in blobs):  # neither rows nor time
         return outcome
@@ -206,6 +207,8 @@ def run_stage(
         kept = State(runs, f"{prefix}-{number}", state.manifests.setdefault(number, {}))
         with spent(f"{MATCH}{step.number}"):
             result = step.operator.process(ins, clocks, kept)
+        if step.number in known:  # the row with which it begins
+            result.changes = pl.concat([known[step.number], result.changes], how="diagonal")
         outcome.note(plan, step, sum(x.height for x in ins), result)
         rest = stage.steps[at + 1 :]
         if result.more is not None and _only_pass(step, rest):

@@ -8,20 +8,20 @@ its cause.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import polars as pl
 
 from braid.expr import compile, trace
 from braid.expr.nodes import Col
-from braid.lower.physical import Plan
+from braid.lower.physical import Plan, Stage
 from braid.operators.changes import (
     BASE,
     DIFF,
+    FIRST,
     HASH,
     HEADERS,
     LOW,
-    NEVER,
     POS,
     POS_TYPE,
     SUB,
@@ -30,10 +30,12 @@ from braid.operators.changes import (
     key_column,
     no_rows,
 )
+from braid.operators.pairing import keys_of
 from braid.operators.ranges import columns_of
 from braid.operators.rekey import with_key
 from braid.plan import groups, logical
 from braid.plan.drop_reasons import Reason
+from braid.plan.first_row import of_nothing
 from braid.plan.logical import Sink
 from braid.records.formats.interface import Named
 from braid.records.registry import Registry
@@ -64,16 +66,16 @@ def merged(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return in_order(joined(frames)) if frames else pl.DataFrame()
 
 
-def first_row(plan: Plan) -> pl.DataFrame | None:
-    """The row with which the first batch begins, projected, if the result has one before any record has come."""
-    row = plan.first_row
-    if row is None:
-        return None
-    place = {POS: [NEVER * LOW], SUB: [None], TIME: [0], DIFF: [1]}
-    values = pl.DataFrame({c.name: [row[c.name]] for c in plan.query.root.schema},
-                          schema={c.name: polars_type(c.type) for c in plan.query.root.schema})  # fmt: skip
-    frame = pl.DataFrame(place, schema=BASE).hstack(values)
-    return projected(plan, with_key(frame, plan.query.sink.written_key)[0])[0]
+def first_rows(plan: Plan) -> Iterator[tuple[Stage, int, pl.DataFrame]]:
+    """The rows with which steps begin before any record has come: their stage, the number of the step, and the row."""
+    for stage, step in plan.first_rows:
+        node = step.one_group
+        assert node is not None
+        types = {c.name: polars_type(c.type) for c in node.schema}
+        values = pl.DataFrame({n: [v] for n, v in of_nothing(node).items()}, schema=types)
+        frame = pl.DataFrame({POS: [FIRST * LOW], SUB: [None], TIME: [0], DIFF: [1]}, schema=BASE).hstack(values)
+        row = with_key(frame, [c for c, _ in node.keys])[0]
+        yield stage, step.number, row.select(*BASE, HASH, *keys_of(row), *types)
 
 
 def written(sink: Sink, frame: pl.DataFrame, partitions: int) -> pl.DataFrame:

@@ -18,7 +18,7 @@ from braid.operators.arrangement import MemoryRuns
 from braid.operators.changes import no_rows
 from braid.stage.bucket import BucketState, run_stage
 from braid.stage.drops import DROPS
-from braid.stage.emit import first_row, merged, projected, written
+from braid.stage.emit import first_rows, merged, projected, written
 from braid.stage.ingest import Chunk, clocked, ingested
 from braid.stage.materialized import Materialized, keeper, of_bucket
 from braid.stage.rescaled_state import rescaled
@@ -64,8 +64,10 @@ class LocalQuery:
             first = self.plan.leaves[chunk.leaf].stage
             for b, part in split(made.rows, self.buckets, self.plan.stages[first].single):
                 frames[first][b].setdefault(chunk.leaf, []).append(part)
-        begin = first_row(self.plan) if self.batch == 0 else None
-        results: list[pl.DataFrame] = [] if begin is None else [begin]
+        for stage, number, row in first_rows(self.plan) if self.batch == 0 else ():
+            for b, part in split(row, self.buckets, stage.single):
+                frames[stage.number][b].setdefault(number, []).append(part)
+        results: list[pl.DataFrame] = []
         for stage in self.plan.stages:
             for b, state in enumerate(self._states[stage.number]):
                 prefix = f"{self.batch}-{stage.number}-{b}"

@@ -229,7 +229,7 @@ class LocalBackend(InMemory[Running]):
             new = standing(begins, leaf, since_of(running.plan, leaf, running.since))
             readings.append(Reading(leaf.number, new, topic.moments[moments:], topic.partitions))
             running.read[leaf.number] = (len(topic.records), len(topic.moments))
-        unasked = running.local.batch == 0 and running.plan.first_row is not None
+        unasked = running.local.batch == 0 and bool(running.plan.first_rows)
         if not unasked and not any(r.records or r.moments for r in readings):
             return
         for batch in [*cut(running.plan, readings, self.batch)] or [readings]:  # of the first row alone

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from time import time as clock
@@ -29,6 +29,7 @@ from braid.bind.bound import (
     Read,
     RowsChanged,
     Shown,
+    TablesAsked,
 )
 from braid.bind.catalog import Catalog
 from braid.bind.program import NewRecords, Program, first_match
@@ -274,18 +275,18 @@ class Driver:
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Rows of a query over tables as they stand, or over a stream's records so far; of SHOW, DESCRIBE and PRINT."""
         for effect in self._program.copy().statements(sql):
-            if not isinstance(effect.bound, BatchAsked | Pull | Shown | Described | Printed):
+            if not isinstance(effect.bound, BatchAsked | Pull | TablesAsked | Shown | Described | Printed):
                 raise BraidError("this is not a query over tables", "read the topic of a table with read()")
         return self.execute(sql) or []
 
-    def _pulled(self, pull: Pull) -> list[tuple[Any, ...]]:
+    def _pulled(self, pull: Pull | TablesAsked) -> list[tuple[Any, ...]]:
         self._backend.pump()
+        if isinstance(pull, TablesAsked):
+            answer, _ = pull_queries.of_tables(pull, self._pieces)
+            return pull_queries.values(pull, answer, self._times_as_int)
         declared, source = pull.declared, pull.source
         if declared.kind == "stream":
-            partitions = range(self._backend.partitions(declared.topic) or 1)
-            answer = pull_queries.of_stream(
-                pull, ((p, [self._decoded(source, p)]) for p in partitions), pull_queries.LeftOut()
-            )
+            answer = pull_queries.of_stream(pull, self._pieces(source), pull_queries.LeftOut())
             return pull_queries.values(pull, answer, self._times_as_int)
         rows = self._backend.standing(declared.created_by or "", source, pull_queries.hashes(pull))
         if rows is None:
@@ -294,6 +295,11 @@ class Driver:
                 folded.take(self._decoded(source, p))
             rows = named(source, folded.rows(None))
         return pull_queries.values(pull, pull_queries.of_table(pull, rows), self._times_as_int)
+
+    def _pieces(self, source: Source) -> Iterator[tuple[int, list[Decoded]]]:
+        """All that a topic holds, by partition."""
+        for p in range(self._backend.partitions(source.topic) or 1):
+            yield p, [self._decoded(source, p)]
 
     def _decoded(self, source: Source, partition: int) -> Decoded:
         mine = [r for r in self._backend.records(source.topic, 0) if r.partition == partition]
@@ -392,7 +398,12 @@ class _World:
         self._backend.pump()
         self.rows = self._driver._tables.answer(query, self._driver._epoch)
 
-    def pull(self, pull: Pull) -> None:
+    def rows_of(self, asked: TablesAsked) -> list[tuple[Any, ...]]:
+        self._backend.pump()
+        answer, _ = pull_queries.of_tables(asked, self._driver._pieces)
+        return pull_queries.values(asked, answer, False)
+
+    def pull(self, pull: Pull | TablesAsked) -> None:
         self.rows = self._driver._pulled(pull)
 
     def flush(self) -> None:

@@ -131,7 +131,7 @@ class SparkBackend:
         running = Running(*place, os.path.join(self._order, f"{query.name}.gate"))
         self._launch(running)
         self._queries[query.name] = running
-        if running.plan.first_row is not None and running.run is not None:
+        if running.plan.first_rows and running.run is not None:
             running.run.await_idle()
             self._touch(query.sink.topic)
 

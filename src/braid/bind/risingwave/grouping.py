@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
-from datetime import time as time_of_day
-from decimal import Decimal as PyDecimal
 from itertools import combinations
 
 from braid.bind.expressions import Aggregations, any_of, children, with_span
@@ -20,7 +17,7 @@ from braid.bind.risingwave.expressions import Names, bind, bind_condition, bound
 from braid.bind.risingwave.over import Overs
 from braid.bind.risingwave.scope import default_name
 from braid.bind.select.aggregates import WITHIN, Asked, OrderedBy, ignores_distinct, value
-from braid.bind.select.grouping import Groups
+from braid.bind.select.grouping import Groups, nullable
 from braid.bind.select.items import Item, listed, place_of
 from braid.bind.select.scope import Scope
 from braid.errors import SqlError
@@ -33,21 +30,8 @@ from braid.plan.groups import GATHER, PRESENT, Aggregate, Aggregation
 from braid.plan.logical import Filter, Lateral, Node
 from braid.plan.names import level_of, own
 from braid.sql import ast
-from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Array, Decimal, Scalar, Type
+from braid.types import WHOLE_NUMBERS, Array, Scalar
 
-_ZEROS: dict[Type, object] = {
-    Scalar.BOOLEAN: False,
-    Scalar.SMALLINT: 0,
-    Scalar.INT: 0,
-    Scalar.BIGINT: 0,
-    Scalar.REAL: 0.0,
-    Scalar.DOUBLE: 0.0,
-    Scalar.VARCHAR: "",
-    Scalar.BYTES: b"",
-    Scalar.DATE: date(1970, 1, 1),
-    Scalar.TIME: time_of_day(),
-    **dict.fromkeys(TIMESTAMPS, datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)),
-}
 _WRITTEN_ONE_WAY = (*WHOLE_NUMBERS, Scalar.VARCHAR, Scalar.BOOLEAN, Scalar.DATE)
 MOST_SETS = 64
 
@@ -91,7 +75,7 @@ class _Groups(Groups):
         n = len(self.shown)
         by = _told_apart(e)
         value = by if self.sets is None else self.sets.value(by, e)
-        missing, key = _nullable(f"{self.alias}.group_{n}", value)
+        missing, key = nullable(f"{self.alias}.group_{n}", value)
         self.keys += [missing, key]
         self.shown[e] = typing.case([(missing[0], Lit(None, e.type))], postgres.cast(key[0], e.type))
 
@@ -166,7 +150,7 @@ class _Groups(Groups):
             keys.append((among, part))
         given: dict[str, Expr] = {}
         for n, (e, into) in enumerate(self.distinct.items(), 1):
-            missing, key = _nullable(f"{alias}.value_{n}", of(part, n, _told_apart(e)))
+            missing, key = nullable(f"{alias}.value_{n}", of(part, n, _told_apart(e)))
             keys += [missing, key]
             shown = typing.case([(missing[0], Lit(None, e.type))], postgres.cast(key[0], e.type))
             given[_value_of(into)] = of(among, n, shown)
@@ -226,12 +210,6 @@ def _grouped(node: Node, keys: Sequence[tuple[Col, Expr]], made: Sequence[Aggreg
     if rows is not None:
         found = Filter(found, typing.call("gt", [rows, Lit(0, Scalar.BIGINT)]))
     return Changes(found)
-
-
-def _nullable(name: str, e: Expr) -> tuple[tuple[Col, Expr], tuple[Col, Expr]]:
-    """Two columns of a key for a value that may be NULL: whether it is, and another value in its place."""
-    missing = Col(f"{name}_is_null", Scalar.BOOLEAN), typing.call("is_null", [e])
-    return missing, (Col(name, e.type), typing.call("COALESCE", [e, Lit(_zero(e.type), e.type)]))
 
 
 def _multiplied(node: Node, number: Col, count: int) -> Node:
@@ -384,12 +362,3 @@ def _told_apart(e: Expr) -> Expr:
     while isinstance(t, Array):
         t = t.element
     return postgres.cast(e, Scalar.VARCHAR) if t is not e.type and t in _WRITTEN_ONE_WAY else e
-
-
-def _zero(t: Type) -> object:
-    """A value that stands in the key for NULL."""
-    if isinstance(t, Decimal):
-        return PyDecimal(0)
-    if t not in _ZEROS:
-        raise SqlError(f"GROUP BY takes no {t}", hint="group by a text of it: x::varchar")
-    return _ZEROS[t]

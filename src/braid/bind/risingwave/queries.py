@@ -31,6 +31,7 @@ from braid.bind.risingwave.over import Overs, first_rows, has_over, named_window
 from braid.bind.risingwave.placing import Relation, Tree, place
 from braid.bind.risingwave.scope import QUOTE, Context, check_not_sink, default_name
 from braid.bind.risingwave.sinks import rules_of
+from braid.bind.select import partners
 from braid.bind.select.aggregates import row_count
 from braid.bind.select.items import Item, Result, listed, place_of
 from braid.bind.select.scope import Column, Scope, Table, of_table, renamed
@@ -240,9 +241,9 @@ def _passing(tree: Tree, where: Sequence[ast.Expr], context: Context) -> Node:
     """The rows of a tree that pass conditions, and have the partners that these ask for."""
     pool: list[Expr] = []
     timed: list[temporal.Timed] = []
-    asked: list[subqueries.Asked] = []
+    asked: list[partners.Asked] = []
     for e in where:
-        plain, more = subqueries.parted(e)
+        plain, more = partners.parted(e)
         for x in plain:
             others, terms = temporal.parted(x, bind_condition(x, Names("WHERE", tree.scope.expr, present=True)))
             pool, timed = [*pool, *others], [*timed, *terms]

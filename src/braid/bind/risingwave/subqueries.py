@@ -13,14 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from braid.bind.expressions import conjuncts as written_conjuncts
-from braid.bind.expressions import names
 from braid.bind.risingwave import grouping
 from braid.bind.risingwave.expressions import bound, condition, usual_name
 from braid.bind.risingwave.over import has_over
 from braid.bind.risingwave.placing import Tree, notice_kept
 from braid.bind.risingwave.scope import Context, default_name
 from braid.bind.select.items import Item, Result, listed
+from braid.bind.select.partners import Asked, shared_with
 from braid.bind.select.pushing import pair
 from braid.bind.select.scope import Scope
 from braid.errors import SqlError
@@ -34,39 +33,12 @@ from braid.sql import ast
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A sub-query that rows must have a partner in, or (`negated`) none."""
-
-    of: ast.Subquery
-    negated: bool
-
-    @property
-    def shown(self) -> str:
-        return f"{'NOT ' * self.negated}{self.of.kind.upper()}"
-
-
-@dataclass(frozen=True, slots=True)
 class Binding:
     """How a query is bound: its FROM; the rows of that which pass conditions; all of it."""
 
     tree: Callable[[ast.Relation, Context], Tree]
     rows: Callable[[Tree, Sequence[ast.Expr], Context], Node]
     whole: Callable[[ast.Query, Context], Result]
-
-
-def parted(where: ast.Expr | None) -> tuple[list[ast.Expr], list[Asked]]:
-    """The parts of WHERE: conditions over a row, and sub-queries that it asks."""
-    plain: list[ast.Expr] = []
-    asked: list[Asked] = []
-    for part in () if where is None else written_conjuncts(where):
-        match part:
-            case ast.Subquery(kind="exists" | "in", negated=negated):
-                asked.append(Asked(part, negated))
-            case ast.Unary(op="NOT", arg=ast.Subquery(kind="exists" | "in", negated=negated) as of):
-                asked.append(Asked(of, not negated))
-            case _:
-                plain.append(part)
-    return plain, asked
 
 
 def partnered(node: Node, scope: Scope, asked: Asked, context: Context, binding: Binding) -> Node:
@@ -113,14 +85,8 @@ def _split(
     where: ast.Expr | None, own: Scope, outer: Scope
 ) -> tuple[list[ast.Expr], list[ast.Expr], Callable[[ast.Name], Expr]]:
     """The parts of a sub-query's WHERE that stay in it, those that read the query around it, and what a name is."""
-
-    def is_outer(name: ast.Name) -> bool:
-        return outer.knows(name) and not own.knows(name)
-
-    stays, asks = list[ast.Expr](), list[ast.Expr]()
-    for e in () if where is None else written_conjuncts(where):
-        (asks if any(map(is_outer, names(e))) else stays).append(e)
-    return stays, asks, lambda name: (outer if is_outer(name) else own).expr(name)
+    stays, asks, of = shared_with(where, own, outer)
+    return stays, asks, lambda name: of(name).expr(name)
 
 
 @dataclass(frozen=True, slots=True)

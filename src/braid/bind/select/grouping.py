@@ -9,13 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from datetime import time as time_of_day
+from decimal import Decimal as PyDecimal
 
 from braid.bind.expressions import Aggregations, aggregates
 from braid.errors import SqlError
-from braid.expr.nodes import Col, Expr
+from braid.expr import typing
+from braid.expr.nodes import Col, Expr, Lit
 from braid.plan.groups import Aggregate
 from braid.plan.logical import Node
 from braid.sql import ast
+from braid.types import TIMESTAMPS, Decimal, Scalar, Type
+
+_ZEROS: dict[Type, object] = {
+    Scalar.BOOLEAN: False,
+    Scalar.SMALLINT: 0,
+    Scalar.INT: 0,
+    Scalar.BIGINT: 0,
+    Scalar.REAL: 0.0,
+    Scalar.DOUBLE: 0.0,
+    Scalar.VARCHAR: "",
+    Scalar.BYTES: b"",
+    Scalar.DATE: date(1970, 1, 1),
+    Scalar.TIME: time_of_day(),
+    **dict.fromkeys(TIMESTAMPS, datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)),
+}
 
 
 @dataclass(slots=True)
@@ -74,3 +93,18 @@ class Groups:
 
     def grouped(self, rows: Node) -> Aggregate:
         return Aggregate(rows, tuple(self.keys), tuple(self.aggregations.made))
+
+
+def nullable(name: str, e: Expr) -> tuple[tuple[Col, Expr], tuple[Col, Expr]]:
+    """Two columns of a key for a value that may be NULL: whether it is, and another value in its place."""
+    missing = Col(f"{name}_is_null", Scalar.BOOLEAN), typing.call("is_null", [e])
+    return missing, (Col(name, e.type), typing.call("COALESCE", [e, Lit(_zero(e.type), e.type)]))
+
+
+def _zero(t: Type) -> object:
+    """A value that stands in the key for NULL."""
+    if isinstance(t, Decimal):
+        return PyDecimal(0)
+    if t not in _ZEROS:
+        raise SqlError(f"GROUP BY takes no {t}", hint="group by a text of it: x::varchar")
+    return _ZEROS[t]

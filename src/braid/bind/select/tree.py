@@ -72,12 +72,12 @@ def leaves(tree: L_co | Joined[L_co]) -> tuple[L_co, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Policy(Generic[L_co]):
-    """What a dialect decides. `leaf`: a relation that is no join; what is to its left may be meant in it. `check`:
-    refuses a join of two sides, before its condition is bound. `terms`: the parts of ON; none where a dialect binds it
-    when the tree is known. `equal`: of a merged column; `either`: the first of two that is not null; `order`: that of
-    several merged columns in `*`; `ties`: what a leaf asks of what is before it (LATERAL)."""
+    """What a dialect decides. `leaf`: a relation that is written as none; what is to its left may be meant in it.
+    `check`: refuses a join of two sides, before its condition is bound. `terms`: the parts of ON; none where a dialect
+    binds it when the tree is known. `equal`: of a merged column; `either`: the first of two that is not null; `order`:
+    that of several merged columns in `*`; `ties`: what a leaf asks of what is before it (LATERAL)."""
 
-    leaf: Callable[[ast.Relation, Scope | None], L_co]
+    leaf: Callable[[ast.Relation, Scope | None], L_co | Joined[L_co]]
     check: Callable[[ast.Join, L_co | Joined[L_co], L_co | Joined[L_co]], None] = lambda *_: None
     terms: Callable[[ast.Expr, Scope], Iterable[Expr]] = lambda *_: ()
     equal: Callable[[Expr, Expr], Expr] = lambda a, b: typing.call("eq", [a, b])

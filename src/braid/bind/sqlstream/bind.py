@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from braid.bind.bound import Bound, Dropped, Nothing, Paused, Resumed, SettingChanged
-from braid.bind.commands import Dialect, instead
+from braid.bind.commands import Dialect
 from braid.bind.env import Env
 from braid.bind.sqlstream.foreign import bind_server
 from braid.bind.sqlstream.query import bind_insert_query, bind_pump, bind_select, bind_view
@@ -72,14 +72,6 @@ def _pump(written: ast.Name, env: Env) -> str:
     raise SqlError(f"unknown pump {name}", written.span, f"pumps are {', '.join(_pumps(env)) or 'none yet'}")
 
 
-def _instead(what: str) -> str:
-    match what:
-        case "CREATE FOREIGN":
-            return "CREATE STREAM or CREATE TABLE over a topic; tables that are tailed as streams cannot be joined"
-        case _:
-            return instead(what)
-
-
 def _drop_pump(s: ast.Drop, env: Env) -> Dropped | Nothing:
     """The stream that it writes into stays."""
     (written,) = s.names
@@ -96,5 +88,4 @@ DIALECT = Dialect(
     full=full_name,
     read_by="",
     drop_first=drop_first,
-    instead=_instead,
 )

@@ -1,8 +1,9 @@
-"""FOREIGN STREAM and SERVER: streams that others write, or read.
+"""FOREIGN STREAM, FOREIGN TABLE and SERVER: streams that others write, or read, and tables that others fill.
 
 In: a statement as written. Out: the options that mean something here; what is declared, and what is told.
-Rule: S-148: a foreign stream is a topic (TOPIC), or files that a run binds to it; where the brokers and the files are,
-the command line says, so the options for that are taken with a note. An option that is on no list is refused.
+Rule: S-148: a foreign stream or table is a topic (TOPIC), or files that a run binds to it; where the brokers and the
+files are, the command line says, so the options for that are taken with a note. An option that is on no list is
+refused.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ _OF_FILES = (
 )
 _OF_LINES = ("CHARACTER_ENCODING", "ROW_SEPARATOR", "QUOTE_CHARACTER", "ROW_PATH", "CLIENT_ID", "CONSUMER_GROUP_ID",
              "BUFFER_SIZE", "FETCH_SIZE", "MAX_POLL_RECORDS")  # fmt: skip
+_ELSEWHERE = ("SCHEMA_NAME", "TABLE_NAME", "CATALOG_NAME", "URL", "DRIVER_CLASS", "DIALECT", "QUERY")  # of a database
+_OF_STREAMS = ("ROWTIME", "STARTING_TIME")
 _KNOWN = (*_MEANT, *_OF_BROKERS, *_OF_FILES, *_OF_LINES)
+_OPTIONS = (*_KNOWN, *_ELSEWHERE)
 _FORMATS = {"JSON": "JSON", "CSV": CSV}
 
 
@@ -44,7 +48,7 @@ def bind_server(s: ast.CreateServer) -> Nothing:
     if s.type is not None and str(s.type.value).upper() not in TYPES:
         hint = f"types are {', '.join(TYPES)}; other systems write into topics"
         raise SqlError(f"a server of type {s.type.value} is not supported yet", s.type.span, hint)
-    given = _given(s.options)
+    given = _given(s.options, " of a server")
     if (own := next((o for n, o in given.items() if n in _MEANT), None)) is not None:
         hint = f"write it for each stream: CREATE FOREIGN STREAM … SERVER {s.name} OPTIONS ({own.name} '…')"
         raise SqlError(f"option {own.name} of a server is not supported yet", own.span, hint)
@@ -52,17 +56,24 @@ def bind_server(s: ast.CreateServer) -> Nothing:
 
 
 def options(s: ast.CreateRelation) -> dict[str, ast.Property]:
-    """The options of a foreign stream."""
-    given = _given(s.options)
+    """The options of a foreign stream or table."""
+    kind = s.kind.lower()
+    given = _given(s.options, f" of a foreign {kind}")
+    if (own := next((given[n] for n in _OF_STREAMS if n in given), None)) is not None and kind == "table":
+        hint = "leave it out: a table is read whole when a query starts, and its rows have no times"
+        raise SqlError(f"{own.name} is of streams", own.span, hint)
+    if (own := next((given[n] for n in _ELSEWHERE if n in given), None)) is not None:
+        hint = "write its rows into files: OPTIONS (DIRECTORY '…', FILENAME_PATTERN '…', PARSER 'CSV'), and --source"
+        raise SqlError(f"a {kind} of another database ({own.name}) is not supported yet", own.span, hint)
     if "TOPIC" not in given and not any(n in given for n in _OF_FILES):
         hint = "write OPTIONS (TOPIC 'name', PARSER 'JSON'), or (DIRECTORY '…', FILENAME_PATTERN '…', PARSER 'CSV')"
-        raise SqlError(f"the foreign stream {s.name} says neither topic nor files", s.name.span, hint)
+        raise SqlError(f"the foreign {kind} {s.name} says neither topic nor files", s.name.span, hint)
     return given
 
 
 def of_outside(made: Declared, given: dict[str, ast.Property]) -> tuple[Declared, tuple[str, ...]]:
-    """A foreign stream as it is declared here, with what is told of options."""
-    format = _format(given)
+    """A foreign stream or table as it is declared here, with what is told of options."""
+    format = _format(given, made.kind)
     separator = str(given["SEPARATOR"].value.value) if "SEPARATOR" in given else ","
     encoding = Encoding(made.encoding.key, format, separator)
     begin = given.get("STARTING_TIME")
@@ -81,21 +92,21 @@ def of_outside(made: Declared, given: dict[str, ast.Property]) -> tuple[Declared
     return replace(made, encoding=encoding), tuple(notes)
 
 
-def _format(given: dict[str, ast.Property]) -> str:
+def _format(given: dict[str, ast.Property], kind: str) -> str:
     written = {str(given[n].value.value).upper() for n in ("PARSER", "FORMATTER") if n in given}
     which = given.get("PARSER", given.get("FORMATTER"))
     if which is None:
         return "JSON"
     unknown = next((w for w in written if w not in _FORMATS), None)
     if unknown is not None or len(written) > 1:
-        hint = f"formats are {', '.join(_FORMATS)}, one for a stream"
-        raise SqlError(f"a stream in {' and '.join(sorted(written))} is not supported yet", which.span, hint)
+        hint = f"formats are {', '.join(_FORMATS)}, one for a {kind}"
+        raise SqlError(f"a {kind} in {' and '.join(sorted(written))} is not supported yet", which.span, hint)
     separator = given.get("SEPARATOR")
     if separator is not None and (written != {"CSV"} or len(str(separator.value.value)) != 1):
         raise SqlError("SEPARATOR is one character, of CSV", separator.span, "write SEPARATOR ','")
     return _FORMATS[written.pop()]
 
 
-def _given(written: tuple[ast.Property, ...]) -> dict[str, ast.Property]:
+def _given(written: tuple[ast.Property, ...], of: str) -> dict[str, ast.Property]:
     hint = f"options are {', '.join(_MEANT)}; of clients: braid run --kafka-config FILE"
-    return options_of(written, _KNOWN, lambda name: meant(name, _KNOWN, hint), " of a foreign stream")
+    return options_of(written, _OPTIONS, lambda name: meant(name, _KNOWN, hint), of)

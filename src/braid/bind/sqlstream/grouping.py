@@ -230,7 +230,7 @@ def bind_groups(
     periods = tuple(groups.shown[e] for e, _ in by if rows.end_of(e) is not None and e in groups.shown)
     again = q.distinct is not None and (bool(q.group_by) or bool(groups.aggregations.made))
     if again:
-        _check_distinct(q, items, groups)
+        check_distinct(q, items, groups)
     return Grouped(Rows(calls.node(node), closed, int(groups.exact), periods), items, value)
 
 
@@ -238,7 +238,7 @@ def _all(q: ast.Select, scope: Scope, below: Callable[[ast.Expr, str], Expr]) ->
     return listed(q.items, scope, lambda i: Item("", below(i.expr, "SELECT"), i.span, i.expr))
 
 
-def _check_distinct(q: ast.Select, items: list[Item], groups: _Groups) -> None:
+def check_distinct(q: ast.Select, items: list[Item], groups: Groups) -> None:
     """DISTINCT of groups, which are different in their keys."""
     missing = next((e for e in groups.shown.values() if all(i.expr != e for i in items)), None)
     if missing is not None:
@@ -269,7 +269,7 @@ def bind_order(
     prefix: str,
 ) -> Rows:  # fmt: skip
     """Rows that go out sorted, when the period that they are sorted by first is over."""
-    found = [Order(_sorted_by(o.expr, items, value), o.descending, o.nulls_first) for o in order_by]
+    found = [Order(sorted_by(o.expr, items, value), o.descending, o.nulls_first) for o in order_by]
     first = order_by[0]
     end = rows.end_of(found[0].by)
     if end is None:
@@ -282,7 +282,7 @@ def bind_order(
     return Rows(Closed(rows.node, until, sorted_, early, tuple(found)), sorted_)
 
 
-def _sorted_by(e: ast.Expr, items: list[Item], value: Callable[[ast.Expr, str], Expr]) -> Expr:
+def sorted_by(e: ast.Expr, items: list[Item], value: Callable[[ast.Expr, str], Expr]) -> Expr:
     """An item by its number or its name, else an expression over the rows."""
     found = {items[n].expr for n in places_of(e, [None if i.is_time else i.name for i in items])}
     return found.pop() if len(found) == 1 else value(e, "ORDER BY")

@@ -10,19 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from braid.bind.bound import Declared, DeclaredColumn, Pull, QueryBound, SourceDeclared
+from braid.bind.bound import Declared, DeclaredColumn, Filled, QueryBound, SourceDeclared, TablesAsked
 from braid.bind.env import PUSH, Env, check_cycle
-from braid.bind.expressions import bind_expr, bind_predicate, conjuncts
+from braid.bind.expressions import bind_expr, bind_predicate
 from braid.bind.insert import fits
 from braid.bind.select.items import Item, Result, listed, unique_names
+from braid.bind.select.partners import parted
 from braid.bind.select.scope import Scope, of_table
+from braid.bind.select.tree import Joined
 from braid.bind.sources import check_topic_name, miswritten, refuse
-from braid.bind.sqlstream import promotion
+from braid.bind.sqlstream import partners, promotion, tables
 from braid.bind.sqlstream.analytic import Analytics
 from braid.bind.sqlstream.grouping import Rows, bind_groups, bind_order, is_grouped
 from braid.bind.sqlstream.relation import (
     Context,
+    OfTables,
     Operand,
+    Tree,
     bind_relation,
     built,
     check,
@@ -36,7 +40,7 @@ from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Col, Expr
 from braid.plan import sliding
-from braid.plan.logical import Filter, Kind, Output, Project, Query, Sink, Source
+from braid.plan.logical import Filter, Kind, Output, Project, Query, Sink
 from braid.plan.names import own
 from braid.sql import ast
 from braid.sql.dialects.sqlstream import SQLSTREAM
@@ -46,26 +50,12 @@ from braid.types import Scalar, Type, is_numeric
 # ------------------------------------------------------------------ statements
 
 
-def bind_select(s: ast.Ask, env: Env) -> QueryBound | Pull:
+def bind_select(s: ast.Ask, env: Env) -> QueryBound | TablesAsked:
     result = _result(s.query, env, "")
-    if result.kind == "table":
-        return _pull(s, result, env)
+    if isinstance(result, OfTables):
+        return tables.asked(result, tuple(Output(i.name, i.expr) for i in result.items), env, s.span)
     outputs = tuple(Output(i.name, i.expr) for i in result.items)
     return QueryBound(_query(PUSH, s.span, result, _sink(PUSH, PUSH, outputs), env), None, transient=True)
-
-
-def _pull(s: ast.Ask, result: Result, env: Env) -> Pull:
-    """A query over one table is answered at once, from the rows that are there."""
-    node, conditions = result.node, list[Expr]()
-    while isinstance(node, Filter):
-        conditions.insert(0, node.predicate)
-        node = node.input
-    if not isinstance(node, Source):
-        hint = "read one table; join tables to a stream"
-        raise SqlError("a query over views of tables, or several tables, is not supported yet", s.span, hint)
-    read = replace(node, kind="stream", captured=False)  # of a table, which is a bag of rows, each record is one
-    outputs = tuple(Output(i.name, i.expr) for i in result.items)
-    return Pull(replace(env.catalog.sources[node.name], kind="stream"), read, outputs, typing.all_of(conditions))
 
 
 def bind_view(s: ast.CreateStreamView, env: Env) -> QueryBound | SourceDeclared:
@@ -97,20 +87,25 @@ def bind_pump(s: ast.CreatePump, env: Env) -> QueryBound:
     if name in env.catalog.queries:
         raise SqlError(f"pump {name} exists already", s.name.span, f"DROP PUMP {name} first")
     made = bind_insert_query(s.insert, env, name, s.span)
+    if isinstance(made, Filled):
+        hint = "write INSERT INTO … SELECT …, which is done at once"
+        raise SqlError("a pump reads streams; a query over tables alone ends", s.insert.query.span, hint)
     if s.state is None:
         notice = f"pump {name} starts at once"
         made = replace(made, query=replace(made.query, notices=(*made.query.notices, notice)))
     return replace(made, stopped=s.state == "STOPPED")
 
 
-def bind_insert_query(s: ast.InsertSelect, env: Env, name: str | None = None, whole: Span | None = None) -> QueryBound:
+def bind_insert_query(
+    s: ast.InsertSelect, env: Env, name: str | None = None, whole: Span | None = None
+) -> QueryBound | Filled:
     target = declared(s.target, env)
     if target.view:
         raise SqlError(f"{target.name} is a view; a query writes into streams", s.target.span, "CREATE STREAM first")
     result = _result(s.query, env, "")
-    if result.kind == "table":
-        hint = "read a stream, or INSERT INTO … VALUES"
-        raise SqlError("an INSERT of rows of tables alone is not supported yet", s.query.span, hint)
+    if isinstance(result, OfTables):
+        asked = tables.asked(result, _fitted(result, target, s), env, s.query.span)
+        return Filled(target, asked, s.query.span)
     sink = _sink(target.name, target.topic, _fitted(result, target, s), target.partitions)
     check_cycle(result.node, sink, env.catalog, s.target.span)
     query = _query(name or env.catalog.next_insert(target.name), whole or s.span, result, sink, env)
@@ -194,14 +189,19 @@ def _result(q: ast.Select, env: Env, prefix: str) -> Result:
     if rowtime is not None:
         scope = timed(scope, rowtime, only_stream(tree))
     said = rules("WHERE", column(scope))
-    where = [] if q.where is None else [bind_predicate(c, said) for c in conjuncts(q.where)]
-    tree, where = with_where(tree, where)
+    plain, asked = parted(q.where)
+    filled = _filled(tree)
+    tree, where = with_where(tree, [bind_predicate(c, said) for c in plain])
     check(tree)
     node = built(tree, env.settings.sqlstream, rowtime)
     for condition in where:
         node = Filter(node, condition)
+    node = partners.Rows(node, scope, kind == "stream", filled, context).partnered(asked)
     calls = Analytics(context, rowtime, _over_rows(scope))
-    found = _over(q, scope, replace(Result(node, (), kind), over=frozenset(context.over)), calls)
+    bare = Result(node, (), kind)
+    if kind == "table":
+        bare = OfTables(node, (), kind, tree=tree if isinstance(tree, Joined) and not (where or asked) else None)
+    found = _over(q, scope, replace(bare, over=frozenset(context.over)), calls)
     for name, window in windows.items():
         if name not in context.used:
             hint = f"write source OVER {name} in a join, or SUM(x) OVER {name}"
@@ -216,12 +216,18 @@ def _united(q: ast.Select, env: Env, prefix: str) -> Result:
     results = [_result(part, env, f"{at}/") for part, at in zip(parts, levels, strict=True)]
     for part, result in zip(parts, results, strict=True):
         _check_stream(part, result.kind, nested=bool(prefix))
-        if result.kind == "table":
+        if result.kind != results[0].kind:
             hint = "join the table with a stream first"
-            raise SqlError("UNION ALL of tables is not supported yet", part.span, hint)
+            raise SqlError("UNION ALL of a stream and a table is not possible", part.span, hint)
         _check_alike(results[0], result, part.span)
     first, columns = results[0], [[r.columns[i].expr for r in results] for i in range(len(results[0].columns))]
     types = [_common(exprs, item) for exprs, item in zip(columns, first.columns, strict=True)]
+    over = frozenset[str]().union(*(r.over for r in results))
+    if first.kind == "table":
+        fitting = [[assigned(e, t) for e in exprs] for exprs, t in zip(columns, types, strict=True)]
+        whole = tables.united(results, fitting, own(f"{prefix}union"))
+        scope = of_table(table_of("UNION", tuple((i.name, i.expr) for i in whole.items), None), QUOTE)
+        return replace(whole, over=over, order=tables.bind_order(q, [*whole.items], _over_rows(scope)))
     cols = [[Col(f"{at}.{i}", t) for i, t in enumerate(types)] for at in levels]
     sides: list[sliding.Operand] = []
     for at, result, mine in zip(levels, results, cols, strict=True):
@@ -239,7 +245,6 @@ def _united(q: ast.Select, env: Env, prefix: str) -> Result:
         scope = of_table(table_of("UNION", named, rowtime), QUOTE)
         rows = bind_order(q.order_by, rows, list(found), _over_rows(scope), prefix)
         found = tuple(replace(i, expr=as_timestamp(rows.rowtime)) if i.is_time else i for i in found)
-    over = frozenset[str]().union(*(r.over for r in results))
     return Result(rows.node, found, "stream", rows.rowtime, over)
 
 
@@ -265,11 +270,9 @@ def _common(exprs: list[Expr], item: Item) -> Type:
 def _over(q: ast.Select, scope: Scope, bare: Result, calls: Analytics) -> Result:
     """What SELECT, GROUP BY and ORDER BY make of the rows of FROM."""
     rowtime, prefix, value = calls.rowtime, calls.context.prefix, calls.below
-    if rowtime is None:
-        if is_grouped(q) or q.order_by:
-            hint = "leave GROUP BY and ORDER BY out, or read a stream"
-            raise SqlError("groups and an order of tables alone are not supported yet", q.span, hint)
-        return replace(bare, items=_items(q, scope, calls))
+    if isinstance(bare, OfTables):
+        return _of_tables(q, scope, bare, calls)
+    assert rowtime is not None
     if is_grouped(q):
         grouped = bind_groups(q, Rows(bare.node, rowtime), scope, prefix, _item(q), calls)
         rows, items, value = grouped.rows, grouped.items, grouped.value
@@ -281,6 +284,23 @@ def _over(q: ast.Select, scope: Scope, bare: Result, calls: Analytics) -> Result
         rows = bind_order(order_by, rows, list(found), value, prefix)
         found = tuple(replace(i, expr=as_timestamp(rows.rowtime)) if i.is_time else i for i in found)
     return replace(bare, node=rows.node, items=found, rowtime=rows.rowtime)
+
+
+def _of_tables(q: ast.Select, scope: Scope, bare: OfTables, calls: Analytics) -> OfTables:
+    """The same of tables alone."""
+    items, value = [*_items(q, scope, calls)] if not is_grouped(q) else [], calls.below
+    if is_grouped(q):
+        grouped = tables.bind_groups(q, bare.node, scope, own(calls.context.prefix), _item(q))
+        items, value = [*_unique(grouped.items)], grouped.value
+        bare = replace(bare, node=grouped.node, tree=None)
+    return replace(bare, items=tuple(items), order=tables.bind_order(q, items, value))
+
+
+def _filled(tree: Tree) -> frozenset[str]:
+    """The columns of FROM that are never NULL."""
+    if isinstance(tree, Operand):
+        return tree.filled
+    return _filled(tree.left) | _filled(tree.right) if tree.how == "inner" else frozenset()
 
 
 def _over_rows(scope: Scope) -> Callable[[ast.Expr, str], Expr]:

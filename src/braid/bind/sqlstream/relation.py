@@ -13,7 +13,7 @@ table has no frame.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from braid.bind.env import Env
@@ -22,7 +22,7 @@ from braid.bind.select.items import Result
 from braid.bind.select.pushing import Side, covered, is_true, names, on_enters, where_enters
 from braid.bind.select.pushing import pair as equality
 from braid.bind.select.scope import Scope, of_table
-from braid.bind.select.tree import Joined, Leaf, Policy, bind_from
+from braid.bind.select.tree import Joined, Leaf, Policy, bind_from, leaves
 from braid.bind.settings import SqlstreamSettings
 from braid.bind.sqlstream.scope import QUOTE, ROWTIME, column, rules, table_of
 from braid.bind.sqlstream.sources import declared
@@ -30,8 +30,10 @@ from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Col, Expr
 from braid.plan import sliding
+from braid.plan.epochs import Equalities, InEpochs, RegularJoin
+from braid.plan.groups import Aggregate, Order
 from braid.plan.logical import Filter, How, Kind, Node, Project, Source
-from braid.plan.names import level
+from braid.plan.names import level, own
 from braid.sql import ast
 from braid.types import Scalar
 
@@ -45,10 +47,20 @@ class Operand(Leaf):
     kind: Kind
     frame: Frame | None
     filters: tuple[Expr, ...] = ()
+    filled: frozenset[str] = frozenset()  # its plan columns that are never NULL
 
 
 Pair = Joined[Operand]
 Tree = Operand | Pair
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfTables(Result):
+    """Rows of tables alone. `tree`: what they are of, where they are those of a join and no more; `order`: in which
+    they are shown."""
+
+    tree: Pair | None = None
+    order: tuple[Order, ...] = ()
 
 
 def kind_of(tree: Tree) -> Kind:
@@ -124,7 +136,7 @@ def _terms(on: ast.Expr, scope: Scope) -> list[Expr]:
 # ------------------------------------------------------------------- operands
 
 
-def _operand(r: ast.Relation, c: Context) -> Operand:
+def _operand(r: ast.Relation, c: Context) -> Tree:
     if isinstance(r, ast.Derived):
         assert r.alias is not None and isinstance(r.query, ast.Select)
         return _derived(r, r.alias, c.query(r.query, f"{c.prefix}{level(r.alias)}/"), c)
@@ -139,12 +151,18 @@ def _operand(r: ast.Relation, c: Context) -> Operand:
     node: Source = replace(d.read_as(plan_alias), end="lift", captured=d.kind == "table")
     rowtime = Col(f"{plan_alias}.ROWTIME", Scalar.BIGINT) if d.kind == "stream" else None
     named = tuple((x.name, Col(f"{plan_alias}.{x.name}", x.type)) for x in d.visible)
-    return _made(r, alias, node, d.kind, named, rowtime, c)
+    filled = frozenset(f"{plan_alias}.{x.name}" for x in d.visible if x.not_null)
+    return replace(_made(r, alias, node, d.kind, named, rowtime, c), filled=filled)
 
 
-def _derived(r: ast.Table | ast.Derived, alias: str, inner: Result, c: Context) -> Operand:
+def _derived(r: ast.Table | ast.Derived, alias: str, inner: Result, c: Context) -> Tree:
     """A sub-query or view: its columns under the alias, its rowtime as ROWTIME."""
     c.over.update(inner.over)
+    if isinstance(inner, OfTables) and inner.order:
+        hint = "leave it out; ORDER BY in the outer query sorts its rows"
+        raise SqlError(f"{alias} is sorted inside, which says nothing of the rows outside", r.span, hint)
+    if isinstance(inner, OfTables) and inner.tree is not None and r.over is None:
+        return _in_place(alias, inner.tree, inner, c)
     plan_alias = f"{c.prefix}{level(alias)}"
     named = tuple((i.name, Col(f"{plan_alias}.{i.name}", i.expr.type)) for i in inner.columns)
     outputs: list[tuple[Col, Expr]] = [(col, i.expr) for (_, col), i in zip(named, inner.columns, strict=True)]
@@ -153,6 +171,33 @@ def _derived(r: ast.Table | ast.Derived, alias: str, inner: Result, c: Context) 
         rowtime = Col(f"{plan_alias}.ROWTIME", Scalar.BIGINT)
         outputs.append((rowtime, inner.rowtime))
     return _made(r, alias, Project(inner.node, tuple(outputs)), inner.kind, named, rowtime, c)
+
+
+def _in_place(alias: str, tree: Pair, inner: OfTables, c: Context) -> Pair:
+    """A join of tables under one name: its relations in its place. What is computed of their rows is NULL where an
+    outer join around it has none of them."""
+    marked, there = _marked(tree, f"{c.prefix}{level(alias)}")
+    named = tuple(
+        (i.name, i.expr if isinstance(i.expr, Col) else typing.case([(there, i.expr)])) for i in inner.columns
+    )
+    assert isinstance(marked, Joined)
+    return replace(marked, scope=of_table(table_of(alias, named, None), QUOTE))
+
+
+def _marked(tree: Tree, name: str) -> tuple[Tree, Expr]:
+    """The tree with a column that is true in each of its rows."""
+    if isinstance(tree, Operand):
+        there = Col(f"{own(name)}.there", Scalar.BOOLEAN)
+        columns = tuple((c, c) for c in tree.node.schema)
+        return replace(tree, node=Project(tree.node, (*columns, (there, typing.literal(True, Scalar.BOOLEAN))))), there
+    if tree.how == "right":
+        right, found = _marked(tree.right, name)
+        return replace(tree, right=right), found
+    left, found = _marked(tree.left, name)
+    if tree.how != "full":
+        return replace(tree, left=left), found
+    right, other = _marked(tree.right, f"{name}/")
+    return replace(tree, left=left, right=right), typing.call("COALESCE", [found, other])
 
 
 def _made(
@@ -178,6 +223,15 @@ def _frame(over: Frame | ast.Name | None, c: Context) -> Frame | None:
 # ----------------------------------------------------------- which joins may be
 
 
+def check_beside(tree: Tree) -> None:
+    """Of tables that a stream meets: what is captured of them."""
+    for leaf in leaves(tree):
+        if leaf.kind == "table" and any(isinstance(x, InEpochs | Aggregate) for x in leaf.node.walk()):
+            hint = "INSERT INTO a table SELECT … from it, and join that table"
+            what = f"{leaf.alias} beside a stream: groups, DISTINCT, UNION ALL and sub-queries of tables"
+            raise SqlError(f"{what} are not supported yet", leaf.span, hint)
+
+
 def check(tree: Tree, top: bool = True) -> None:
     """`top`: no further join is made of its rows."""
     if isinstance(tree, Operand):
@@ -185,10 +239,7 @@ def check(tree: Tree, top: bool = True) -> None:
     check(tree.left, top=False)
     check(tree.right, top=False)
     kinds = {kind_of(tree.left), kind_of(tree.right)}
-    if kinds == {"table"}:
-        hint = "join the stream first: stream JOIN table … JOIN table …"
-        raise SqlError("a join of two tables is not supported yet", tree.written.how_span, hint)
-    if "table" in kinds:
+    if len(kinds) > 1:
         _stream_table(tree)
         if keeps_table(tree) and not top:
             hint = "make it the last join, or CREATE VIEW … AS SELECT STREAM it and join that"
@@ -221,6 +272,9 @@ def keeps_table(pair: Pair) -> bool:
 
 def _hopping(pair: Pair, name: str) -> None:
     """Rows of a table without a partner are known when a window of no length ends."""
+    if isinstance(pair.left if pair.how == "left" else pair.right, Joined):
+        hint = "keep the rows of one table, and join the others with the result"
+        raise SqlError("an outer join that keeps the rows of joined tables is not possible", pair.span, hint)
     stream = pair.right if kind_of(pair.left) == "table" else pair.left
     hint = "write OVER (ORDER BY FLOOR(ROWTIME TO HOUR) RANGE CURRENT ROW) on the stream, or keep the stream's rows"
     frame = stream.frame if isinstance(stream, Operand) else None
@@ -299,16 +353,32 @@ def _on_conditions(tree: Tree) -> Tree:
 def built(tree: Tree, settings: SqlstreamSettings, rowtime: Col | None) -> Node:
     """`rowtime` None: only tables are read, whose rows have no time."""
     if rowtime is None:
-        assert isinstance(tree, Operand)
-        return _filtered(tree)
-    return sliding.SlidingJoin(_tree(tree), rowtime, settings.emission, settings.empty_buckets == "on")
+        return _of_tables(tree)
+    check_beside(tree)
+    return sliding.SlidingJoin(sliding_tree(tree), rowtime, settings.emission, settings.empty_buckets == "on")
 
 
-def _tree(tree: Tree) -> sliding.Tree:
+def sliding_tree(tree: Tree) -> sliding.Tree:
     if isinstance(tree, Operand):
         return sliding.Operand(_filtered(tree), None if tree.kind == "table" else life(tree.frame))
-    residual = [c for c in tree.terms if key_of(tree, c) is None]
-    return sliding.Meeting(_tree(tree.left), _tree(tree.right), tree.how, tuple(keys_of(tree)), typing.all_of(residual))
+    left, right = sliding_tree(tree.left), sliding_tree(tree.right)
+    return sliding.Meeting(left, right, tree.how, tuple(keys_of(tree)), _residual(tree))
+
+
+def _of_tables(tree: Tree) -> Node:
+    if isinstance(tree, Operand):
+        return _filtered(tree)
+    on = equalities(keys_of(tree))
+    return RegularJoin(_of_tables(tree.left), _of_tables(tree.right), tree.how, on, _residual(tree))
+
+
+def equalities(keys: Sequence[tuple[Expr, Expr]]) -> Equalities:
+    """Of expressions whose NULLs equal nothing."""
+    return Equalities(tuple(a for a, _ in keys), tuple(b for _, b in keys), (False,) * len(keys))
+
+
+def _residual(pair: Pair) -> Expr | None:
+    return typing.all_of([c for c in pair.terms if key_of(pair, c) is None])
 
 
 def _filtered(tree: Operand) -> Node:

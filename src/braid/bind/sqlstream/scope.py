@@ -94,6 +94,10 @@ def _own(e: ast.Expr, r: Rules) -> Expr | None:
         case ast.Call(name=name) if is_aggregate(name):
             hint = "WHERE sees single rows; write HAVING behind GROUP BY" if r.clause == "WHERE" else "leave it out"
             raise SqlError(f"{name} is an aggregate; it is not allowed in {r.clause}", hint=hint)
+        case ast.Subquery():
+            hint = "write WHERE … AND x IN (SELECT …), or join it: FROM a JOIN (SELECT …) AS b ON a.x = b.x"
+            what = "a sub-query elsewhere than beside AND in WHERE, with IN or EXISTS,"
+            raise SqlError(f"{what} is not supported yet", hint=hint)
         case ast.Cast(type=Scalar.TIMESTAMP):
             return _timestamp(e, r)
         case ast.Binary(op="+" | "-" as op, left=time, right=ast.Interval() as by):

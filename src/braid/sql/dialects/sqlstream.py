@@ -63,6 +63,12 @@ def query(c: Cursor, nested: bool = False) -> ast.Select:
     return replace(first, union=tuple(others), order_by=order_by, span=c.span(start))
 
 
+def _subquery(c: Cursor) -> ast.Query:
+    """A query where a value stands."""
+    inner = query(c, nested=True)
+    return ast.Query((), inner, (), None, None, None, inner.span)
+
+
 def _order_item(c: Cursor) -> ast.OrderItem:
     """An item of ORDER BY, and WITHIN an interval."""
     item = order_item(c)
@@ -376,10 +382,10 @@ def _create_schema(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
 
 
 def _create_foreign(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
-    """CREATE FOREIGN STREAM name (…) SERVER server [OPTIONS (…)]; tables reach outside by drivers of the system."""
+    """CREATE FOREIGN STREAM | TABLE name (…) SERVER server [OPTIONS (…)]."""
     c.advance()
-    if not c.at("STREAM"):
-        return unsupported(c, "CREATE FOREIGN", start)
+    if not c.at("STREAM") and not c.at("TABLE"):
+        raise c.unexpected("STREAM or TABLE", "STREAM", "TABLE")
     return _relation(c, start, or_replace, foreign=True)
 
 
@@ -551,6 +557,7 @@ SQLSTREAM = Words(
     join=join,
     condition=condition,
     lists=True,
+    subquery=_subquery,
     clauses=_CLAUSES,
     shows=("STREAMS", "TABLES", "QUERIES", "TOPICS", "PROPERTIES"),
     foreign={

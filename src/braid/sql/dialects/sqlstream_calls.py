@@ -28,6 +28,8 @@ def call(c: Cursor) -> ast.Expr:
     start, word = c.index, c.word()
     if word in ROUNDED:
         return _rounded(c, word)
+    if word == "EXISTS" and c.ahead(2).value == "SELECT":
+        return _exists(c, start)
     special = _SPECIAL.get(word)
     if special is None:
         return _behind(c, plain_call(c), start)
@@ -36,6 +38,15 @@ def call(c: Cursor) -> ast.Expr:
     args = special(c)
     c.close(opened, ")", "',' or ')'")
     return ast.Call(word, args, c.span(start))
+
+
+def _exists(c: Cursor, start: int) -> ast.Expr:
+    c.advance()
+    opened = c.advance()
+    assert c.dialect.subquery is not None
+    inner = c.dialect.subquery(c)
+    c.close(opened, ")")
+    return ast.Subquery("exists", inner, c.span(start))
 
 
 def _behind(c: Cursor, made: ast.Expr, start: int) -> ast.Expr:
