@@ -227,6 +227,11 @@ def _grouped(rng: random.Random) -> Query:
     values = [c for c in rows.schema if c.name.endswith((".V", ".N", ".ROWTIME"))]
     calls: list[tuple[str, Expr | None]] = [("COUNT", None), ("SUM", col(rows, "A.N"))]
     calls += [(rng.choice(["MIN", "MAX"]), rng.choice(values)) for _ in range(rng.randint(1, 4))]
+    narrow = Decimal(
+        38, 1 if joined else rng.choice([1, 37])
+    )  # 37: which sums on the way are too large follows their order
+    exact = Cast(col(rows, "A.N"), narrow)
+    calls += [(f, exact) for f in ("SUM", "AVG") if rng.random() < 0.5]
     tenths = call("div", [Cast(col(rows, "A.N"), Scalar.DOUBLE), Lit(10.0, Scalar.DOUBLE)])
     if not joined:  # within an epoch rows of a join have no order, and the last digits of a sum follow it
         calls += [(f, tenths) for f in ("SUM", "AVG") if rng.random() < 0.5]
@@ -517,6 +522,14 @@ def test_law(shape: str) -> None:
     check(shape, 0, whole=False)
 
 
+@pytest.mark.parametrize("worth", [0, float("inf")])
+def test_law_of_rows_that_are_one(worth: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of a group in an epoch as one row, however few they are, and never."""
+    monkeypatch.setattr("braid.operators.aggregate.WORTH", worth)
+    for seed in range(3):
+        check("grouped", seed, whole=False)
+
+
 def test_law_by_another_key() -> None:
     assert sum(check_by_another_key(shape, seed, whole=False) for shape in SHAPES for seed in (0, 2003)) > 5
 
@@ -525,6 +538,14 @@ def test_law_by_another_key() -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_law_by_another_key_at_length(shape: str) -> None:
     assert any([check_by_another_key(shape, seed) for seed in range(1000, 1050)])
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("worth", [0, float("inf")])
+def test_law_of_rows_that_are_one_at_length(worth: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("braid.operators.aggregate.WORTH", worth)
+    for seed in range(1000, 1100):
+        check("grouped", seed, whole=False)
 
 
 @pytest.mark.law
