@@ -41,10 +41,10 @@ from braid.operators.changes import (
     key_column,
     no_rows,
     one_change,
-    sequence_of,
 )
 from braid.operators.clocks import Clocks, Closing
 from braid.operators.extremes import Extreme, Values
+from braid.operators.folding import as_one, epochs_of, parts_of
 from braid.operators.lives import Standing, Timeline, arrivals, timeline
 from braid.operators.pairing import MISSING, all_dropped, dropped_rows, gathered, without_nulls
 from braid.operators.ranges import Flags, Ints, columns_of, rows_at, values_at
@@ -65,7 +65,7 @@ class GroupBy:
     (None: rows only come); `mode`: of the input; `closing`: of groups in windows; `passing`: of groups by what has a
     watermark; `by_epoch`: a group tells what it is after an epoch, once; `rows`: the number of COUNT(*), where nobody
     sees a group without rows, so that it need not be kept; `begins_again`: that of a group which is as if it had never
-    been once it has had no rows at the end of an epoch."""
+    been once it has had no rows at the end of an epoch; `folded`: rows come as `Folding` gives them."""
 
     keys: tuple[str, ...]
     aggregations: tuple[groups.Aggregation, ...]
@@ -76,6 +76,7 @@ class GroupBy:
     by_epoch: bool = False
     rows: int | None = None
     begins_again: int | None = None
+    folded: bool = False
 
     @staticmethod
     def of(
@@ -84,6 +85,7 @@ class GroupBy:
         passing: Passing | None = None,
         by_epoch: bool = False,
         rows: int | None = None,
+        folded: bool = False,
     ) -> GroupBy:
         mode = node.input.mode
         own = tuple(e.name for e in node.input.row_key if isinstance(e, Col))
@@ -91,7 +93,7 @@ class GroupBy:
         names = tuple(c.name for c, _ in node.keys)
         again = next((i for i, a in enumerate(node.aggregations) if a.output == node.rows), None)
         own_key = own if latest else None
-        return GroupBy(names, node.aggregations, own_key, mode, closing, passing, by_epoch, rows, again)
+        return GroupBy(names, node.aggregations, own_key, mode, closing, passing, by_epoch, rows, again, folded)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         drops: list[pl.DataFrame] = []
@@ -104,28 +106,7 @@ class GroupBy:
             return Result(self._nothing(rows, keys), all_dropped(drops))
         held = Newest(state, "groups", keys, by_time(keys, self.closing, self.passing))
         accumulators = Accumulators(self.aggregations)
-        values, failed = evaluated(accumulators, rows)
-        line = timeline([rows], None, keys)
-        shown = values if self.own is None else self._shown(line, keys, accumulators.arguments, values, state)
-        groups, before = self._before(line, rows, held, accumulators)
-        if any(a.function == GATHER for a in self.aggregations):
-            groups = replace(groups, ends=ends_of(line.group, _epochs(rows, line.number)))
-        known = [(shown if a.function == "LATEST" else values)[f"{i}"] for i, a in enumerate(self.aggregations)]
-        known = [values_at(x, line.number) for x in known]
-        found = self._extremes(line, rows, groups, known, state, clocks)
-        parts = self._parts(line, rows)
-        if parts is not None and accumulators.fold(known, before, found):
-            drops += accumulators.failed(rows, failed, None, values)
-            folded, ends = accumulators.folded(parts, known, found), np.flatnonzero(~groups.start)[parts.ends]
-            line, rows = _as_one(line, rows, parts)
-            groups = Groups.led(line.first, np.ones(rows.height, dtype=np.int64))
-            found = {i: groups.spread(before[f"_a{i}_0"], values_at(x, ends)) for i, x in found.items()}
-            after = _behind(line, rows, groups, before, accumulators.scanned(groups, folded, before, found))
-        else:
-            after = _behind(line, rows, groups, before, accumulators.running(groups, known, before, found=found))
-            if self.begins_again is not None:
-                after = self._begun_again(line, rows, groups, before, accumulators, known, after)
-            drops += accumulators.failed(rows, failed, after, values)
+        line, rows, after = self._after(rows, held, accumulators, clocks, state, drops)
         if self.closing is not None:
             held.forget(self.closing.open_from(clocks))
         if self.passing is not None:
@@ -146,12 +127,48 @@ class GroupBy:
         internal = columns_of(out.with_columns(after[TIME]), [POS, SUB, TIME, DIFF, HASH, *keys, *headers])
         return Result(internal.hstack([*named, *accumulators.results(after)]), all_dropped(drops))
 
+    def _after(
+        self,
+        rows: pl.DataFrame,
+        held: Newest,
+        accumulators: Accumulators,
+        clocks: Clocks,
+        state: State,
+        drops: list[pl.DataFrame],
+    ) -> tuple[Timeline, pl.DataFrame, pl.DataFrame]:
+        """The rows by group, and what is behind each of them. Those of a group in one epoch may be one of them."""
+        line = timeline([rows], None, held.keys)
+        groups, before = self._before(line, rows, held, accumulators)
+        if self.folded:
+            came = rows_at(columns_of(rows, list(accumulators.schema)), line.number)
+            return line, rows, _behind(line, rows, groups, before, accumulators.scanned(groups, came, before))
+        values, failed = evaluated(accumulators, rows)
+        shown = values if self.own is None else self._shown(line, held.keys, accumulators.arguments, values, state)
+        if any(a.function == GATHER for a in self.aggregations):
+            groups = replace(groups, ends=ends_of(line.group, epochs_of(rows, line.number)))
+        known = [(shown if a.function == "LATEST" else values)[f"{i}"] for i, a in enumerate(self.aggregations)]
+        known = [values_at(x, line.number) for x in known]
+        found = self._extremes(line, rows, groups, known, state, clocks)
+        parts = self._parts(line, rows)
+        if parts is not None and accumulators.fold(known, before, found):
+            drops += accumulators.failed(rows, failed, None, values)
+            folded, ends = accumulators.folded(parts, known, found), np.flatnonzero(~groups.start)[parts.ends]
+            line, rows = as_one(line, rows, parts)
+            groups = Groups.led(line.first, np.ones(rows.height, dtype=np.int64))
+            found = {i: groups.spread(before[f"_a{i}_0"], values_at(x, ends)) for i, x in found.items()}
+            return line, rows, _behind(line, rows, groups, before, accumulators.scanned(groups, folded, before, found))
+        after = _behind(line, rows, groups, before, accumulators.running(groups, known, before, found=found))
+        if self.begins_again is not None:
+            after = self._begun_again(line, rows, groups, before, accumulators, known, after)
+        drops += accumulators.failed(rows, failed, after, values)
+        return line, rows, after
+
     def _parts(self, line: Timeline, rows: pl.DataFrame) -> Parts | None:
         """The rows of each group and epoch; None: they are not few, or each row counts by itself."""
         if not self.by_epoch or self.own is not None or self.begins_again is not None:
             return None
-        first = np.flatnonzero(~np.append(False, ~ends_of(line.group, _epochs(rows, line.number))[:-1]))
-        return Parts(first, rows[DIFF].to_numpy()[line.number]) if WORTH * len(first) <= rows.height else None
+        parts = parts_of(line, rows)
+        return parts if WORTH * len(parts.first) <= rows.height else None
 
     def _begun_again(
         self,
@@ -165,7 +182,7 @@ class GroupBy:
     ) -> pl.DataFrame:
         """What is behind each row, where groups begin again within the batch: each part of a group is one by itself."""
         count = f"_a{self.begins_again}_0"
-        epoch = _epochs(rows, line.number)
+        epoch = epochs_of(rows, line.number)
         new = np.flatnonzero((epoch[1:] != epoch[:-1]) & (line.group[1:] == line.group[:-1])) + 1
         new = new[rows_at(after.select(count), line.number[new - 1])[count].to_numpy() == 0]
         if not len(new):
@@ -280,27 +297,11 @@ def _behind(
     return rows_at(pl.DataFrame([pl.Series(TIME, groups.maxima(time.to_numpy())), *running]), back)
 
 
-def _as_one(line: Timeline, rows: pl.DataFrame, parts: Parts) -> tuple[Timeline, pl.DataFrame]:
-    """A row for each part of the groups: the last of it, with the highest time. It comes, whatever the others did."""
-    ends = parts.ends
-    few = rows_at(rows, np.sort(line.number[ends]))
-    made = line.alone(ends, few)
-    time = np.empty(few.height, dtype=np.int64)
-    time[made.number] = np.maximum.reduceat(rows[TIME].to_numpy()[line.number], parts.first)
-    comes = pl.repeat(1, few.height, dtype=pl.Int8, eager=True).alias(DIFF)
-    return made, few.with_columns(comes, pl.Series(TIME, time))
-
-
-def _epochs(rows: pl.DataFrame, number: Ints) -> Ints:
-    """In which epoch these rows are."""
-    return rows.select(sequence_of(pl.col(POS)).alias("e"))["e"].to_numpy()[number]
-
-
 def _lasts(line: Timeline, rows: pl.DataFrame, tells: Flags) -> Ints:
     """Of the rows that tell, the last of each group in each epoch."""
     speaks = tells[line.number]
     number, group = line.number[speaks], line.group[speaks]
-    return np.sort(number[ends_of(group, _epochs(rows, number))])
+    return np.sort(number[ends_of(group, epochs_of(rows, number))])
 
 
 def _tells(line: Timeline, rows: pl.DataFrame, by_place: bool) -> Flags:
