@@ -152,5 +152,7 @@ def test_sums_of_more_digits_than_a_number_has(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(backend, "lower", how)
         made += [_summed(batch) for batch in (1, 50)]
     assert all(x[0] == made[0][0] for x in made)
-    assert made[0][0][-1][0]["s"] == str(int(LARGE) + 1)
-    print(made[0], made[-1])
+    assert made[0][0][-1][0]["s"] == int(LARGE) + 1
+    one_by_one, folded = made[-1][1], made[0][1]
+    assert set(folded) == set(one_by_one) and made[1][1] == folded
+    assert len(folded) == 1 + 3 < len(one_by_one), "once an epoch"

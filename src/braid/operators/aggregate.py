@@ -115,11 +115,12 @@ class GroupBy:
         keeps = stands if self.rows is None else stands.set(after[f"_a{self.rows}_0"] == 0, -1)
         line.keep(0, held, columns_of(rows, [HASH, *keys]).hstack([keeps, *after.get_columns()]))
         tells = _tells(line, rows, by_place=self.mode == "retract")
-        unfit = accumulators.unfit(after)
-        if len(unfit) and (lost := tells & unfit.is_not_null().to_numpy()).any():
-            few = pl.Series(lost)
-            drops.append(dropped_rows(rows.filter(few), Reason.EXPRESSION, None, message=unfit.filter(few)))
         told = _lasts(line, rows, tells) if self.by_epoch else np.flatnonzero(tells)
+        if len(unfit := accumulators.unfit(after)):
+            on_the_way = told if self.folded else np.flatnonzero(tells)
+            few = on_the_way[unfit.is_not_null().to_numpy()[on_the_way]]
+            lost = dropped_rows(rows_at(rows, few), Reason.EXPRESSION, None, message=values_at(unfit, few))
+            drops += [lost] if len(few) else []
         names = [POS, SUB, HASH, *keys, *([HEADERS] if HEADERS in rows.columns else [])]
         out, after = rows_at(columns_of(rows, names).hstack([stands]), told), rows_at(after, told)
         named = [out[k].alias(name) for k, name in zip(keys, self.keys, strict=True)]
