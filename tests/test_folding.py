@@ -41,6 +41,9 @@ VIEWS = {
         "SELECT SUM(n) AS s FROM (SELECT k, COUNT(*) AS n FROM l GROUP BY k) x WHERE n > 1", True),
     "closed windows": (
         f"SELECT window_start, COUNT(*) AS n FROM {HOP} GROUP BY window_start EMIT ON WINDOW CLOSE", True),
+    "a part that is read twice": (
+        f"WITH p AS (SELECT l.k, l.v AS a, r.v AS b FROM {MET}) SELECT COUNT(*) AS n, MAX(a) AS m FROM p"
+        " UNION ALL SELECT COUNT(b), MIN(b) FROM p GROUP BY k", True),
     "not by a column": (f"SELECT l.g, COUNT(*) AS n FROM {MET} GROUP BY l.g", False),
     "not the largest of what goes again": ("SELECT COUNT(*) AS n, MAX(v) AS m FROM t", False),
     "not what is rounded": (f"SELECT SUM(l.v::float8 / 3) AS s FROM {MET}", False),
