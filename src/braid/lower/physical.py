@@ -17,6 +17,7 @@ from braid.expr.nodes import Col, Expr
 from braid.operators.aggregate import GroupBy
 from braid.operators.base import Operator
 from braid.operators.filter import Filter
+from braid.operators.folding import Folding
 from braid.plan import groups, logical
 from braid.plan.epochs import in_epochs
 from braid.plan.first_row import is_one_group
@@ -86,13 +87,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Rows of step (or leaf) `source` go to stage `stage` by `keys`."""
+    """Rows of step (or leaf) `source` go to stage `stage` by `keys`. `folding`: those of a key in one epoch as one."""
 
     source: int
     stage: int
     keys: tuple[Expr, ...]
     null_key: NullKey
     reason: str
+    folding: Folding | None = None
 
 
 @dataclass(frozen=True, slots=True)
