@@ -12,6 +12,7 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from time import monotonic
 
 import polars as pl
 
@@ -43,9 +44,10 @@ from braid.topics.interface import Topics, open_topics
 from braid.topics.store import TopicStore
 from braid.topics.store_value import Store
 from braid.why.notes import Notes
-from braid.why.reading import BATCH, KEY, OFFSET, PARTITION, Heard, Place, events, heard
+from braid.why.reading import BATCH, KEY, OFFSET, PARTITION, Events, Heard, Place, events, heard
 from braid.why.reasons import At, Case, Verdict
 from braid.why.slices import Sliced, Slices, sliced
+from braid.why.what_if import sought
 from braid.why.words import Answer, Answered, Step
 
 MOST = 5_000  # records of a slice
@@ -85,6 +87,7 @@ class Asked:
     topics: Topics
     values: bool = True
     cache: object = None  # a folder for what files are parsed into; it goes with this
+    seconds: float = 0  # for so long changes are looked for that would have made a row
     heard: Heard = field(init=False)
     how: Sliced = field(init=False)
     slices: Slices = field(init=False)
@@ -267,6 +270,8 @@ class Asked:
         positions = {p: (records[p].leaf, *placed.position(p)) for p in shown}
         case = Case(self.plan.query, notes, self.heard, self.slices, self.how, at, positions, time_text, self.values)
         made = [self._answered(case, p, records[p], at[p]) for p in shown]
+        if most is not None and self.seconds > 0:
+            made = self._with_changes(case, placed, dict(zip(shown, made, strict=True)))
         judged = sum(int(x.sum()) for x in taken.values())
         return Answer(
             self.query,
@@ -284,6 +289,23 @@ class Asked:
         steps = [*_steps(case, place)]
         name, batch = self.plan.leaves[record.leaf].source.name, case.positions[place][1]
         return Answered(at, name, *self.shown(record), batch, case.verdict(place), steps)
+
+    def _with_changes(self, case: Case, placed: Events, made: Mapping[Place, Answered]) -> list[Answered]:
+        """The records, those that gave no row with what would have made one."""
+        until = monotonic() + self.seconds
+        found = sought(case, placed, {p: x.verdict for p, x in made.items()}, self._beside_key, until)
+        return [replace(x, what_if=found.get(p)) for p, x in made.items()]
+
+    def _beside_key(self, records: Sequence[Record], met: int, leaf: int, text: str) -> Events | None:
+        """The events of records and of those that have another key."""
+        start = {leaf: (self.slices.texts(met, leaf) == text).fill_null(False)}
+        for x in records:
+            own = self._flags(x.leaf, (pl.col(PARTITION) == x.partition) & (pl.col(OFFSET) == x.offset))
+            start[x.leaf] = start[x.leaf] | own if x.leaf in start else own
+        try:
+            return events(self.heard, self.plan, self.taken(start, MOST))
+        except BraidError:  # too many
+            return None
 
     def shown(self, record: Record) -> tuple[str | None, Mapping[str, object] | None]:
         """Key and value of a record, where they may be seen."""
@@ -362,8 +384,10 @@ def asked(
     parent: ObjectStore | None = None,
     values: bool = True,
     file: tuple[str, str] | None = None,
+    seconds: float = 0,
 ) -> Asked:
-    """A query of a store by its name. `file`: statements and their dialect, where the catalogue does not have it."""
+    """A query of a store by its name. `file`: statements and their dialect, where the catalogue does not have it;
+    `seconds`: for so long changes are looked for that would have made a row."""
     opened = open_store(store.objects)
     found = named(query, queries(opened, parent), store.objects, parent)
     if found.torn is not None:
@@ -381,7 +405,7 @@ def asked(
     _check_kept(found.name, plan, known, topics)
     cache = tempfile.TemporaryDirectory(prefix="braid-files-")
     inputs = {x.number: _input(x.source, known, topics, found.folder, declared, cache.name) for x in plan.leaves}
-    return Asked(found.name, plan, known, found.folder, inputs, topics, values, cache)
+    return Asked(found.name, plan, known, found.folder, inputs, topics, values, cache, seconds)
 
 
 def _notes(plan: Plan, topics: Topics) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from braid.face.tabular import cell, time_text
 from braid.why.reasons import At, Verdict
+from braid.why.what_if import WhatIf
 
 EXAMPLES = 3  # of each reason
 WIDTH = 100
@@ -39,6 +40,7 @@ class Answered:
     batch: int | None
     verdict: Verdict
     steps: Sequence[Step] = ()
+    what_if: WhatIf | None = None  # where changes were looked for
 
 
 class Judged(Protocol):
@@ -119,7 +121,13 @@ def _record(x: Answered) -> dict[str, Any]:
         "text": v.text,
         "hint": v.hint,
         "steps": [{"what": s.what, "text": s.text} for s in x.steps],
+        "what_if": None if x.what_if is None else _what_if(x.what_if),
     }
+
+
+def _what_if(x: WhatIf) -> dict[str, Any]:
+    changes = [{"kind": c.kind, "text": c.text} for c in x.changes]
+    return {"changes": changes, "complete": not x.cut}
 
 
 def _by_reason(answer: Answer) -> Mapping[str, Sequence[Answered]]:
@@ -162,11 +170,37 @@ def _lines_of(x: Answered) -> Iterator[str]:
     yield from textwrap.wrap(
         f"{MARKS[x.verdict.outcome]} {x.verdict.text}", WIDTH, initial_indent="  ", subsequent_indent="    "
     )
-    if x.verdict.hint is not None:
+    if x.verdict.hint is not None and not _is_said_better(x):
         yield from textwrap.wrap(f"hint: {x.verdict.hint}", WIDTH, initial_indent="    ", subsequent_indent="    ")
+    for text in () if x.what_if is None else _would_have(x.what_if):
+        yield from textwrap.wrap(f"what if: {text}", WIDTH, initial_indent="    ", subsequent_indent="    ")
     if len(x.steps) > 1:
         for s in x.steps:
             yield f"    · {s.text}"
+
+
+_BETTER = {  # reasons, and the changes that say what their hints suppose
+    "late": ("window", "grace"),
+    "outside the window": ("window",),
+    "expired": ("window", "grace"),
+    "no row": ("key",),
+    "no partner": ("key",),
+}
+
+
+def _is_said_better(x: Answered) -> bool:
+    """Whether a change that was tried says what a hint supposes."""
+    changes = () if x.what_if is None else x.what_if.changes
+    return any(c.kind in _BETTER.get(x.verdict.reason, ()) for c in changes)
+
+
+def _would_have(x: WhatIf) -> Iterator[str]:
+    """The changes that would have made a row, each by itself."""
+    yield from (f"{c.text} would have made a row" for c in x.changes)
+    if x.cut:
+        yield "not all changes were tried: --what-if SECONDS gives more time"
+    elif not x.changes:
+        yield "no other window, grace period, time, order, key or constant of a condition alone would have made a row"
 
 
 def summary(answer: Answer) -> Iterator[str]:
