@@ -100,7 +100,7 @@ def waiting(
     metavar="SECONDS",
     default=10.0,
     show_default=True,
-    help="Look for so long for the smallest change that would have made a row; 0: not.",
+    help="Find in so many seconds the smallest change that would have made a row; 0: none.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--file", type=click.Path(), help="Find its statement in FILE, where the store keeps none: INSERT INTO.")

@@ -12,7 +12,7 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from time import monotonic
+from time import process_time
 
 import polars as pl
 
@@ -31,6 +31,7 @@ from braid.guess import guesses, suggested
 from braid.lower.lower import lower
 from braid.lower.physical import Plan
 from braid.operators.changes import TIME
+from braid.plan import epochs, logical
 from braid.plan.canonical import canonical
 from braid.plan.logical import Source
 from braid.reference import Fact, Record
@@ -112,7 +113,7 @@ class Asked:
     def of_key(self, key: str) -> Answer:
         """What became of the records of a key, be it theirs or one that they are joined or grouped by."""
         texts = texts_of(key)
-        found = {n: self._with_key(n, texts) for n in self.heard.rows}
+        found = {n: self._with_key(n, texts) for n in self.heard.rows if n not in self._clocks}
         unread = [*self._unread(texts)]
         if not any(flags.any() for flags in found.values()) and not unread:
             raise self._no_key(key)
@@ -121,8 +122,9 @@ class Asked:
     def of_time(self, since: int, until: int | None, event_time: bool = False) -> Answer:
         """What became of all records of streams of a time: that of the batches that have read them, or their own."""
         within = self._of_event_time(since, until) if event_time else self._arrived(since, until)
-        streams = [leaf.number for leaf in self.plan.leaves if leaf.source.kind == "stream"]
-        found = {n: self._flags(n, within) for n in streams or self.heard.rows}
+        mine = [leaf for leaf in self.plan.leaves if leaf.number not in self._clocks]
+        streams = [leaf.number for leaf in mine if leaf.source.kind == "stream"]
+        found = {n: self._flags(n, within) for n in streams or [leaf.number for leaf in mine]}
         made = self._answer(found, (), most=None)
         to = "on" if until is None else f"to {time_text(until)}"
         span = f"{'with event times' if event_time else 'read'} from {time_text(since)} {to} (UTC)"
@@ -159,7 +161,7 @@ class Asked:
 
     def _reading(self, topic: str) -> list[int]:
         """The sources that read a topic."""
-        named = [(leaf.number, leaf.source.topic, leaf.source.name) for leaf in self.plan.leaves]
+        named = [(x.number, x.source.topic, x.source.name) for x in self.plan.leaves if x.number not in self._clocks]
         exact = [n for n, t, _ in named if t == topic]
         found = exact or [n for n, t, name in named if topic.lower() in (t.lower(), name.lower())]
         if not found:
@@ -169,6 +171,13 @@ class Asked:
         return found
 
     # -------------------------------------------------------------------- finding records
+
+    @property
+    def _clocks(self) -> set[int]:
+        """The sources of which nothing but the clock is read: they have no rows."""
+        root = self.plan.query.root
+        clocks = {x.alias for node in root.walk() if isinstance(node, epochs.Clocked) for x in node.clocks}
+        return {n for n, x in enumerate(logical.sources(root)) if x.alias in clocks}
 
     def _flags(self, leaf: int, which: pl.Expr) -> pl.Series:
         return self.heard.rows[leaf].select(which.fill_null(False).alias("f"))["f"]
@@ -292,7 +301,7 @@ class Asked:
 
     def _with_changes(self, case: Case, placed: Events, made: Mapping[Place, Answered]) -> list[Answered]:
         """The records, those that gave no row with what would have made one."""
-        until = monotonic() + self.seconds
+        until = process_time() + self.seconds
         found = sought(case, placed, {p: x.verdict for p, x in made.items()}, self._beside_key, until)
         return [replace(x, what_if=found.get(p)) for p, x in made.items()]
 

@@ -36,18 +36,14 @@ class Other:
     old: Call
     new: Call
 
-    def text(self, values: bool) -> str:
-        """In words; `values`: whether the constant may be seen, which is a value of a row."""
+    def text(self, values: bool, names: Mapping[str, str]) -> str:
+        """In words; `values`: whether the constant may be seen, which is a value of a row; `names`: of columns."""
         if not values:
-            return f"another constant in {_bare(self.old)}"
+            return f"another constant in {bare(self.old, names)}"
         if any(isinstance(x, Col) and x.name.endswith(LIMIT) for x in parts(self.old)):
             limits = [next(x.value for x in c.args if isinstance(x, Lit)) for c in (self.new, self.old)]
             return "LIMIT {} instead of {}".format(*limits)
-        return f"{_bare(self.new)} instead of {_bare(self.old)}"
-
-
-def _bare(e: Expr) -> str:
-    return bare(e)
+        return f"{bare(self.new, names)} instead of {bare(self.old, names)}"
 
 
 def others(condition: Expr, row: Mapping[str, Any]) -> list[Other]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from braid.expr.nodes import Call, Col, Expr, Lit, changed
 from braid.expr.show import show
@@ -441,25 +441,26 @@ def _of_conditions(of: _Of) -> Iterator[Knob]:
     """Inequalities of two times: how far apart rows may be."""
     for e, with_e in conditions(of.node):
         for term in conjuncts(e):
-            if _is_temporal(term):
+            if is_temporal(term):
                 yield _loosening(of, e, term, with_e)
 
 
-def _is_temporal(e: Expr) -> bool:
+def is_temporal(e: Expr) -> TypeGuard[Call]:
+    """Whether it is an inequality of two times, moved by constants."""
     if not isinstance(e, Call) or e.function not in ("lt", "le", "ge", "gt"):
         return False
     read = [Shifted.of(x).base for x in e.args]
     return all(isinstance(x, Col) and x.type in TIMESTAMPS for x in read)
 
 
-def _loosening(of: _Of, condition: Expr, term: Expr, with_condition: Callable[[Expr], Any]) -> Knob:
+def _loosening(of: _Of, condition: Expr, term: Call, with_condition: Callable[[Expr], Any]) -> Knob:
     """A term of a condition that allows for so many milliseconds more."""
-    assert isinstance(term, Call)
     larger = 1 if term.function in ("lt", "le") else 0
+    far = [Shifted.of(x).by for x in term.args]
+    side = larger if far[larger] or not far[1 - larger] else 1 - larger  # which the statement moves already
 
     def loose(ms: int) -> Call:
         args = list(term.args)
-        side = 1 - larger if Shifted.of(args[1 - larger]).by and not Shifted.of(args[larger]).by else larger
         args[side] = moved(args[side], ms * 1000 if side == larger else ms * -1000)
         return replace(term, args=tuple(args))
 
@@ -467,7 +468,10 @@ def _loosening(of: _Of, condition: Expr, term: Expr, with_condition: Callable[[E
         "window",
         0,
         lambda v: of.put_for(of.node, lambda _: with_condition(put_in(condition, term, loose(v)))),
-        lambda v: _instead(compared(loose(v), of.dialect), compared(term, of.dialect)),
+        lambda v: _instead(
+            compared(loose(v), of.dialect),
+            of.length(abs(far[side]) // 1000) if far[side] else compared(term, of.dialect),
+        ),
     )
 
 

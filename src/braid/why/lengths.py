@@ -60,4 +60,14 @@ _WRITTEN: Mapping[str, Callable[[int], str]] = {
 def written(ms: int, dialect: str) -> str:
     """As the dialect has it; a long one that has no large unit as people say it, too."""
     text = _WRITTEN[dialect](ms)
-    return f"{text} ({duration(ms)})" if ms >= 10_000 and ms % 1000 else text
+    return f"{text} ({spoken(ms)})" if ms >= 10_000 and ms % 1000 else text
+
+
+def spoken(ms: int) -> str:
+    """To the millisecond, as people say it."""
+    if ms < 60_000 or ms % 60_000 == 0:
+        return duration(ms)
+    hours, rest = divmod(ms, 3_600_000)
+    minutes, rest = divmod(rest, 60_000)
+    seconds = f"{rest // 1000}.{rest % 1000:03}".rstrip("0").rstrip(".")
+    return f"{f'{hours} h ' if hours else ''}{minutes} min {seconds} s"

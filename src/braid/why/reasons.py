@@ -7,7 +7,7 @@ behind that was filtered. Values are shown where they decide, and not at all whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -27,6 +27,7 @@ from braid.records.python import python_values
 from braid.reference import Fact, Record
 from braid.reference.rows import Row, evaluated
 from braid.types import WHOLE_NUMBERS
+from braid.why.knobs import compared, is_temporal
 from braid.why.notes import Notes
 from braid.why.reading import BATCH, OFFSET, PARTITION, Heard, Place
 from braid.why.slices import Sliced, Slices
@@ -220,9 +221,9 @@ class Case:
         false = [(p, values[str(i)][0]) for i, p in enumerate(parts) if values[str(i)][0] is not True]
         said = []
         for p, value in false:
-            read = ", ".join(f"{_column(n)} is {shown(f.row.values[n])}" for n in dict.fromkeys(columns(p)))
+            read = self._read(f.row.values, columns(p))
             is_null = " (it is NULL, which is not true)" if value is None else ""
-            said.append(f"{_bared(show(p))}{is_null}{f': {read}' if self.values and read else ''}")
+            said.append(f"{self.condition(p)}{is_null}{f': {read}' if self.values and read else ''}")
         if f.row.gone:
             return Verdict("missing", "deleted", "it deletes a row that the condition had not let pass")
         return Verdict("missing", "condition", f"it does not satisfy {' and '.join(said)}")
@@ -294,10 +295,8 @@ class Case:
         row = {**f.row.values, **other.values}
         values, _ = evaluated([(str(i), p) for i, p in enumerate(parts)], [row]) if parts else ({}, [])
         false = [p for i, p in enumerate(parts) if values[str(i)][0] is not True]
-        read = ", ".join(
-            f"{_column(n)} is {shown(row[n])}" for n in dict.fromkeys(n for p in false for n in columns(p))
-        )
-        said = " and ".join(_bared(show(p)) for p in false) or "the condition of the join"
+        read = self._read(row, (n for p in false for n in columns(p)))
+        said = " and ".join(self.condition(p) for p in false) or "the condition of the join"
         more = f": {read}" if read and self.values else ""
         return Verdict(
             "missing", "condition", f"with {_many(len(found), 'row')} of its key it does not satisfy {said}{more}"
@@ -340,6 +339,15 @@ class Case:
         return Verdict("missing", "no row", "it was read, and gave no row")
 
     # -------------------------------------------------------------------- facts
+
+    def condition(self, e: Expr) -> str:
+        """A condition in words: groups by what they count, lengths as the dialect writes them."""
+        return compared(e, self.query.dialect) if is_temporal(e) else _bared(show(e, groups.names(self.query.root)))
+
+    def _read(self, row: Mapping[str, object], names: Iterable[str]) -> str:
+        """The values of columns, each once."""
+        called = groups.names(self.query.root)
+        return ", ".join(f"{called.get(n, _column(n))} is {shown(row[n])}" for n in dict.fromkeys(names))
 
     def _source(self, leaf: int) -> logical.Source:
         return list(logical.sources(self.query.root))[leaf]

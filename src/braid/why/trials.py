@@ -2,15 +2,15 @@
 
 In: a query, the events of a slice, the records that are sought rows of. Out: whether a change gives one; the smallest
 number that does.
-Rule: nothing is given unless it was tried, and with one unit less it is not given. All of it ends at a time; then it
-says so.
+Rule: nothing is given unless it was tried, and with one unit less it is not given. All of it ends at a time of the
+processor (of others it may have little); then that is said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from time import monotonic
+from time import process_time
 
 from braid.expr.nodes import Col
 from braid.plan import epochs, logical
@@ -150,10 +150,12 @@ class Trials:
         every = [e.time // (1000 if counted[e.leaf] else 1) for e in self._some if isinstance(e, Clocked) and e.time]
         yield from (min(every), max(every)) if every else ()
 
-    def facts(self, query: logical.Query, place: Place) -> tuple[Sequence[Fact], Mapping[int, logical.Node]]:
-        """What the steps of another form of the query say of a record."""
+    def facts(
+        self, query: logical.Query, places: Collection[Place]
+    ) -> tuple[Sequence[Fact], Mapping[int, logical.Node]]:
+        """What the steps of a query, in whatever form, say of records that have no row."""
         found, reference = list[Fact](), Reference(query)
-        reference.listen(found.append, [place], only=LEFT_OUT)
+        reference.listen(found.append, places, only=LEFT_OUT)
         for _ in in_turn(reference, self._timed(self._some), AT_ONCE):
             pass
         return found, reference.nodes
@@ -180,7 +182,7 @@ class Trials:
 
     def _timed(self, events: Iterable[Event]) -> Iterator[Event]:
         for i, e in enumerate(events):
-            if not i % OFTEN and monotonic() > self.until:
+            if not i % OFTEN and process_time() > self.until:
                 raise OutOfTimeError
             yield e
 

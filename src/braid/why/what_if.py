@@ -8,20 +8,20 @@ less. All else is as it was, the order of the records, too. A record that was gi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 from braid.expr.nodes import Col, Expr, columns
-from braid.expr.show import duration
-from braid.plan import epochs, joins, logical
+from braid.plan import epochs, groups, joins, logical
 from braid.plan.over import Over
 from braid.reference import Event, Fact, Record
 from braid.types import TIMESTAMPS
 from braid.why.constants import others
 from braid.why.knobs import Changed, Kind, Knob, conditions, knobs, with_change
+from braid.why.lengths import spoken
 from braid.why.reading import Place
 from braid.why.reasons import Case, Verdict, shown
 from braid.why.trials import OutOfTimeError, Trial, Trials, boundary, smallest
@@ -59,7 +59,7 @@ WithKey = Callable[[Sequence[Record], int, int, str], Sequence[Event] | None]
 def sought(
     case: Case, events: Sequence[Event], verdicts: Mapping[Place, Verdict], with_key: WithKey, until: float
 ) -> Mapping[Place, WhatIf]:
-    """Of those that gave no row, or went out without a partner, what would have made one. `until`: of `monotonic`."""
+    """Of those that gave no row, or went out without a partner, what would have made one. `until`: of `process_time`."""
     mine = [p for p, v in verdicts.items() if v.reason == ALONE or (v.outcome == "missing" and v.reason not in NO_ROW)]
     if not mine:
         return {}
@@ -176,7 +176,7 @@ class Search:
         near = self._near(place)
         to = sorted((t - time for t in targets), key=abs)[:NEAR]
         beside = [x + by for x in to for by in (1, -1)]
-        return sorted({*near, *(-x for x in near), *to, *beside} - {0}, key=abs)[: 3 * NEAR]
+        return sorted({*near, *(-x for x in near), *to, *beside} - {0}, key=abs)
 
     def _shift(self, place: Place, p: Place, way: Way, shifts: Sequence[int]) -> int | None:
         """By how much (ms) the time of a record has to move."""
@@ -273,16 +273,32 @@ class Search:
     # ------------------------------------------------------------------- of a condition
 
     def _conditions(self, place: Place) -> list[Found]:
-        """One constant of a condition that left a row of the record out."""
-        seen = set[str]()
-        query, facts = self._left_out(place)
-        tried = []
-        for node, row in facts:
-            for e, with_e in conditions(node):
-                if {*columns(e)} <= row.keys():
-                    tried += [(o, node, with_e) for o in others(e, row)]
+        """One constant of a condition that left a row out: of the record, or else of one that it might have met."""
+        query = self.case.query
+        said: Sequence[Fact] = self.case.notes.said[place]
+        nodes: Mapping[int, logical.Node] = self.case.notes.reference.nodes
+        if any(f.what == "filtered" and isinstance(nodes[f.step], Over) for f in said):
+            query = with_change(query, lambda x: x)  # without the short cuts of top-N
+            said, nodes = self.trials.facts(query, [place])
+        found = self._constant(place, query, left_out(said, nodes))
+        if not found and (partners := self._partners(place)):
+            said, nodes = self.trials.facts(query, partners)
+            found = self._constant(place, query, left_out(said, nodes))
+        return found
+
+    def _constant(
+        self, place: Place, query: logical.Query, rows: Iterable[tuple[logical.Node, Mapping[str, Any]]]
+    ) -> list[Found]:
+        """The smallest change of a constant that lets one of these rows pass, if that gives the record a row."""
+        tried = [
+            (other, node, with_e)
+            for node, row in rows
+            for e, with_e in conditions(node)
+            if {*columns(e)} <= row.keys()
+            for other in others(e, row)
+        ]
+        seen, names = set[str](), groups.names(query.root)
         for other, node, with_e in sorted(tried, key=lambda x: x[0].moved):
-            text = other.text(self.case.values)
             key = repr((other.new, id(node)))
             if key in seen or len(seen) >= 2 * NEAR:
                 continue
@@ -292,25 +308,22 @@ class Search:
             if not self.trials.gives(place, made) or (less is not None and self.trials.gives(place, less)):
                 continue
             if self.trials.holds(place, made, less):
-                return [Found("condition", text, made, less)]
+                return [Found("condition", other.text(self.case.values, names), made, less)]
         return []
 
-    def _left_out(self, place: Place) -> tuple[logical.Query, list[tuple[logical.Node, Mapping[str, Any]]]]:
-        """The rows of a record that conditions left out, each with its node; without the short cuts of top-N."""
-        query = self.case.query
-        said: Sequence[Fact] = self.case.notes.said[place]
-        nodes: Mapping[int, logical.Node] = self.case.notes.reference.nodes
-        if any(f.what == "filtered" and isinstance(nodes[f.step], Over) for f in said):
-            query = with_change(query, lambda x: x)
-            said, nodes = self.trials.facts(query, place)
-        found = list[tuple[logical.Node, Mapping[str, Any]]]()
-        for f in said:
-            if f.what == "failed":
-                row = {**f.row.values, **{n: v for n, v in f.detail["other"].values.items() if v is not None}}
-                found.append((nodes[f.step], row))
-            elif f.what in ("filtered", "alone", "padded") and not f.row.gone:
-                found.append((nodes[f.step], f.row.values))
-        return query, found
+
+def left_out(
+    said: Iterable[Fact], nodes: Mapping[int, logical.Node]
+) -> Iterator[tuple[logical.Node, Mapping[str, Any]]]:
+    """The rows that conditions left out, each with the node that did."""
+    for f in said:
+        if f.what == "failed":
+            yield (
+                nodes[f.step],
+                {**f.row.values, **{n: v for n, v in f.detail["other"].values.items() if v is not None}},
+            )
+        elif f.what in ("filtered", "alone", "padded") and not f.row.gone:
+            yield nodes[f.step], f.row.values
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +355,7 @@ class Way:
 
     def text(self, at: object, by: int, time: str) -> str:
         of = "" if self.column is None else f" with {self.column.field}"
-        return f"{at}{of} {duration(abs(by))} {'later' if by > 0 else 'earlier'} ({time})"
+        return f"{at}{of} {spoken(abs(by))} {'later' if by > 0 else 'earlier'} ({time})"
 
 
 def _with_condition(query: logical.Query, node: object, with_e: Callable[[Expr], Any], e: Expr) -> Trial:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from braid.face.tabular import cell, time_text
-from braid.why.reasons import At, Verdict
+from braid.why.reasons import At, Outcome, Verdict
 from braid.why.what_if import WhatIf
 
 EXAMPLES = 3  # of each reason
@@ -172,35 +172,31 @@ def _lines_of(x: Answered) -> Iterator[str]:
     )
     if x.verdict.hint is not None and not _is_said_better(x):
         yield from textwrap.wrap(f"hint: {x.verdict.hint}", WIDTH, initial_indent="    ", subsequent_indent="    ")
-    for text in () if x.what_if is None else _would_have(x.what_if):
+    for text in () if x.what_if is None else _would_have(x.what_if, x.verdict.outcome):
         yield from textwrap.wrap(f"what if: {text}", WIDTH, initial_indent="    ", subsequent_indent="    ")
     if len(x.steps) > 1:
         for s in x.steps:
             yield f"    · {s.text}"
 
 
-_BETTER = {  # reasons, and the changes that say what their hints suppose
-    "late": ("window", "grace"),
-    "outside the window": ("window",),
-    "expired": ("window", "grace"),
-    "no row": ("key",),
-    "no partner": ("key",),
-}
+_GUESSED = ("late", "outside the window", "expired")  # of these the hint is a change that nobody has tried
 
 
 def _is_said_better(x: Answered) -> bool:
-    """Whether a change that was tried says what a hint supposes."""
-    changes = () if x.what_if is None else x.what_if.changes
-    return any(c.kind in _BETTER.get(x.verdict.reason, ()) for c in changes)
+    """Whether a hint is not needed: what it supposes was tried."""
+    if x.what_if is None or (x.what_if.cut and not x.what_if.changes):
+        return False
+    return x.verdict.reason in _GUESSED
 
 
-def _would_have(x: WhatIf) -> Iterator[str]:
+def _would_have(x: WhatIf, outcome: Outcome) -> Iterator[str]:
     """The changes that would have made a row, each by itself."""
-    yield from (f"{c.text} would have made a row" for c in x.changes)
+    made = "given it a partner" if outcome == "given" else "made a row"
+    yield from (f"{c.text} would have {made}" for c in x.changes)
     if x.cut:
         yield "not all changes were tried: --what-if SECONDS gives more time"
     elif not x.changes:
-        yield "no other window, grace period, time, order, key or constant of a condition alone would have made a row"
+        yield f"no other window, grace period, time, order, key or constant of a condition alone would have {made}"
 
 
 def summary(answer: Answer) -> Iterator[str]:
