@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from time import process_time
@@ -26,10 +26,12 @@ from braid.bind.program import Program
 from braid.operators.changes import POS, POS_TYPE, TIME
 from braid.plan.logical import Query, sources
 from braid.reference import Event, Fact, Record, Reference
+from braid.why.knobs import knobs
 from braid.why.notes import Notes
 from braid.why.reading import BATCH, OFFSET, PARTITION, Heard
 from braid.why.reasons import At, Case, Verdict
 from braid.why.slices import Slices, sliced
+from braid.why.trials import Trial
 from braid.why.what_if import ALONE, sought
 from effort import examples
 from histories import SHAPES, events, random_history, random_query
@@ -151,6 +153,44 @@ def test_in_sliding_windows(shape: str) -> None:
         query = sliding_queries.random_query(rng, shape)
         history = random_history(rng, query, explicit=rng.random() < 0.5, length=12)
         checked(query, Known(numbered(query, events(query, history))), f"{shape} {seed}", rng, "sqlstream")
+
+
+FAR = 40  # ms beyond the number of a query
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(("shape", "dialect"), [("ss", "ksqldb"), ("ss-windows", "ksqldb"), ("clocks", "lenses")])
+def test_no_smaller_length_makes_the_row(shape: str, dialect: str) -> None:
+    """Each is tried that is smaller; and all up to a bound, where none was found."""
+    for seed in range(examples(12, 2)):
+        rng = random.Random(f"{shape} {seed}")
+        random_one = random_query if shape in SHAPES else keyed_queries.random_query
+        query = replace(random_one(rng, shape), dialect=dialect)
+        history = random_history(rng, query, explicit=rng.random() < 0.5, length=25)
+        placed = Known(numbered(query, events(query, history)))
+        case, records = case_of(query, placed), placed.records
+        verdicts = {p: v for p in records if (v := case.verdict(p)).outcome == "missing" or v.reason == ALONE}
+        mine = rng.sample(sorted(verdicts), min(2, len(verdicts)))
+        some = {p: verdicts[p] for p in mine}
+        found = sought(case, placed, some, lambda *_: None, process_time() + SECONDS)
+        for place, kind in [(p, kind) for p in found for kind in ("window", "grace")]:
+            said = next((c.text for c in found[place].changes if c.kind == kind), None)
+            late = verdicts[place].reason in ("late", "expired")
+            least = next(least_of(query, placed, place, kind, FAR), None)
+            assert least in (said, None) or (said is None and kind == "window" and late), (seed, place, least, said)
+
+
+def least_of(query: Query, placed: Known, place: Any, kind: str, far: int) -> Iterator[str]:
+    """By trying one number after the other."""
+    records = placed.records
+    had = {records[p].leaf for origin in made_of(query, placed, place) for p in origin}
+    for knob in (k for k in knobs(query) if k.kind == kind and not k.step):
+        for value in range(knob.value + 1, knob.value + far):
+            changed = knob.put(value)
+            rows = made_of(changed.query, [*Trial(changed).over(placed)], place)
+            if {records[p].leaf for origin in rows for p in origin} - had:
+                yield knob.said(value)
+                break
 
 
 # ------------------------------------------------------------------- what is said, in each dialect
@@ -279,6 +319,21 @@ def test_a_constant(where: str, row: dict[str, object], told_: list[str]) -> Non
     if told_:
         (hidden,) = told("ksqldb", made, [("orders", 10, {"id": 1, "at": second(10), **row})], 0, values=False)
         assert hidden.startswith("another constant in ")
+
+
+def test_a_record_that_two_sources_read_has_one_time() -> None:
+    made = (
+        KSQLDB
+        + """CREATE STREAM again (id INT KEY, who STRING, n INT, at TIMESTAMP)
+      WITH (kafka_topic='orders', value_format='JSON', partitions=1, timestamp='at');
+      CREATE STREAM o AS SELECT a.id AS id, a.n AS x, b.n AS y FROM orders a
+      JOIN again b WITHIN (0 SECONDS, 5 SECONDS) ON a.id = b.id WHERE a.n < b.n;"""
+    )
+    rows = [("orders", n, {"id": 1, "n": n, "at": second(n)}) for n in (10, 17)]
+    assert told("ksqldb", made, rows, 0)[:2] == [
+        "WITHIN (0 SECONDS, 7 SECONDS) instead of (0 SECONDS, 5 SECONDS)",
+        "orders:0:0 2 s later (12000)",
+    ]
 
 
 def test_a_constant_that_kept_its_partner_out() -> None:

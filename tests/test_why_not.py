@@ -96,13 +96,13 @@ def test_records_that_gave_no_row_are_asked_what_would_have_made_one(ran: tuple[
         missing = [x for x in mine.of_time(-(2**60), None).records if x.verdict.outcome == "missing"]
         assert not [x for x in missing if x.what_if is not None]
         mine.seconds = 30
-        for x in missing[:3]:
+        for x in missing[:: max(len(missing) // 4, 1)]:
             answer = mine.of_input(Input(x.at.topic, x.at.partition, x.at.offset))
             said = [y for y in document(answer)["records"] if y["source"] == x.source]
             assert any(y["what_if"] is not None for y in said) or x.verdict.reason in NO_ROW, (query.name, x)
             assert not [y for y in said if y["what_if"] and not y["what_if"]["complete"]], (query.name, x)
             kinds |= {c["kind"] for y in said if y["what_if"] for c in y["what_if"]["changes"]}
-    assert len(kinds) > 1 or of.dialect == "sqlstream", kinds
+    assert kinds or of.dialect in ("sqlstream", "lenses")  # of what they leave out nothing is given by one change
 
 
 def leaves(tree: Tree) -> int:

@@ -28,6 +28,10 @@ from braid.why.trials import OutOfTimeError, Trial, Trials, boundary, smallest
 
 ALONE = "given alone"
 NO_ROW = ("deletes", "only decides")  # reasons of records that no row is made of
+_FIRST = {  # by the reason why there is no row, what is looked for first
+    "condition": "constant", "ranked out": "constant", "partner missing": "constant", "row came later": "order",
+    "no partner": "key", "no row": "key",
+}  # fmt: skip
 PARTNERS = 3  # records whose time is changed
 NEAR = 6  # times that one is moved to
 REACH = 100 * 365 * 86_400_000  # ms; no length is looked for beyond
@@ -59,7 +63,8 @@ WithKey = Callable[[Sequence[Record], int, int, str], Sequence[Event] | None]
 def sought(
     case: Case, events: Sequence[Event], verdicts: Mapping[Place, Verdict], with_key: WithKey, until: float
 ) -> Mapping[Place, WhatIf]:
-    """Of those that gave no row, or went out without a partner, what would have made one. `until`: of `process_time`."""
+    """What would have made a row of those that gave none, or a partner of those that went out alone. `until`: of
+    `process_time`."""
     mine = [p for p, v in verdicts.items() if v.reason == ALONE or (v.outcome == "missing" and v.reason not in NO_ROW)]
     if not mine:
         return {}
@@ -92,13 +97,16 @@ class Search:
 
     def of(self, place: Place) -> WhatIf:
         """Of one record."""
-        found = list[Found]()
+        looks = {"length": self._lengths, "time": self._times, "order": self._orders, "key": self._keys,
+                 "constant": self._conditions}  # fmt: skip
+        first = _FIRST.get(self.case.verdict(place).reason, "length")
+        found, cut = dict[str, list[Found]](), False
         try:
-            for look in (self._lengths, self._times, self._orders, self._keys, self._conditions):
-                found += look(place)
+            for name in sorted(looks, key=lambda x: x != first):  # where time is short, what is likely
+                found[name] = looks[name](place)
         except OutOfTimeError:
-            return WhatIf(found, cut=True)
-        return WhatIf(found)
+            cut = True
+        return WhatIf([x for name in looks for x in found.get(name, ())], cut)
 
     # ------------------------------------------------------------------- of the query
 
@@ -165,7 +173,7 @@ class Search:
                     targets = [t for w in self._ways(place) if (t := w.time(own)) is not None]
                 by = self._shift(place, p, way, self._shifts(place, time, targets))
                 if by is not None:
-                    made, less = (Trial(self.same, {p: way.moved(record, x)}) for x in (by, by - _sign(by)))
+                    made, less = (self._moved(p, way, x) for x in (by, by - _sign(by)))
                     text = way.text(self.case.at[p], by, self.case.time_text(time + by))
                     found = Found("time", text, made, less if abs(by) > 1 else None)
                     if self.trials.holds(place, found.made, found.less):
@@ -180,18 +188,34 @@ class Search:
 
     def _shift(self, place: Place, p: Place, way: Way, shifts: Sequence[int]) -> int | None:
         """By how much (ms) the time of a record has to move."""
-        record = self.trials.records[p]
         low = {1: 0, -1: 0}
         for by in shifts:
             sign = _sign(by)
 
             def gives(n: int, sign: int = sign) -> bool:
-                return self.trials.gives(place, Trial(self.same, {p: way.moved(record, sign * n)}))
+                return self.trials.gives(place, self._moved(p, way, sign * n))
 
             if gives(abs(by)):
                 return sign * boundary(low[sign], abs(by), gives)
             low[sign] = abs(by)
         return None
+
+    def _moved(self, p: Place, way: Way, by: int) -> Trial:
+        """A record with another time, in all sources that read it."""
+        made = dict[Place, Record]()
+        for x in self._same_record(self.trials.records, p):
+            mine = next((w for w in self._ways(x) if w.field == way.field), None)
+            made |= {} if mine is None else {x: mine.moved(self.trials.records[x], by)}
+        return Trial(self.same, made)
+
+    def _same_record(self, records: Mapping[Place, Record], p: Place) -> list[Place]:
+        """The places of a record: one for each source that reads it."""
+
+        def where(x: Record) -> tuple[str, int, int]:
+            return self.sources[x.leaf].topic, x.partition, x.offset
+
+        own = where(records[p])
+        return [q for q, x in records.items() if where(x) == own]
 
     def _partners(self, place: Place) -> list[Place]:
         """Records of other sources, the nearest first."""
@@ -229,8 +253,8 @@ class Search:
         case = self.case
         said = case.notes.said[place]
         alone = {f.step for f in said if f.what in ("alone", "padded")}
-        met = {p for f in said if f.what == "met" and f.detail.get("other") for p in f.detail["other"].origin}
-        met |= {p for f in said if f.what == "met" and f.detail.get("other") for p in [f.detail["other"].cause]}
+        others_ = [f.detail["other"] for f in said if f.what == "met" and f.detail.get("other") is not None]
+        met: set[Place] = {p for row in others_ for p in (*row.origin, row.cause)}
         for p in (place, *sorted(x for x in met if x in self.trials.records and x != place)[:PARTNERS]):
             leaf = self.trials.records[p].leaf
             for i, m in enumerate(case.sliced.mets):
@@ -252,13 +276,23 @@ class Search:
         events = self.with_key([own, record], met, *near)
         if events is None or not new.keys() <= record.values.keys():
             return None
-        at = {(e.leaf, e.partition, e.offset): e for e in events if isinstance(e, Record)}
+        records = {e.place: e for e in events if isinstance(e, Record)}
+        at = {(e.leaf, e.partition, e.offset): e for e in records.values()}
         mine, other = (at[x.leaf, x.partition, x.offset] for x in (own, record))
-        made = Trial(self.same, {other.place: replace(other, values={**other.values, **new})})
+        fields = {c.field: new[c.name] for c in self.sources[record.leaf].columns if c.name in new}
+        made = Trial(
+            self.same, {x: self._with_fields(records[x], fields) for x in self._same_record(records, other.place)}
+        )
         trials = Trials(case.query, events, [mine.place], self.trials.alone, self.trials.until)
         if trials.gives(mine.place, made) and trials.holds(mine.place, made, None):
             return Found("key", self._spelled(p, record, new), made, events=events)
         return None
+
+    def _with_fields(self, record: Record, fields: Mapping[str, object]) -> Record:
+        columns_ = self.sources[record.leaf].columns
+        return replace(
+            record, values={**record.values, **{c.name: fields[c.field] for c in columns_ if c.field in fields}}
+        )
 
     def _spelled(self, place: Place, record: Record, new: Mapping[str, object]) -> str:
         at = self.case.at[place]
@@ -318,10 +352,8 @@ def left_out(
     """The rows that conditions left out, each with the node that did."""
     for f in said:
         if f.what == "failed":
-            yield (
-                nodes[f.step],
-                {**f.row.values, **{n: v for n, v in f.detail["other"].values.items() if v is not None}},
-            )
+            other = {n: v for n, v in f.detail["other"].values.items() if v is not None}
+            yield nodes[f.step], {**f.row.values, **other}
         elif f.what in ("filtered", "alone", "padded") and not f.row.gone:
             yield nodes[f.step], f.row.values
 
@@ -332,6 +364,10 @@ class Way:
 
     column: logical.SourceColumn | None
     timed_by: logical.SourceColumn | None = None
+
+    @property
+    def field(self) -> str | None:
+        return None if self.column is None else self.column.field
 
     def time(self, record: Record) -> int | None:
         """In ms since 1970."""
