@@ -25,6 +25,8 @@ from braid.why.asking import Asked, Input, asked
 from braid.why.deriving import Writers, why
 from braid.why.reading import events
 from braid.why.tree import Tree
+from braid.why.what_if import NO_ROW
+from braid.why.words import document
 from cli_help import braid, on_shared_spark
 from every_operator import Queries
 
@@ -83,6 +85,24 @@ def test_each_record_has_a_verdict_and_those_that_gave_rows_are_the_causes(ran: 
         for x in answer.records[:5]:
             one = mine.of_input(Input(x.at.topic, x.at.partition, x.at.offset))
             assert x.verdict.reason in [y.verdict.reason for y in one.records], (query.name, x)
+
+
+def test_records_that_gave_no_row_are_asked_what_would_have_made_one(ran: tuple[Queries, Path]) -> None:
+    """That it does is the law: `test_what_if.py`."""
+    of, folder = ran
+    kinds = set[str]()
+    for query in every_operator.queries(of):
+        mine = opened_query(of, folder, query.name)
+        missing = [x for x in mine.of_time(-(2**60), None).records if x.verdict.outcome == "missing"]
+        assert not [x for x in missing if x.what_if is not None]
+        mine.seconds = 30
+        for x in missing[:: max(len(missing) // 4, 1)]:
+            answer = mine.of_input(Input(x.at.topic, x.at.partition, x.at.offset))
+            said = [y for y in document(answer)["records"] if y["source"] == x.source]
+            assert any(y["what_if"] is not None for y in said) or x.verdict.reason in NO_ROW, (query.name, x)
+            assert not [y for y in said if y["what_if"] and not y["what_if"]["complete"]], (query.name, x)
+            kinds |= {c["kind"] for y in said if y["what_if"] for c in y["what_if"]["changes"]}
+    assert kinds or of.dialect in ("sqlstream", "lenses")  # of what they leave out nothing is given by one change
 
 
 def leaves(tree: Tree) -> int:

@@ -35,13 +35,16 @@ class Answering(Public):
         until: str | None = None,
         event_time: bool = False,
         values: bool = True,
+        what_if: float = 10,
     ) -> Answer:
         """What became of the records of a key, of one record (TOPIC:PARTITION:OFFSET), or of all that were read in a
-        time, or (`event_time`) have one, and why they gave no row."""
+        time, or (`event_time`) have one, and why they gave no row. `what_if`: for so many seconds the smallest change
+        is looked for that would have made one (0: not)."""
         from braid.why.command import Question, why_not
 
         store, functions = self._asked_of()
-        what = Question(None if key is None else str(key), input, since, until, event_time, values)
+        asked = None if key is None else str(key)
+        what = Question(asked, input, since, until, event_time, values, what_if=what_if)
         return why_not(store, query, what, functions)
 
     def why(

@@ -94,6 +94,14 @@ def waiting(
 @click.option("--since", metavar="TIME", help="Show how many records read since then gave rows, by reason (UTC).")
 @click.option("--until", metavar="TIME", help="Show with --since only records before this time.")
 @click.option("--event-time", is_flag=True, help="Take with --since the records' own times.")
+@click.option(
+    "--what-if",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    default=10.0,
+    show_default=True,
+    help="Find in so many seconds the smallest change that would have made a row; 0: none.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--file", type=click.Path(), help="Find its statement in FILE, where the store keeps none: INSERT INTO.")
 @click.option("--no-values", is_flag=True, help="Show no keys and values of records.")
@@ -121,7 +129,7 @@ def why_not(
     from braid.why.command import why_not as told
 
     sql = None if file is None else read_sql(file, None, None)
-    what = Question(more["key"], place, since, more["until"], more["event_time"], not no_values, sql)
+    what = Question(more["key"], place, since, more["until"], more["event_time"], not no_values, sql, more["what_if"])
     answer = told(more["store"], query, what, more["functions"], checkpoint)
     print_answer(answer, as_json)
 

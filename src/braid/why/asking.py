@@ -12,6 +12,7 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from time import process_time
 
 import polars as pl
 
@@ -30,6 +31,7 @@ from braid.guess import guesses, suggested
 from braid.lower.lower import lower
 from braid.lower.physical import Plan
 from braid.operators.changes import TIME
+from braid.plan import epochs, logical
 from braid.plan.canonical import canonical
 from braid.plan.logical import Source
 from braid.reference import Fact, Record
@@ -43,9 +45,10 @@ from braid.topics.interface import Topics, open_topics
 from braid.topics.store import TopicStore
 from braid.topics.store_value import Store
 from braid.why.notes import Notes
-from braid.why.reading import BATCH, KEY, OFFSET, PARTITION, Heard, Place, events, heard
+from braid.why.reading import BATCH, KEY, OFFSET, PARTITION, Events, Heard, Place, events, heard
 from braid.why.reasons import At, Case, Verdict
 from braid.why.slices import Sliced, Slices, sliced
+from braid.why.what_if import sought
 from braid.why.words import Answer, Answered, Step
 
 MOST = 5_000  # records of a slice
@@ -85,6 +88,7 @@ class Asked:
     topics: Topics
     values: bool = True
     cache: object = None  # a folder for what files are parsed into; it goes with this
+    seconds: float = 0  # for so long changes are looked for that would have made a row
     heard: Heard = field(init=False)
     how: Sliced = field(init=False)
     slices: Slices = field(init=False)
@@ -109,7 +113,7 @@ class Asked:
     def of_key(self, key: str) -> Answer:
         """What became of the records of a key, be it theirs or one that they are joined or grouped by."""
         texts = texts_of(key)
-        found = {n: self._with_key(n, texts) for n in self.heard.rows}
+        found = {n: self._with_key(n, texts) for n in self.heard.rows if n not in self._clocks}
         unread = [*self._unread(texts)]
         if not any(flags.any() for flags in found.values()) and not unread:
             raise self._no_key(key)
@@ -118,8 +122,9 @@ class Asked:
     def of_time(self, since: int, until: int | None, event_time: bool = False) -> Answer:
         """What became of all records of streams of a time: that of the batches that have read them, or their own."""
         within = self._of_event_time(since, until) if event_time else self._arrived(since, until)
-        streams = [leaf.number for leaf in self.plan.leaves if leaf.source.kind == "stream"]
-        found = {n: self._flags(n, within) for n in streams or self.heard.rows}
+        mine = [leaf for leaf in self.plan.leaves if leaf.number not in self._clocks]
+        streams = [leaf.number for leaf in mine if leaf.source.kind == "stream"]
+        found = {n: self._flags(n, within) for n in streams or [leaf.number for leaf in mine]}
         made = self._answer(found, (), most=None)
         to = "on" if until is None else f"to {time_text(until)}"
         span = f"{'with event times' if event_time else 'read'} from {time_text(since)} {to} (UTC)"
@@ -156,7 +161,7 @@ class Asked:
 
     def _reading(self, topic: str) -> list[int]:
         """The sources that read a topic."""
-        named = [(leaf.number, leaf.source.topic, leaf.source.name) for leaf in self.plan.leaves]
+        named = [(x.number, x.source.topic, x.source.name) for x in self.plan.leaves if x.number not in self._clocks]
         exact = [n for n, t, _ in named if t == topic]
         found = exact or [n for n, t, name in named if topic.lower() in (t.lower(), name.lower())]
         if not found:
@@ -166,6 +171,13 @@ class Asked:
         return found
 
     # -------------------------------------------------------------------- finding records
+
+    @property
+    def _clocks(self) -> set[int]:
+        """The sources of which nothing but the clock is read: they have no rows."""
+        root = self.plan.query.root
+        clocks = {x.alias for node in root.walk() if isinstance(node, epochs.Clocked) for x in node.clocks}
+        return {n for n, x in enumerate(logical.sources(root)) if x.alias in clocks}
 
     def _flags(self, leaf: int, which: pl.Expr) -> pl.Series:
         return self.heard.rows[leaf].select(which.fill_null(False).alias("f"))["f"]
@@ -267,6 +279,8 @@ class Asked:
         positions = {p: (records[p].leaf, *placed.position(p)) for p in shown}
         case = Case(self.plan.query, notes, self.heard, self.slices, self.how, at, positions, time_text, self.values)
         made = [self._answered(case, p, records[p], at[p]) for p in shown]
+        if most is not None and self.seconds > 0:
+            made = self._with_changes(case, placed, dict(zip(shown, made, strict=True)))
         judged = sum(int(x.sum()) for x in taken.values())
         return Answer(
             self.query,
@@ -284,6 +298,23 @@ class Asked:
         steps = [*_steps(case, place)]
         name, batch = self.plan.leaves[record.leaf].source.name, case.positions[place][1]
         return Answered(at, name, *self.shown(record), batch, case.verdict(place), steps)
+
+    def _with_changes(self, case: Case, placed: Events, made: Mapping[Place, Answered]) -> list[Answered]:
+        """The records, those that gave no row with what would have made one."""
+        until = process_time() + self.seconds
+        found = sought(case, placed, {p: x.verdict for p, x in made.items()}, self._beside_key, until)
+        return [replace(x, what_if=found.get(p)) for p, x in made.items()]
+
+    def _beside_key(self, records: Sequence[Record], met: int, leaf: int, text: str) -> Events | None:
+        """The events of records and of those that have another key."""
+        start = {leaf: (self.slices.texts(met, leaf) == text).fill_null(False)}
+        for x in records:
+            own = self._flags(x.leaf, (pl.col(PARTITION) == x.partition) & (pl.col(OFFSET) == x.offset))
+            start[x.leaf] = start[x.leaf] | own if x.leaf in start else own
+        try:
+            return events(self.heard, self.plan, self.taken(start, MOST))
+        except BraidError:  # too many
+            return None
 
     def shown(self, record: Record) -> tuple[str | None, Mapping[str, object] | None]:
         """Key and value of a record, where they may be seen."""
@@ -362,8 +393,10 @@ def asked(
     parent: ObjectStore | None = None,
     values: bool = True,
     file: tuple[str, str] | None = None,
+    seconds: float = 0,
 ) -> Asked:
-    """A query of a store by its name. `file`: statements and their dialect, where the catalogue does not have it."""
+    """A query of a store by its name. `file`: statements and their dialect, where the catalogue does not have it;
+    `seconds`: for so long changes are looked for that would have made a row."""
     opened = open_store(store.objects)
     found = named(query, queries(opened, parent), store.objects, parent)
     if found.torn is not None:
@@ -381,7 +414,7 @@ def asked(
     _check_kept(found.name, plan, known, topics)
     cache = tempfile.TemporaryDirectory(prefix="braid-files-")
     inputs = {x.number: _input(x.source, known, topics, found.folder, declared, cache.name) for x in plan.leaves}
-    return Asked(found.name, plan, known, found.folder, inputs, topics, values, cache)
+    return Asked(found.name, plan, known, found.folder, inputs, topics, values, cache, seconds)
 
 
 def _notes(plan: Plan, topics: Topics) -> list[str]:

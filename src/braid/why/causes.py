@@ -164,7 +164,7 @@ def thinned(events: Sequence[Event], upto: Place) -> Sequence[Event]:
             live.add((e.leaf, e.partition))
         else:
             live.clear()
-    return made
+    return [*made, *pending.values()]
 
 
 def _later(before: Clocked | None, e: Clocked) -> Clocked:

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 
@@ -27,6 +28,7 @@ from braid.why.tree_words import document as tree_document
 from braid.why.words import Answer, counted, document
 
 DAY = 86_400_000
+SECONDS = 10.0  # for which changes are looked for
 OPTIONS = ("--key", "--input", "--since", "--until")
 FLAG = "--event-time"
 WHY_OPTIONS = ("--offset", "-p", "--key", "--depth")
@@ -36,7 +38,8 @@ WHY_OPTIONS = ("--offset", "-p", "--key", "--depth")
 class Question:
     """What is asked of a query: a key, a record, or a time, at which records were read or (`event_time`) which they
     have. `values`: whether keys and values are shown; `file`: its
-    statements and their dialect, where the store does not keep them."""
+    statements and their dialect, where the store does not keep them; `what_if`: for so many seconds changes are looked
+    for that would have made a row."""
 
     key: str | None = None
     input: str | None = None
@@ -45,6 +48,7 @@ class Question:
     event_time: bool = False
     values: bool = True
     file: tuple[str, str] | None = None
+    what_if: float = SECONDS
 
 
 def why_not(
@@ -61,7 +65,7 @@ def why_not(
     last = None if what.until is None else _time("--until", what.until)
     if first is not None and last is not None and last <= first:
         raise BraidError(f"--until {what.until} is not after --since {what.since}", "--since TIME --until TIME")
-    made = asked(store, query, functions, parent, what.values, what.file)
+    made = asked(store, query, functions, parent, what.values, what.file, what.what_if)
     if place is not None:
         return made.of_input(place)
     if what.key is not None:
@@ -84,8 +88,8 @@ def why_not_of(store: Store, line: str, functions: Functions) -> Answer:
     """The same of a line of the prompt: NAME --key KEY."""
     usage = "write .why-not NAME --key KEY, --input TOPIC:PARTITION:OFFSET, or --since TIME [--until TIME]"
     query, given, flags = _words(line, ".why-not", OPTIONS, usage, (FLAG,))
-    more = {name.removeprefix("--"): value for name, value in given.items()}
-    return why_not(store, query, Question(**more, event_time=FLAG in flags), functions)  # type: ignore[arg-type]
+    more: dict[str, Any] = {name.removeprefix("--"): value for name, value in given.items()}
+    return why_not(store, query, Question(**more, event_time=FLAG in flags), functions)
 
 
 def _words(

@@ -7,13 +7,14 @@ behind that was filtered. Values are shown where they decide, and not at all whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 import polars as pl
 
+from braid.expr.compile import evaluate
 from braid.expr.nodes import Expr, columns
 from braid.expr.show import duration, show
 from braid.expr.typing import conjuncts
@@ -22,9 +23,11 @@ from braid.operators.changes import POS, POS_TYPE, TIME
 from braid.plan import epochs, groups, joins, logical, sliding
 from braid.plan.drop_reasons import Reason
 from braid.plan.over import Over
-from braid.reference import Fact
+from braid.records.python import python_values
+from braid.reference import Fact, Record
 from braid.reference.rows import Row, evaluated
 from braid.types import WHOLE_NUMBERS
+from braid.why.knobs import compared, is_temporal
 from braid.why.notes import Notes
 from braid.why.reading import BATCH, OFFSET, PARTITION, Heard, Place
 from braid.why.slices import Sliced, Slices
@@ -218,9 +221,9 @@ class Case:
         false = [(p, values[str(i)][0]) for i, p in enumerate(parts) if values[str(i)][0] is not True]
         said = []
         for p, value in false:
-            read = ", ".join(f"{_column(n)} is {shown(f.row.values[n])}" for n in dict.fromkeys(columns(p)))
+            read = self._read(f.row.values, columns(p))
             is_null = " (it is NULL, which is not true)" if value is None else ""
-            said.append(f"{_bared(show(p))}{is_null}{f': {read}' if self.values and read else ''}")
+            said.append(f"{self.condition(p)}{is_null}{f': {read}' if self.values and read else ''}")
         if f.row.gone:
             return Verdict("missing", "deleted", "it deletes a row that the condition had not let pass")
         return Verdict("missing", "condition", f"it does not satisfy {' and '.join(said)}")
@@ -292,10 +295,8 @@ class Case:
         row = {**f.row.values, **other.values}
         values, _ = evaluated([(str(i), p) for i, p in enumerate(parts)], [row]) if parts else ({}, [])
         false = [p for i, p in enumerate(parts) if values[str(i)][0] is not True]
-        read = ", ".join(
-            f"{_column(n)} is {shown(row[n])}" for n in dict.fromkeys(n for p in false for n in columns(p))
-        )
-        said = " and ".join(_bared(show(p)) for p in false) or "the condition of the join"
+        read = self._read(row, (n for p in false for n in columns(p)))
+        said = " and ".join(self.condition(p) for p in false) or "the condition of the join"
         more = f": {read}" if read and self.values else ""
         return Verdict(
             "missing", "condition", f"with {_many(len(found), 'row')} of its key it does not satisfy {said}{more}"
@@ -309,7 +310,7 @@ class Case:
         node = self.notes.reference.nodes[found[-1].step]
         gives = getattr(node, "gives", "pairs")
         if gives != "pairs":
-            own = self.positions[place][0] in self._sources_below(node, "left")
+            own = self.positions[place][0] in self.sources_below(node, "left")
             if own:
                 return Verdict("missing", "excluded", f"{there} meets it, and rows that something meets are left out")
             does = "lets" if gives == "matched" else "keeps out"
@@ -339,10 +340,19 @@ class Case:
 
     # -------------------------------------------------------------------- facts
 
+    def condition(self, e: Expr) -> str:
+        """A condition in words: groups by what they count, lengths as the dialect writes them."""
+        return compared(e, self.query.dialect) if is_temporal(e) else _bared(show(e, groups.names(self.query.root)))
+
+    def _read(self, row: Mapping[str, object], names: Iterable[str]) -> str:
+        """The values of columns, each once."""
+        called = groups.names(self.query.root)
+        return ", ".join(f"{called.get(n, _column(n))} is {shown(row[n])}" for n in dict.fromkeys(names))
+
     def _source(self, leaf: int) -> logical.Source:
         return list(logical.sources(self.query.root))[leaf]
 
-    def _sources_below(self, node: logical.Node, side: str) -> Sequence[int]:
+    def sources_below(self, node: logical.Node, side: str) -> Sequence[int]:
         """The sources of a side of a join."""
         own = getattr(node, side)
         every = list(logical.sources(self.query.root))
@@ -380,7 +390,7 @@ class Case:
         """The records of the other side that have a key, whatever became of them."""
         found = list[At]()
         for i, met in enumerate(self.sliced.mets):
-            for leaf in leaves if met.of is node else ():
+            for leaf in (n for n in leaves if met.of is node and n in met.keys):
                 rows = self.heard.rows[leaf].filter(self.slices.texts(i, leaf) == key.text)
                 topic = self._source(leaf).topic
                 found += [At(topic, *row) for row in rows.select(PARTITION, OFFSET, TIME).iter_rows()]
@@ -390,19 +400,46 @@ class Case:
         """The nearest key that there is."""
         if not self.values:
             return None
-        asked = _plain(key.text)
         for i, met in enumerate(self.sliced.mets):
-            for leaf in leaves if met.of is node else ():
-                known = self.slices.texts(i, leaf).drop_nulls().unique()
-                if not known.len():
+            for leaf in (n for n in leaves if met.of is node and n in met.keys):
+                if not self.slices.texts(i, leaf).drop_nulls().len():
                     return f"{self._source(leaf).name} has no record at all"
-                same = [t for t in known.to_list() if _bare(t) == _bare(asked)]
-                some = known.to_list() if known.len() <= ALIKE else _begin_alike(known, asked)
-                # another number is another thing, and no misspelling
-                found = same or ([] if asked.isdigit() else guesses(asked, (_plain(t) for t in some), 1))
-                if found:
-                    return f"{self._source(leaf).name} has {_quoted(_plain(found[0]))}: is it spelled otherwise?"
+                found = self._nearest(i, leaf, key.text)
+                if found is not None:
+                    return f"{self._source(leaf).name} has {_quoted(_plain(found))}: is it spelled otherwise?"
         return None
+
+    def key_of(self, met: int, record: Record) -> str | None:
+        """The key of a record where records meet."""
+        own = (pl.col(PARTITION) == record.partition) & (pl.col(OFFSET) == record.offset)
+        flags = self.heard.rows[record.leaf].select(own).to_series()
+        found: list[str | None] = self.slices.texts(met, record.leaf).filter(flags).to_list()
+        return found[0] if found else None
+
+    def nearest(self, met: int, leaf: int, text: str | None) -> tuple[int, str] | None:
+        """Of the other sides of a meeting the source that has a key which is nearly this one, and that."""
+        sides = self.sliced.mets[met].sides.values()
+        others = [n for side in sides if leaf not in side for n in side]
+        found = ((n, self._nearest(met, n, text)) for n in others if text is not None)
+        return next(((n, t) for n, t in found if t is not None), None)
+
+    def _nearest(self, met: int, leaf: int, text: str) -> str | None:
+        """The nearest of the keys of a source to one that it has not."""
+        asked, known = _plain(text), self.slices.texts(met, leaf).drop_nulls().unique()
+        if known.is_in([text]).any():
+            return None
+        same = [t for t in known.to_list() if _bare(t) == _bare(asked)]
+        some = {_plain(t): t for t in (known.to_list() if known.len() <= ALIKE else _begin_alike(known, asked))}
+        # another number is another thing, and no misspelling
+        found = same or ([] if asked.isdigit() else [some[t] for t in guesses(asked, some, 1)])
+        return found[0] if found else None
+
+    def values_of(self, met: int, leaf: int, text: str) -> tuple[object, ...] | None:
+        """The values of a key of a source, as a record there has them."""
+        rows = self.heard.rows[leaf].filter(self.slices.texts(met, leaf) == text).head(1)
+        exprs = self.sliced.mets[met].keys[leaf]
+        values = evaluate(rows, [(str(i), e) for i, e in enumerate(exprs)])[0]
+        return tuple(python_values(values[str(i)])[0] for i in range(len(exprs)))
 
 
 _BY_DROPS = "braid drops shows the record"

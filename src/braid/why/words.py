@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from braid.face.tabular import cell, time_text
-from braid.why.reasons import At, Verdict
+from braid.why.reasons import At, Outcome, Verdict
+from braid.why.what_if import WhatIf
 
 EXAMPLES = 3  # of each reason
 WIDTH = 100
@@ -39,6 +40,7 @@ class Answered:
     batch: int | None
     verdict: Verdict
     steps: Sequence[Step] = ()
+    what_if: WhatIf | None = None  # where changes were looked for
 
 
 class Judged(Protocol):
@@ -119,7 +121,13 @@ def _record(x: Answered) -> dict[str, Any]:
         "text": v.text,
         "hint": v.hint,
         "steps": [{"what": s.what, "text": s.text} for s in x.steps],
+        "what_if": None if x.what_if is None else _what_if(x.what_if),
     }
+
+
+def _what_if(x: WhatIf) -> dict[str, Any]:
+    changes = [{"kind": c.kind, "text": c.text} for c in x.changes]
+    return {"changes": changes, "complete": not x.cut}
 
 
 def _by_reason(answer: Answer) -> Mapping[str, Sequence[Answered]]:
@@ -162,11 +170,33 @@ def _lines_of(x: Answered) -> Iterator[str]:
     yield from textwrap.wrap(
         f"{MARKS[x.verdict.outcome]} {x.verdict.text}", WIDTH, initial_indent="  ", subsequent_indent="    "
     )
-    if x.verdict.hint is not None:
+    if x.verdict.hint is not None and not _is_said_better(x):
         yield from textwrap.wrap(f"hint: {x.verdict.hint}", WIDTH, initial_indent="    ", subsequent_indent="    ")
+    for text in () if x.what_if is None else _would_have(x.what_if, x.verdict.outcome):
+        yield from textwrap.wrap(f"what if: {text}", WIDTH, initial_indent="    ", subsequent_indent="    ")
     if len(x.steps) > 1:
         for s in x.steps:
             yield f"    · {s.text}"
+
+
+_GUESSED = ("late", "outside the window", "expired")  # of these the hint is a change that nobody has tried
+
+
+def _is_said_better(x: Answered) -> bool:
+    """Whether a hint is not needed: what it supposes was tried."""
+    if x.what_if is None or (x.what_if.cut and not x.what_if.changes):
+        return False
+    return x.verdict.reason in _GUESSED
+
+
+def _would_have(x: WhatIf, outcome: Outcome) -> Iterator[str]:
+    """The changes that would have made a row, each by itself."""
+    made = "given it a partner" if outcome == "given" else "made a row"
+    yield from (f"{c.text} would have {made}" for c in x.changes)
+    if x.cut:
+        yield "not all changes were tried: --what-if SECONDS gives more time"
+    elif not x.changes:
+        yield f"no other window, grace period, time, order, key or constant of a condition alone would have {made}"
 
 
 def summary(answer: Answer) -> Iterator[str]:
