@@ -100,17 +100,18 @@ def save(
     fsync: bool = False,
     cuts: Sequence[str] = (),
     before: Before | None = None,
+    causes: Sequence[str] = (),
 ) -> bool:
     """`reads`: the offsets of the batch, a line a source; `buckets`: so many has each stage; `fsync`: it stays on the
-    disk; `cuts`: those that lie nowhere else (`offset_log.py`); `before`: of the batch before, whose files need not be
-    written again. False where it is there from an attempt before, and stays; refused where that was made of other
-    records."""
+    disk; `cuts`, `causes`: those that lie nowhere else (`offset_log.py`, `cause_log.py`); `before`: of the batch
+    before, whose files need not be written again. False where it is there from an attempt before, and stays; refused
+    where that was made of other records."""
     there = None if tie is None else _whole_or_none(checkpoint, batch)
     if tie is not None and there is not None and there.tie is not None and there.tie.digest != tie.digest:
         what = f"batch {batch} was computed in {checkpoint} by another run"
         raise BraidError(what, "two runs go on from one checkpoint: end one of them")
     after = _sum_of(checkpoint, before.links[-1]) if before is not None and before.chain() else None
-    data = _sealed(batch, documents, tie, reads, buckets, cuts, before, after)
+    data = _sealed(batch, documents, tie, reads, buckets, cuts, before, after, causes)
     _sums.pop(checkpoint, None)
     if checkpoint.path is not None:  # one run at a time holds its lock, and what is there may be torn
         checkpoint.write(name_of(batch), data, fsync)
@@ -121,7 +122,7 @@ def save(
         _sums[checkpoint] = batch, _sum_in(data)
     if made or there is not None:
         return made
-    return save(checkpoint, batch, documents, tie, reads, buckets, fsync, cuts, before)  # somebody was faster: who?
+    return save(checkpoint, batch, documents, tie, reads, buckets, fsync, cuts, before, causes)  # who was faster?
 
 
 def replace(
@@ -133,7 +134,8 @@ def replace(
     buckets: int,
 ) -> None:
     """The same state in other buckets takes the place of what there is, and stays on the disk."""
-    data = _sealed(batch, documents, tie, reads, buckets, cuts(checkpoint, batch), None)
+    held = causes(checkpoint, batch)
+    data = _sealed(batch, documents, tie, reads, buckets, cuts(checkpoint, batch), None, causes=held)
     checkpoint.write(name_of(batch), data, fsync=True)
     forgotten()
 
@@ -147,12 +149,14 @@ def _sealed(
     cuts: Sequence[str],
     before: Before | None,
     after: str | None = None,
+    causes: Sequence[str] = (),
 ) -> bytes:
     more: dict[str, Any] = {} if tie is None else {"digest": tie.digest, "written": tie.written, "table": tie.identity}
     more |= {} if tie is None or tie.dropped is None else {"dropped": tie.dropped}
     more |= {} if reads is None else {"reads": reads}
     more |= {} if buckets is None else {"buckets": buckets}
     more |= {"cuts": cuts} if cuts else {}
+    more |= {"causes": causes} if causes else {}
     links = () if before is None else before.chain()
     clocks = clocks_of(documents)
     found = _apart(documents, clocks)
@@ -264,7 +268,7 @@ def forgotten() -> None:
 
 def clear_remains(checkpoint: ObjectStore) -> None:
     """Of a query that begins: what a driver has saved that did not know yet that it was reset."""
-    checkpoint.delete(*(name for x in (FOLDER, RUNS, "cuts") for name, _ in checkpoint.list(x)))
+    checkpoint.delete(*(name for x in (FOLDER, RUNS, "cuts", "causes") for name, _ in checkpoint.list(x)))
     forgotten()
 
 
@@ -335,6 +339,11 @@ def cuts(checkpoint: ObjectStore, batch: int) -> Sequence[str]:
     return _whole(checkpoint, batch).cuts
 
 
+def causes(checkpoint: ObjectStore, batch: int) -> Sequence[str]:
+    """Records of `cause_log.py` that were saved with a batch."""
+    return _whole(checkpoint, batch).causes
+
+
 def buckets(checkpoint: ObjectStore, batch: int) -> int | None:
     """How many each stage had; None where nobody has recorded it."""
     return _whole(checkpoint, batch).buckets
@@ -362,6 +371,7 @@ class State(Mapping[str, str]):
     texts: Mapping[str, str]
     own: frozenset[str]
     sum: str = ""
+    causes: Sequence[str] = ()
 
     def __getitem__(self, where: str) -> str:
         text, clocks = self.texts[where], self.clocks.get(stage_of(where))
@@ -430,8 +440,9 @@ def _read(checkpoint: ObjectStore, name: str, version: object, life: str) -> Sta
         read = [text(line, "what is read") for line in items(x["reads"], "reads")] if "reads" in x else None
         buckets = whole(x["buckets"], "buckets", 1) if "buckets" in x else None
         lines = [text(line, "a cut") for line in items(x.get("cuts", []), "cuts")]
+        held = [text(record, "a cause") for record in items(x.get("causes", []), "causes")]
         own_sum = f"{zlib.crc32(line):08x}"
-        return State(_tie_of(x), read, buckets, lines, links, clocks, made, frozenset(own), own_sum)
+        return State(_tie_of(x), read, buckets, lines, links, clocks, made, frozenset(own), own_sum, held)
     except (ValueError, KeyError) as e:
         raise _damaged(path, why(e)) from e
 
