@@ -63,6 +63,12 @@ def places_of(rows: pl.DataFrame, table: bool) -> pl.Series:
     return pl.select(pl.concat_str([_text(fixed), _text(rows[SUB].fill_null(b""))]).str.decode("hex").alias("p"))["p"]
 
 
+def completing(results: pl.Series, merged: bool) -> pl.Series:
+    """The positions of the records that completed results of sources, from their `_sub` (`order_of_results`,
+    `order_of_merged`): the latest."""
+    return positions_of(results.bin.slice(TIME_WIDTH + (2 if merged else 1), WIDTH))
+
+
 def positions_of(places: pl.Series) -> pl.Series:
     """The positions in places, without the number of the leaf (`same_leaf`)."""
     two = _fixed(places.bin.slice(0, WIDTH), WIDTH).view(">u8").reshape(len(places), 2).astype(np.uint64)

@@ -196,7 +196,7 @@ def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, st
     dropped: list[bytes] = []
     counts: list[dict[str, Any]] = []
     made: list[tuple[str, str]] = []
-    gathered = Gathered(task_number()) if job.tells_causes else None
+    gathered = Gathered(job.plan.query.root, task_number()) if job.tells_causes else None
     with contextlib.ExitStack() as stack:
         shelves = [stack.enter_context(Shelf(job.wire)) for _ in range(job.ranges)]
         for blob in blobs:

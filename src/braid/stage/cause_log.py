@@ -27,6 +27,7 @@ import polars as pl
 
 from braid.errors import BraidError
 from braid.operators.changes import POS, SUB
+from braid.plan.logical import Node
 from braid.stage import framed, state_file
 from braid.stage.framed import Stretch
 from braid.stage.row_causes import At, packed, unpacked
@@ -63,10 +64,11 @@ class Piece:
 
 
 class Gathered:
-    """The causes of the rows that one task writes. `task`: its number, and that of an output partition of its own."""
+    """The causes of the rows of a result that one task writes. `task`: its number, and that of an output partition of
+    its own."""
 
-    def __init__(self, task: int) -> None:
-        self._task, self._size = task, 0
+    def __init__(self, root: Node, task: int) -> None:
+        self._root, self._task, self._size = root, task, 0
         self.pieces: list[Piece] = []
 
     def add(self, rows: pl.DataFrame, partitions: pl.Series | None, range_: int) -> None:
@@ -80,7 +82,7 @@ class Gathered:
 
     def _add(self, partition: int, range_: int, rows: pl.DataFrame) -> None:
         if rows.height:
-            data = packed(rows) if self._size <= LARGEST else b""
+            data = packed(rows, self._root) if self._size <= LARGEST else b""
             self._size += len(data)
             self.pieces.append(Piece(partition, range_, rows.height, data))
 

@@ -3,7 +3,8 @@
 In: rows of the result in the order in which they are written, with their positions. Out: bytes; the places again.
 Rule: the record that completed a row is told by the rank of its source partition, its offset and the number of its
 reading: the low part of its position. Of a row that a clock has let go the place of that step is told beside it; of all
-others the two are one. The same rows in the same pieces give the same bytes.
+others the two are one. Of a row at the end of an epoch the epoch is told, which is in the high part. The same rows in
+the same pieces give the same bytes.
 
 A block: rows | sources, and of each rank, reading and first offset | which source each row is of | by source, how far
 each offset is from the one before, in planes of bytes | whether, and which, rows were let go, and a block of these.
@@ -20,12 +21,33 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from braid.operators.changes import END_OF_BATCH, LEAF_BITS, LOW, NEVER, OFFSET_BITS, POS, POS_TYPE, causes, prior
+from braid.operators.changes import (
+    EARLY,
+    END_OF_BATCH,
+    LEAF_BITS,
+    LOW,
+    NEVER,
+    OFFSET_BITS,
+    POS,
+    POS_TYPE,
+    SUB,
+    Flags,
+    causes,
+    prior,
+    sequence_of,
+)
+from braid.operators.places import WIDTH, completing, place_width
+from braid.plan.groups import Closed
+from braid.plan.logical import Filter, Node, Project
+from braid.plan.sliding import Merged, SlidingJoin
 
 Places = npt.NDArray[np.uint64]
 
-END, START = np.uint64(1 << 63), np.uint64((1 << 63) + (1 << 48))  # where a batch ends; before all records
+# Places that are no record's, by ranks that no partition has: where a batch ends, and partitions fall idle or close;
+# before all records; one that is not known; the end of an epoch, whose number follows.
+_END, _START, _UNKNOWN, _EPOCH = range(1 << 15, (1 << 15) + 4)
 _RANK, _LEAF, _OFFSET = np.uint64(OFFSET_BITS + LEAF_BITS), np.uint64(LEAF_BITS), np.uint64((1 << OFFSET_BITS) - 1)
+_ALL = np.uint64(LOW - 1)  # the low part of where an epoch ends
 _READING = np.uint64((1 << LEAF_BITS) - 1)
 _ROWS, _COUNT, _SOURCE, _SIZE = struct.Struct("<I"), struct.Struct("<H"), struct.Struct("<HBQ"), struct.Struct("<BI")
 _PLAIN, _ZSTD = 0, 1
@@ -35,18 +57,21 @@ _MOST = 1 << 30  # bytes of a block
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """A place: the rank of a source partition, and an offset there. `end`: where a batch ends, as partitions fall idle
-    or are closed; `start`: before all records."""
+    """A place: the rank of a source partition, and an offset there; or the number of an epoch; or where a batch `ends`.
+    None of these: it is not known, or before all records."""
 
-    rank: int
-    offset: int
-    end: bool = False
-    start: bool = False
+    rank: int | None = None
+    offset: int = 0
+    epoch: int | None = None
+    ends: bool = False
 
     @staticmethod
     def of(place: int) -> At:
-        at = np.uint64(place)
-        return At(int(at >> _RANK), int(at >> _LEAF & _OFFSET), at == END, at == START)
+        rank, number, early = place >> (OFFSET_BITS + LEAF_BITS), place >> LEAF_BITS & int(_OFFSET), place & 1
+        if rank == _EPOCH:
+            number -= number >> (OFFSET_BITS - 1) << OFFSET_BITS
+            return At(epoch=number - EARLY * early)
+        return At(ends=rank == _END) if rank >= _END else At(rank, number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +82,15 @@ class RowCauses:
     released: Places
 
 
-def packed(rows: pl.DataFrame) -> bytes:
-    """The causes of rows of the result, in their order."""
-    those = prior(rows)
-    block = _block(_low(causes(rows)))
+def packed(rows: pl.DataFrame, root: Node) -> bytes:
+    """The causes of rows of the result `root`, in their order."""
+    released = _low(rows[POS])
+    completed, those = _completed(rows, released, root)
+    block = _block(completed)
     if those is None:
         block += b"\0"
     else:
-        block += b"\1" + np.packbits(those).tobytes() + _block(_low(rows[POS].filter(pl.Series(those))))
+        block += b"\1" + np.packbits(those).tobytes() + _block(released[those])
     if len(block) < _FEW:
         return _SIZE.pack(_PLAIN, len(block)) + block
     return _SIZE.pack(_ZSTD, len(block)) + cast(bytes, pa.compress(block, codec="zstd", asbytes=True))
@@ -72,12 +98,19 @@ def packed(rows: pl.DataFrame) -> bytes:
 
 def unpacked(data: bytes) -> RowCauses:
     """The same again; `ValueError` where it is something else."""
-    how, size = _SIZE.unpack_from(data)
-    rest = data[_SIZE.size :]
-    if how == _ZSTD and size <= _MOST:
-        rest = pa.decompress(rest, decompressed_size=size, codec="zstd", asbytes=True)
-    if len(rest) != size:
-        raise ValueError("it is not as long as it says")
+    try:
+        how, size = _SIZE.unpack_from(data)
+        rest = data[_SIZE.size :]
+        if how == _ZSTD and size <= _MOST:
+            rest = pa.decompress(rest, decompressed_size=size, codec="zstd", asbytes=True)
+        if len(rest) != size:
+            raise ValueError("it is not as long as it says")
+        return _unpacked(rest)
+    except (struct.error, IndexError, OSError) as e:
+        raise ValueError(f"it is not what was packed ({e})") from None
+
+
+def _unpacked(rest: bytes) -> RowCauses:
     completed, at = _places(rest, 0)
     if not rest[at]:
         return RowCauses(completed, completed)
@@ -88,18 +121,40 @@ def unpacked(data: bytes) -> RowCauses:
     return RowCauses(completed, released)
 
 
+def _completed(rows: pl.DataFrame, released: Places, root: Node) -> tuple[Places, Flags | None]:
+    """The places of the records that completed rows, and which of them were let go by another (None: none of them)."""
+    while isinstance(root, Filter | Project):
+        root = root.input
+    match root:
+        case SlidingJoin() if all(place_width(x.input) == WIDTH for x in root.operands):
+            completed = _low(completing(rows[SUB], isinstance(root.tree, Merged)))
+            those = (completed >> _LEAF) != (released >> _LEAF)
+        case SlidingJoin() | Closed():
+            completed = np.full(rows.height, _special(_UNKNOWN))
+            those = np.full(rows.height, True)
+        case _:
+            before = prior(rows)
+            return (released, None) if before is None else (_low(causes(rows)), before)
+    return completed, those if those.any() else None
+
+
 def _low(positions: pl.Series) -> Places:
     """The low parts of positions, of those that are none of records what stands for them."""
-    frame = positions.to_frame(POS)
-    low = frame.select((pl.col(POS) % pl.lit(LOW, POS_TYPE)).cast(pl.UInt64))[POS].to_numpy()
-    least, most = cast(int, positions.min()), cast(int, positions.max())
-    if most < END_OF_BATCH and least > NEVER * LOW:
-        return low
-    at = frame.select(
-        pl.when(pl.col(POS) >= pl.lit(END_OF_BATCH, POS_TYPE)).then(1)
-        .when(pl.col(POS) <= pl.lit(NEVER * LOW, POS_TYPE)).then(2).otherwise(0).alias(POS)
-    )[POS].to_numpy()  # fmt: skip
-    return np.where(at == 1, END, np.where(at == 2, START, low))
+    frame, place = positions.to_frame(POS), pl.col(POS)
+    low = frame.select((place % pl.lit(LOW, POS_TYPE)).cast(pl.UInt64))[POS].to_numpy()
+    ends = frame.select(pl.min(POS).alias("least"), pl.max(POS).alias("most")).row(0)
+    if len(low) and (ends[0] <= NEVER * LOW or ends[1] >= END_OF_BATCH or (low == _ALL).any()):
+        high = frame.select(sequence_of(place))[POS].to_numpy()
+        early = high < -(EARLY // 2)
+        epochs = np.where(early, high + EARLY, high).astype(np.uint64) & _OFFSET
+        low = np.where(low == _ALL, _special(_EPOCH) | epochs << _LEAF | early.astype(np.uint64), low)
+        low = np.where(high >= END_OF_BATCH // LOW, _special(_END), low)
+        low = np.where(high <= NEVER, _special(_START), low)
+    return low
+
+
+def _special(rank: int) -> np.uint64:
+    return np.uint64(rank) << _RANK
 
 
 # --------------------------------------------------------------------- blocks
@@ -143,22 +198,19 @@ def _planes(numbers: Places) -> bytes:
 
 def _places(data: bytes, at: int) -> tuple[Places, int]:
     """The places of a block, and where it ends."""
-    try:
-        (rows,), at = _ROWS.unpack_from(data, at), at + _ROWS.size
-        if not rows:
-            return np.zeros(0, np.uint64), at
-        (count,), at = _COUNT.unpack_from(data, at), at + _COUNT.size
-        sources = [_SOURCE.unpack_from(data, at + n * _SOURCE.size) for n in range(count)]
-        at += count * _SOURCE.size
-        index = np.zeros(rows, np.uint8)
-        if count > 1:
-            kind = _kind(count)
-            index, at = np.frombuffer(data, kind, rows, at), at + rows * np.dtype(kind).itemsize
-        width, at = data[at], at + 1
-        wide = np.zeros((rows, 8), np.uint8)
-        wide[:, :width] = np.frombuffer(data, np.uint8, rows * width, at).reshape(width, rows).T
-    except (struct.error, IndexError) as e:
-        raise ValueError(f"it ends early ({e})") from None
+    (rows,), at = _ROWS.unpack_from(data, at), at + _ROWS.size
+    if not rows:
+        return np.zeros(0, np.uint64), at
+    (count,), at = _COUNT.unpack_from(data, at), at + _COUNT.size
+    sources = [_SOURCE.unpack_from(data, at + n * _SOURCE.size) for n in range(count)]
+    at += count * _SOURCE.size
+    index = np.zeros(rows, np.uint8)
+    if count > 1:
+        kind = _kind(count)
+        index, at = np.frombuffer(data, kind, rows, at), at + rows * np.dtype(kind).itemsize
+    width, at = data[at], at + 1
+    wide = np.zeros((rows, 8), np.uint8)
+    wide[:, :width] = np.frombuffer(data, np.uint8, rows * width, at).reshape(width, rows).T
     numbers = wide.view("<u8").reshape(rows)
     steps = (numbers >> np.uint64(1)).astype(np.int64) ^ -(numbers & np.uint64(1)).astype(np.int64)
     order = np.argsort(index, kind="stable")

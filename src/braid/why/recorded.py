@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from braid.errors import BraidError
-from braid.operators.changes import END_OF_BATCH, LOW, POS
+from braid.operators.changes import END_OF_BATCH, LEAF_BITS, LOW, POS, sequence_of
 from braid.plan.epochs import in_epochs
 from braid.reference.rows import BEFORE
 from braid.stage import batches, cause_log, state_file
@@ -66,16 +66,19 @@ class Recorded:
         made = {n: pl.repeat(False, x.height, dtype=pl.Boolean, eager=True) for n, x in rows.items()}
         for some in causes:
             any_ = False
-            for leaf, at in ((n, x.completed) for x in some for n in rows):
-                if (which := self._which(leaf, at)) is not None:
+            for leaf, x in ((n, x) for x in some for n in rows):
+                if (which := self._which(leaf, x.completed, x.batch)) is not None:
                     flags = rows[leaf].select(which.alias("f"))["f"]
                     made[leaf], any_ = made[leaf] | flags, any_ or bool(flags.any())
             if not any_:
                 return None
         return made
 
-    def _which(self, leaf: int, at: At) -> pl.Expr | None:
-        partition = None if at.end or at.start else self._ranks.partition(leaf, at.rank)
+    def _which(self, leaf: int, at: At, batch: int) -> pl.Expr | None:
+        """The record at a place; all of an epoch, which is of the batch. None: of this source none."""
+        if at.epoch is not None:
+            return (pl.col(BATCH) == batch - self._shift) & (sequence_of(pl.col(POS)) == at.epoch)
+        partition = None if at.rank is None else self._ranks.partition(leaf, at.rank)
         return None if partition is None else (pl.col(PARTITION) == partition) & (pl.col(OFFSET) == at.offset)
 
     def came_there(self, place: Place, causes: Sequence[Cause], placed: Events) -> bool:
@@ -84,19 +87,22 @@ class Recorded:
             return False
         epochs = in_epochs(self._asked.plan.query.root)
         batch, position = placed.position((place[0], placed.epoch(place[0])[0]) if epochs else place)
+        wanted = position // LOW if epochs else position >> LEAF_BITS
         for cause in causes:
-            if cause.batch - self._shift == batch:
-                if cause.released.end:
-                    return position >= END_OF_BATCH
-                found = self._positions(cause.released, batch)
-                if any(x // LOW == position // LOW if epochs else x == position for x in found):
-                    return True
+            at = cause.released
+            if cause.batch - self._shift == batch and (
+                (at.ends and position >= END_OF_BATCH)
+                or (at.epoch is not None and at.epoch == position // LOW)
+                or (at.rank is not None and wanted in self._moments(at, cause.batch, epochs))
+            ):
+                return True
         return False
 
-    def _positions(self, at: At, batch: int) -> Sequence[int]:
-        """Where a record stands in its batch, as each source reads it."""
-        found = list[int]()
+    def _moments(self, at: At, batch: int, epochs: bool) -> set[int]:
+        """When a record came in its batch, as each source reads it: its position without the reading, or its epoch."""
+        found = set[int]()
         for leaf, rows in self._asked.heard.rows.items():
-            if (which := self._which(leaf, at)) is not None:
-                found += rows.filter(which & (pl.col(BATCH) == batch))[POS].to_list()
+            if (which := self._which(leaf, at, batch)) is not None:
+                here = rows.filter(which & (pl.col(BATCH) == batch - self._shift))[POS].to_list()
+                found |= {x // LOW if epochs else x >> LEAF_BITS for x in here}
         return found
