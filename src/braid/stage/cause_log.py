@@ -38,6 +38,7 @@ MOST, FILES = 64 << 20, 1000  # bytes and files of all that stays
 SEGMENT = 4 << 20  # bytes of a file from which on another is begun
 HELD, MANY = 64 << 10, 100  # bytes and batches that are held in the state
 LARGEST = 32 << 20  # bytes of what one task says of a batch; of more rows only how many there are
+_LONGEST = 1 << 30  # bytes of a file
 _MAGIC = b"BRc1"
 _BATCH, _PIECE = struct.Struct("<Q"), struct.Struct("<III")
 _NAME = re.compile("[0-9]{20}(-[0-9]{6})?")
@@ -102,12 +103,17 @@ class CauseLog:
 
     def add(self, batch: int, pieces: Sequence[Piece]) -> Sequence[str]:
         """What has to be saved with the batch."""
-        if pieces:
-            body = _packed(batch, pieces)
-            if self._checkpoint.path is None:
-                self._hold(batch, body)
-            else:
-                self._append(batch, body)
+        return self.put(batch, _packed(batch, pieces)) if pieces else self._saved()
+
+    def put(self, batch: int, body: bytes) -> Sequence[str]:
+        """The same of a record that is there."""
+        if self._checkpoint.path is None:
+            self._hold(batch, body)
+        else:
+            self._append(batch, body)
+        return self._saved()
+
+    def _saved(self) -> Sequence[str]:
         return [base64.b64encode(body).decode() for _, body in self._held]
 
     def _append(self, batch: int, body: bytes) -> None:
@@ -145,6 +151,16 @@ class CauseLog:
         if self._sizes is None:
             self._sizes = files(self._checkpoint)
         return self._sizes
+
+
+def copied(source: ObjectStore, to: ObjectStore, run: str) -> Sequence[str]:
+    """All of it in another checkpoint; gives what has to be saved there with the last batch."""
+    for name in files(source):
+        to.write(f"{FOLDER}/{name}", source.get(f"{FOLDER}/{name}", _LONGEST), fsync=True)
+    log, saved = CauseLog(to, run), list[str]()
+    for batch, body in _held(source):
+        saved = [*log.put(batch, body)]
+    return saved
 
 
 def salt(run: str, name: str) -> str:
@@ -242,7 +258,7 @@ def _newest_first(checkpoint: ObjectStore, run: str, spoilt: list[str]) -> Itera
     for name in reversed(files(checkpoint)):
         where = checkpoint.called(f"{FOLDER}/{name}")
         try:
-            data = checkpoint.get(f"{FOLDER}/{name}", 2 * (SEGMENT + MOST))
+            data = checkpoint.get(f"{FOLDER}/{name}", _LONGEST)
         except FileNotFoundError:
             return  # it has gone meanwhile, and so have those before it
         except (OSError, BraidError) as e:

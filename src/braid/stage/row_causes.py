@@ -36,10 +36,10 @@ from braid.operators.changes import (
     prior,
     sequence_of,
 )
-from braid.operators.places import WIDTH, completing, place_width
+from braid.operators.places import completing
 from braid.plan.groups import Closed
 from braid.plan.logical import Filter, Node, Project
-from braid.plan.sliding import Merged, SlidingJoin
+from braid.plan.sliding import SlidingJoin
 
 Places = npt.NDArray[np.uint64]
 
@@ -126,8 +126,8 @@ def _completed(rows: pl.DataFrame, released: Places, root: Node) -> tuple[Places
     while isinstance(root, Filter | Project):
         root = root.input
     match root:
-        case SlidingJoin() if all(place_width(x.input) == WIDTH for x in root.operands):
-            completed = _low(completing(rows[SUB], isinstance(root.tree, Merged)))
+        case SlidingJoin() if (found := completing(rows[SUB], root)) is not None:
+            completed = _low(found)
             those = (completed >> _LEAF) != (released >> _LEAF)
         case SlidingJoin() | Closed():
             completed = np.full(rows.height, _special(_UNKNOWN))
