@@ -28,6 +28,7 @@ from braid.operators.changes import (
 from braid.stage import cause_log, state_file
 from braid.stage.cause_log import FOLDER, CauseLog, Gathered, Piece, read
 from braid.stage.row_causes import At, packed, unpacked
+from braid.stage.state_file import Held
 from braid.store import opened
 
 ANY: Any = None  # the node of a result whose rows have their positions in the plain way
@@ -58,7 +59,8 @@ def test_places_come_back(there: list[tuple[int, int]], leaf: int) -> None:
 def test_a_row_that_was_let_go_by_another_has_both(rows: list[tuple[tuple[int, int], bool]]) -> None:
     step, count = position(7, 99, 5), len(rows)
     came = pl.Series([position(*place) for place, _ in rows], dtype=POS_TYPE)
-    subs = released_sub(*(pl.Series([x] * count) for x in (3, True, "k")), pl.Series(range(count)), came)
+    time, is_left, key = pl.Series([3] * count), pl.Series([True] * count), pl.Series(["k"] * count)
+    subs = released_sub(time, is_left, key, pl.Series(range(count)), came)
     at = [step if waited else position(*place) for place, waited in rows]
     given = [sub if waited else None for sub, (_, waited) in zip(subs, rows, strict=True)]
     found = unpacked(packed(frame(at, given), ANY))
@@ -254,7 +256,7 @@ def test_a_batch_without_rows_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_state_keeps_what_it_holds_in_other_buckets(tmp_path: Path) -> None:
-    held = [base64.b64encode(b"x").decode()]
-    state_file.save(opened(tmp_path), 0, {}, causes=held)
+    held = Held(["cut"], [base64.b64encode(b"x").decode()])
+    state_file.save(opened(tmp_path), 0, {}, held=held)
     state_file.replace(opened(tmp_path), 0, {}, None, None, 2)
-    assert state_file.causes(opened(tmp_path), 0) == held
+    assert state_file.held(opened(tmp_path), 0) == held

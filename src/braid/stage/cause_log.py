@@ -107,21 +107,19 @@ class CauseLog:
 
     def put(self, batch: int, body: bytes) -> Sequence[str]:
         """The same of a record that is there."""
-        if self._checkpoint.path is None:
-            self._hold(batch, body)
+        sizes = self._known()
+        if not self._name or sizes.get(self._name, 0) >= SEGMENT:
+            same = sum(name.startswith(f"{batch:020d}") for name in sizes)
+            self._name = f"{batch:020d}-{same:06d}"
+        record = framed.record(_MAGIC, salt(self._run, self._name), body)
+        if self._checkpoint.append(f"{FOLDER}/{self._name}", record):
+            self._wrote(self._name, len(record))
         else:
-            self._append(batch, body)
+            self._hold(batch, body)
         return self._saved()
 
     def _saved(self) -> Sequence[str]:
         return [base64.b64encode(body).decode() for _, body in self._held]
-
-    def _append(self, batch: int, body: bytes) -> None:
-        sizes = self._known()
-        if not self._name or sizes[self._name] >= SEGMENT:
-            same = sum(name.startswith(f"{batch:020d}") for name in sizes)
-            self._name = f"{batch:020d}-{same:06d}"
-        self._write(self._name, framed.record(_MAGIC, salt(self._run, self._name), body))
 
     def _hold(self, batch: int, body: bytes) -> None:
         """An object of all that is held, where that is much. A batch that is done again replaces what is held of it."""
@@ -129,18 +127,16 @@ class CauseLog:
         if len(self._held) < MANY and sum(len(x) for _, x in self._held) < HELD:
             return
         name = f"{self._held[0][0]:020d}"
-        self._write(name, b"".join(framed.record(_MAGIC, salt(self._run, name), x) for _, x in self._held))
+        data = b"".join(framed.record(_MAGIC, salt(self._run, name), x) for _, x in self._held)
+        self._checkpoint.write(f"{FOLDER}/{name}", data)
+        self._known().pop(name, None)
+        self._wrote(name, len(data))
         self._held = []
 
-    def _write(self, name: str, data: bytes) -> None:
-        """Adds to a file; those that are too many go."""
-        sizes = self._known()
-        if self._checkpoint.append(f"{FOLDER}/{name}", data):
-            sizes[name] = sizes.get(name, 0) + len(data)
-        else:
-            self._checkpoint.write(f"{FOLDER}/{name}", data)
-            sizes[name] = len(data)
-        gone = list[str]()
+    def _wrote(self, name: str, size: int) -> None:
+        """A file has grown; those that are too many go."""
+        sizes, gone = self._known(), list[str]()
+        sizes[name] = sizes.get(name, 0) + size
         while len(sizes) > 1 and (sum(sizes.values()) > MOST or len(sizes) > FILES):
             gone.append(oldest := min(sizes.keys() - {name}))
             del sizes[oldest]
@@ -179,7 +175,7 @@ def _packed(batch: int, pieces: Sequence[Piece]) -> bytes:
 def _held(checkpoint: ObjectStore) -> Iterator[tuple[int, bytes]]:
     """The records in the state of the last batch."""
     last, _ = state_file.latest(checkpoint)
-    for text in () if last < 0 else state_file.causes(checkpoint, last):
+    for text in () if last < 0 else state_file.held(checkpoint, last).causes:
         body = base64.b64decode(text)
         yield _BATCH.unpack_from(body)[0], body
 

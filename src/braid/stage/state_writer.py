@@ -19,7 +19,7 @@ from braid.stage.cause_log import CauseLog, Piece
 from braid.stage.checkpoint_runs import RunObjects
 from braid.stage.epoch import Epoch
 from braid.stage.offset_log import OffsetLog
-from braid.stage.state_file import Tie
+from braid.stage.state_file import Held, Tie
 from braid.topics.files import reach
 from braid.topics.view import UNTOLD, Written
 
@@ -83,7 +83,9 @@ class StateWriter:
         causes = self._causes.add(batch, outcome.causes)
         reach("causes written")
         self._epoch.check()
-        saved = state_file.save(folder, batch, state, tie, reads, self._buckets, self._durable, cuts, before, causes)
+        saved = state_file.save(
+            folder, batch, state, tie, reads, self._buckets, self._durable, Held(cuts, causes), before
+        )
         if not saved:
             state = state_file.load(folder, batch)  # of the attempt before this one
             links = state_file.links_of(folder, batch)
