@@ -21,10 +21,11 @@ from braid.store import opened
 from braid.testing.oracle import key_text, value_text
 from braid.topics.store import TopicStore
 from braid.topics.store_value import Store
-from braid.why.asking import Asked, Input, asked
-from braid.why.deriving import Writers, why
+from braid.why.asking import MOST, Asked, Input, asked
+from braid.why.deriving import Deriving, Writers, why
 from braid.why.reading import events
 from braid.why.tree import Tree
+from braid.why.tree_words import Row
 from braid.why.what_if import NO_ROW
 from braid.why.words import document
 from cli_help import braid, on_shared_spark
@@ -115,7 +116,8 @@ def test_each_row_that_is_there_has_a_derivation(ran: tuple[Queries, Path]) -> N
     functions = of_files([str(folder / "functions.py")] if of.functions else [])
     file = (of.sql, of.dialect) if of.dialect in ("lenses", "sqlstream") else None
     store = Store(opened(folder / "store"))
-    mine, topics, count = Writers(store, functions, None, True, file), TopicStore(store.objects), 0
+    mine, topics = Writers(store, functions, None, True, file), TopicStore(store.objects)
+    count = by_causes = 0
     released = set[str]()
     for query in every_operator.queries(of):
         topic = query.sink.topic
@@ -128,10 +130,26 @@ def test_each_row_that_is_there_has_a_derivation(ran: tuple[Queries, Path]) -> N
                 assert leaves(row.tree) > 0 or (query.name, offset) == ("whole", 0), (query.name, offset, row)
                 assert f"made by {found.query} in batch" in str(found)
                 assert any(x.called.endswith("join") for x in query.root.walk()) or "no partner" not in str(found)
+                by_causes += by_its_causes(mine, query.name, row)
                 released.add(row.released or "")
                 count += 1
     assert count > 20
+    # those of groups and sorted windows of sqlstream, and of a group that is there before any record, are not told
+    assert count - by_causes == {"sqlstream": 8, "risingwave": 1}.get(of.dialect, 0)
     assert of.dialect != "ksqldb" or any(x.endswith("which moved the clock") for x in released)
+
+
+def by_its_causes(mine: Writers, query: str, row: Row) -> bool:
+    """Whether the run has left what a row came of; then the row is found by that alone."""
+    deriving = Deriving(mine, mine.asked(query), 1)
+    there = deriving._output.at(row.at.partition, row.at.offset)
+    told = deriving._recorded.of(there)
+    start = deriving._recorded.start([told])
+    if start is None:
+        return False
+    (found,) = deriving._judged([there], deriving._asked.taken(start, MOST), 0, [told]).rows
+    assert (found.completed, found.released, found.tree) == (row.completed, row.released, row.tree)
+    return True
 
 
 def test_a_row_that_is_in_two_partitions(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ PARTS = {
     "sort": "rows of several buckets are merged by position",
     "encode": "rows become text",
     "write": "staged files are written",
+    "causes": "which record completed each row is packed",
 }
 MATCH = "match/"  # begins the name of a step
 

@@ -24,7 +24,8 @@ import pytest
 pytest.importorskip("obstore")
 
 from braid.errors import BraidError, TakenOver
-from braid.stage import batches, run_files, state_file
+from braid.operators.changes import LEAF_BITS, POS, POS_TYPE, SUB
+from braid.stage import batches, cause_log, run_files, state_file
 from braid.stage.checkpoint_runs import CheckpointRuns, packing_of, renamed
 from braid.stage.epoch import Epoch, claim
 from braid.stage.state_writer import Outcome, StateWriter
@@ -116,7 +117,7 @@ class Driver(threading.Thread):
 
     def _query(self) -> None:
         epoch = claim(self._folder)
-        writer = StateWriter(epoch, BUCKETS)
+        writer = StateWriter(epoch, BUCKETS, run=RUN)
         for left in reversed(range(4)):
             try:
                 writer.begin()
@@ -139,11 +140,19 @@ class Driver(threading.Thread):
             said = [self._task(epoch, number, bucket, at, end_of(reads)) for bucket in range(BUCKETS)]
             lost = pl.DataFrame({"offset": [v for v in range(at, end_of(reads)) if v % 3 == 0]}, {"offset": pl.Int64})
             staged = stage_drops(opened(self._root), "J", number, 0, lost.with_columns(reason=pl.lit("late")), run=RUN)
-            writer.keep(reads, said, Outcome(True, staged is not None), number)
+            causes = self._causes(at, end_of(reads))
+            writer.keep(reads, said, Outcome(True, staged is not None, causes), number)
             publish(self._topic(), RUN, number, [], empty=True, digest=digest)
             publish_drops(opened(self._root), "J", number, [] if staged is None else [staged], run=RUN)
             writer.shown(number)
             number, at = number + 1, end_of(reads)
+
+    def _causes(self, start: int, end: int) -> list[cause_log.Piece]:
+        """Each record gives a row."""
+        gathered = cause_log.Gathered(None, 0)  # type: ignore[arg-type]
+        positions = [v << LEAF_BITS for v in range(start, end)]
+        gathered.add(pl.DataFrame({POS: positions, SUB: None}, schema={POS: POS_TYPE, SUB: pl.Binary()}), None, 0)
+        return gathered.pieces
 
     def _planned(self, number: int, at: int) -> str:
         end = at + self._rng.randint(1, AHEAD)
@@ -265,6 +274,9 @@ def check(root: str, turns: Turns) -> None:
     named = set[str]().union(*(state_file.objects_in(x) for x in states))
     assert {name for name, _ in folder.list(state_file.RUNS)} == named
     assert sorted(x["offset"] for x in read_drops(opened(root), "J")) == [*range(0, end_of(reads), 3)]
+    told = cause_log.read(folder, RUN)
+    causes = [told.cause(0, behind, LAST) for behind in range(end_of(reads))]
+    assert [x and x.completed.offset for x in causes] == [*reversed(range(end_of(reads)))] and not told.spoilt
 
 
 def rounds(place: str, turns: list[Turns], seeds: Iterable[int]) -> tuple[int, int]:

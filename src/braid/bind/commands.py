@@ -164,7 +164,9 @@ def bind_statement(s: ast.Statement, env: Env, d: Dialect) -> Bound:
     bound = d.own(s, env)
     if bound is None:
         return _command(s, env, d)
-    return replace(bound, query=checked(d.finish(bound.query))) if isinstance(bound, QueryBound) else bound
+    if not isinstance(bound, QueryBound):
+        return bound
+    return replace(bound, query=replace(checked(d.finish(bound.query)), why=env.settings.why == "on"))
 
 
 def checked(query: Query) -> Query:

@@ -206,7 +206,9 @@ class Program:
         before = self.standing[name].text
         same = plain(before, self.spoken.words) == plain(text, self.spoken.words) is not None
         if same and name in self.queries:
-            return Again(name, self.queries[name], getattr(statement, "state", None) == "STOPPED")
+            query, why = self.queries[name], self.settings.why == "on"  # as is set now: no row follows from it
+            query = query if query.why == why else replace(query, why=why)
+            return Again(name, query, getattr(statement, "state", None) == "STOPPED")
         if same and (self.standing[name].of or self._altered(name)):
             return Again(name)
         if not same and (getattr(statement, "or_replace", False) or getattr(statement, "if_not_exists", False)):
@@ -288,6 +290,8 @@ class Program:
             case SchemaMade(name=name):
                 return self._made(schema_key(name), effect)
             case Again(name=name, query=query):
+                if query is not None:
+                    self.queries[name] = query
                 if query is not None and self.standing[name].anew:
                     self._stands(replace(self.standing[name], anew=False))
                 return name

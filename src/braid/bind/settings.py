@@ -83,8 +83,9 @@ class Settings:
     where the meaning is clear, `strict` refuses what only early releases allowed. `wrap`: is a value of one column a
     record. `key_format`, `value_format`: of declarations that name none (null: each names one). `begin`: where queries
     begin to read. `collect_list`, `collect_set`: how many values these aggregates keep. `assert_topic`,
-    `assert_schema`: how long ASSERT waits, in ms. `scans`: may a pull query look at all rows of a table. `sqlstream`,
-    `lenses`, `risingwave`: those dialects' own."""
+    `assert_schema`: how long ASSERT waits, in ms. `scans`: may a pull query look at all rows of a table. `why`: is
+    it kept with a query's checkpoint what each row came of (in all dialects). `sqlstream`, `lenses`, `risingwave`:
+    those dialects' own."""
 
     null_key: NullKey = "drop"
     key_column: KeyColumn = "join"
@@ -99,6 +100,7 @@ class Settings:
     assert_topic: int = field(default=1000, repr=False)
     assert_schema: int = field(default=1000, repr=False)
     scans: bool = field(default=True, repr=False)
+    why: OnOff = field(default="on", repr=False)
     sqlstream: SqlstreamSettings = field(default_factory=SqlstreamSettings, repr=False)
     lenses: LensesSettings = field(default_factory=LensesSettings, repr=False)
     risingwave: RisingwaveSettings = field(default_factory=RisingwaveSettings, repr=False)
@@ -183,6 +185,8 @@ def _values(text: str) -> int | None:
 def _milliseconds(text: str) -> int | None:
     return int(text) if text.isdigit() and int(text) <= 86_400_000 else None
 
+
+OF_ALL = {"braid.why": _one_of("why", *get_args(OnOff))}  # of the dialects: fields of `Settings` itself
 
 _ZONES = " (for the time of another zone write t AT TIME ZONE 'Asia/Tokyo')"
 PARTITIONS = Setting("partitions", ("a number of partitions",), _count, lambda n: str(n or "as the first source"))
@@ -295,7 +299,7 @@ MANNERS: dict[str, Manner] = {
 
 def changed(settings: Settings, dialect: str, name: str, value: str | None) -> tuple[Settings, str | None]:
     """The settings after SET name = value (None: UNSET, the default again), with a notice if it changes nothing."""
-    rows, manner = SETTINGS.get(dialect, {}), MANNERS.get(dialect, Manner(str))
+    rows, manner = _rows(dialect), MANNERS.get(dialect, Manner(str))
     topic = re.fullmatch(r"topic\.(.+)\.partitions", name) if dialect == "lenses" else None
     if topic is not None and value is not None:
         others = tuple(x for x in settings.lenses.of_topics if x[0] != topic[1])
@@ -305,21 +309,28 @@ def changed(settings: Settings, dialect: str, name: str, value: str | None) -> t
     if setting is None:
         _check_known(name, rows, manner)
         return settings, f"{name} is a setting of {manner.others} and changes nothing here" if manner.others else None
-    own = _own(settings, dialect)
+    own = _own(settings, dialect, setting)
     shown = name if dialect == "lenses" else manner.row(name)
     found = getattr(type(own)(), setting.field) if value is None else _read(shown, setting, value, manner)
     made: Any = replace(own, **{setting.field: None if found == FOR_EVER else found})
-    return made if dialect == "ksqldb" else replace(settings, **{dialect: made}), None
+    return made if isinstance(made, Settings) else replace(settings, **{dialect: made}), None
 
 
 def shown(settings: Settings, dialect: str) -> list[tuple[str, str, str]]:
     """Name, value and what it takes, for SHOW PROPERTIES."""
-    own = _own(settings, dialect)
-    return [(n, s.show(getattr(own, s.field)), ", ".join(s.takes)) for n, s in SETTINGS.get(dialect, {}).items()]
+    return [
+        (n, s.show(getattr(_own(settings, dialect, s), s.field)), ", ".join(s.takes)) for n, s in _rows(dialect).items()
+    ]
 
 
-def _own(settings: Settings, dialect: str) -> Any:
-    return getattr(settings, dialect, settings)
+def _rows(dialect: str) -> dict[str, Setting]:
+    """The settings that a dialect has, under its names for them."""
+    row = MANNERS[dialect].row if dialect in MANNERS else str
+    return SETTINGS.get(dialect, {}) | {row(name): s for name, s in OF_ALL.items()}
+
+
+def _own(settings: Settings, dialect: str, setting: Setting) -> Any:
+    return settings if setting in OF_ALL.values() else getattr(settings, dialect, settings)
 
 
 def _read(name: str, setting: Setting, value: str, manner: Manner) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from uuid import uuid4
 
@@ -22,9 +22,10 @@ from braid.face.backup import appearing
 from braid.face.reset import folders_of_checkpoints
 from braid.face.show import open_store
 from braid.face.verify import verify, whole
-from braid.stage import batches, checkpoint, offset_log, state_file
+from braid.stage import batches, cause_log, checkpoint, offset_log, state_file
 from braid.stage.checkpoint import Document
 from braid.stage.checkpoint_runs import CheckpointRuns, packing_of, renamed
+from braid.stage.state_file import NONE_HELD, Held
 from braid.store import ObjectStore
 from braid.store.files import force
 from braid.store.folder import FolderStore
@@ -169,9 +170,9 @@ def _segments(source: Topic, to: Topic, segments: list[Segment]) -> None:
 def _checkpoint(source: ObjectStore, to: ObjectStore, known: Document, last: int | None) -> None:
     """`braid.json` comes last: before it there is no checkpoint."""
     if last is not None:
-        lines = _log(source, to, last)
+        held = Held(_log(source, to, last), cause_log.copied(source, to, str(known.settings.get("run"))))
         for number in state_file.batches(source)[-2:]:
-            _state(source, to, number, lines if number == last else ())
+            _state(source, to, number, held if number == last else NONE_HELD)
         state_file.tell_published(to, last, fsync=True)
     if source.has(batches.PLANNED):
         to.write(batches.PLANNED, source.get(batches.PLANNED), fsync=True)
@@ -192,7 +193,7 @@ def _log(source: ObjectStore, to: ObjectStore, last: int) -> list[str]:
     return lines
 
 
-def _state(source: ObjectStore, to: ObjectStore, number: int, lines: Sequence[str]) -> None:
+def _state(source: ObjectStore, to: ObjectStore, number: int, held: Held) -> None:
     """The state of a batch, with its runs."""
     documents_, packing, names = state_file.load(source, number), packing_of(to, 0, number), dict[str, str]()
     for place, document in documents_.items():
@@ -211,5 +212,5 @@ def _state(source: ObjectStore, to: ObjectStore, number: int, lines: Sequence[st
         state_file.reads(source, number),
         state_file.buckets(source, number),
         fsync=True,
-        cuts=lines,
+        held=held,
     )

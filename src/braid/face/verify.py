@@ -20,7 +20,7 @@ from braid.face.show import open_store
 from braid.files import results
 from braid.files.log import FileLog, Names
 from braid.files.watch import log_path
-from braid.stage import batches, checkpoint, epoch, lineage, offset_log, rescale, reset_marker, state_file
+from braid.stage import batches, cause_log, checkpoint, epoch, lineage, offset_log, rescale, reset_marker, state_file
 from braid.stage.checkpoint import Document
 from braid.stage.checkpoint_runs import CheckpointRuns
 from braid.stage.lineage import Held
@@ -211,6 +211,8 @@ def _logs(root: ObjectStore, folder: ObjectStore, known: Document, last: int | N
             check()
         except BraidError as e:
             yield e
+    for spoilt in cause_log.read(folder, str(known.settings.get("run"))).spoilt:
+        yield BraidError(spoilt, "nothing else needs it, and braid why does without: it may be removed")
     if last is not None and not offset_log.check(folder, last):
         why = "by an older version, or lines of the offset log are gone"
         yield f"  where its first batches ended is not kept ({why}): no upgrade"

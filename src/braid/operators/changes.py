@@ -183,7 +183,8 @@ def _fill(made: npt.NDArray[Any], positions: pl.Series) -> None:
 
 def _positions(records: pl.Series) -> pl.Series:
     """The positions that such bytes tell."""
-    told = np.frombuffer(b"".join(records.to_list()), dtype=_POSITION)
+    flat = records.to_arrow().cast(pa.large_binary()).cast(pa.binary(RECORD))
+    told = np.frombuffer(flat.buffers()[1], dtype=_POSITION, count=len(flat), offset=flat.offset * RECORD)
     high = (told["high"].astype(np.uint64) ^ np.uint64(1 << 63)).view(np.int64)
     parts = pl.DataFrame({"high": high, "low": told["low"].astype(np.uint64)})
     high_part = pl.col("high").cast(POS_TYPE) * pl.lit(LOW, POS_TYPE)

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from braid.operators.changes import LEAF_BITS, LOW, POS, POS_TYPE, SUB
 from braid.plan.groups import Closed
-from braid.plan.logical import Node
-from braid.plan.sliding import SlidingJoin
+from braid.plan.logical import Filter, Node, Project
+from braid.plan.sliding import Merged, SlidingJoin
 
 WIDTH = 16  # of a source record's place
 TIME_WIDTH = 8  # of what `ordered_sub` puts before it
@@ -61,6 +61,29 @@ def places_of(rows: pl.DataFrame, table: bool) -> pl.Series:
     if rows[SUB].null_count() == rows.height:
         return fixed.alias("p")
     return pl.select(pl.concat_str([_text(fixed), _text(rows[SUB].fill_null(b""))]).str.decode("hex").alias("p"))["p"]
+
+
+def completing(results: pl.Series, join: SlidingJoin) -> pl.Series | None:
+    """The positions of the records that completed results, from their `_sub` (`order_of_results`, `order_of_merged`):
+    the latest; of one that is itself a result the latest of that. None: only some operands are results."""
+    at = _latest_in(join)
+    return None if at is None else positions_of(results.bin.slice(at, WIDTH))
+
+
+def _latest_in(join: SlidingJoin) -> int | None:
+    """Where in the `_sub` of a result the position of its latest record begins."""
+    head, inner = TIME_WIDTH + (2 if isinstance(join.tree, Merged) else 1), set[int | None]()
+    for x in join.operands:
+        node = x.input
+        while isinstance(node, Filter | Project):
+            node = node.input
+        if isinstance(node, SlidingJoin):
+            within = _latest_in(node)
+            inner.add(None if within is None else WIDTH + within)
+        else:
+            inner.add(0 if place_width(node) == WIDTH else None)
+    (only, *others) = inner
+    return None if others or only is None else head + only
 
 
 def positions_of(places: pl.Series) -> pl.Series:

@@ -56,7 +56,7 @@ JOINS: Mapping[tuple[type, bool], tuple[str, str]] = {
 # Fields that are only words: of the SQL, of declarations, of what is told to people; what is kept to be asked for;
 # where results go, which a checkpoint records in a sink's own words; what the key format of a source says already; what
 # a dialect says of all its time columns.
-WORDS = {"Query": ("sql", "notices"), "Sink": ("columns", "keeps", "retention", "into", "shown_key", "padded"),
+WORDS = {"Query": ("sql", "notices", "why"), "Sink": ("columns", "keeps", "retention", "into", "shown_key", "padded"),
          "Source": ("name",), "Encoding": ("binary", "lenient"), "OnTime": ("judged",),
          "Code": ("path", "text", "pickled"), "Final": ("binary",), "Timestamp": ("since_1970",)}  # fmt: skip
 

@@ -296,7 +296,8 @@ class Sink:
 class Query:
     """One running statement. `name` is the sink's, or `<sink>.<n>` for INSERT INTO; `notices` are told at its start.
 
-    `snapshot`: what its sources hold when it starts comes as one first epoch.
+    `snapshot`: what its sources hold when it starts comes as one first epoch. `why`: what each row came of is kept with
+    its checkpoint.
     """
 
     name: str
@@ -306,6 +307,7 @@ class Query:
     sink: Sink
     notices: tuple[str, ...] = ()
     snapshot: bool = False
+    why: bool = True
 
 
 def sources(node: Node) -> Iterator[Source]:

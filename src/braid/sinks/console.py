@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from braid.plan import logical
-from braid.sinks.interface import Batch, Part, Sink
+from braid.sinks.interface import Batch, Part, Sink, Wrote
 from braid.sinks.rows import shown
 
 
@@ -35,8 +35,9 @@ class _Outputs:
         self._part = part
         self._lines: list[str] = []
 
-    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> None:
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> Wrote:
         self._lines += shown(self._part.columns, frame)
+        return Wrote(frame)
 
     def close(self, drops: pl.DataFrame) -> Iterator[str]:
         yield json.dumps({"rows": len(self._lines), "text": "\n".join(self._lines)})

@@ -20,7 +20,7 @@ from braid.files import results
 from braid.files.values import csv_field, json_lines
 from braid.plan import logical
 from braid.plan.logical import BOUNDS
-from braid.sinks.interface import Batch, Part, Sink
+from braid.sinks.interface import Batch, Part, Sink, Wrote
 from braid.sinks.rows import named, ours
 from braid.stage.wire import bucket_of
 from braid.store import on_disk
@@ -92,10 +92,11 @@ class _Outputs:
         self._frames: list[pl.DataFrame] = []
         self._number = -1
 
-    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> None:
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> Wrote:
         if self._number < 0 and frame.height:
             self._number = int(bucket_of(frame.head(1), self._sink.partitions)[0])
         self._frames.append(named(self._part.columns, frame))
+        return Wrote(frame)
 
     def close(self, drops: pl.DataFrame) -> Iterator[str]:
         frame, columns = pl.concat(self._frames), self._part.columns

@@ -41,11 +41,21 @@ class Part:
     columns: logical.Sink
 
 
+@dataclass(frozen=True, slots=True)
+class Wrote:
+    """What became of a frame: the `rows` of it that were written, in order; in which partition of the output each is,
+    None: all in one, whose number is the task's; those that cannot be written, as drops."""
+
+    rows: pl.DataFrame
+    partitions: pl.Series | None = None
+    lost: pl.DataFrame | None = None
+
+
 class Outputs(Protocol):
     """What a task writes of a batch: frames of typed rows, in order; `places`: those of an explicit order; `at`: the
-    number of the range of positions, of those that tasks share. It gives rows that cannot be written, as drops."""
+    number of the range of positions, of those that tasks share."""
 
-    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> pl.DataFrame | None: ...
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> Wrote: ...
 
     def close(self, drops: pl.DataFrame) -> Iterator[str]:
         """What was written, as documents for `Sink.publish`. `drops`: those of the batch, with their places."""

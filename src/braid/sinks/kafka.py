@@ -19,7 +19,7 @@ from braid.plan import logical
 from braid.plan.drop_reasons import Reason
 from braid.records.wire import with_windows
 from braid.sinks.dead_letters import DeadLetters, dead_letters_of
-from braid.sinks.interface import Part, Sink
+from braid.sinks.interface import Part, Sink, Wrote
 from braid.stage import emit
 from braid.stage.drops import drops_of, too_large
 from braid.store import NOWHERE, ObjectStore
@@ -114,9 +114,9 @@ class _Outputs:
         of = part.batch
         self._writing = writing(sink.broker, sizes, of.run, part.task, of.number, of.digest())
 
-    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> pl.DataFrame | None:
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> Wrote:
         if not frame.height:
-            return None
+            return Wrote(frame)
         count = self._sink.partitions
         with spent("encode"):
             records = emit.on_wire(self._part.columns, frame, self._sink.topics.registry)
@@ -137,9 +137,10 @@ class _Outputs:
             *self._without_key(frame.filter(keyless)),
             *self._too_large(frame.filter(large), sizes.filter(large)),
         ]
-        good = made.filter(~(keyless | large)) if lost else made
-        self._writing.write(self._topic, *good.get_columns())
-        return pl.concat(lost) if lost else None
+        if lost:
+            frame, made = frame.filter(~(keyless | large)), made.filter(~(keyless | large))
+        self._writing.write(self._topic, *made.get_columns())
+        return Wrote(frame, made["partition"], pl.concat(lost) if lost else None)
 
     def _without_key(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         if rows.height:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from braid.sinks.interface import Part, Sink
+from braid.sinks.interface import Part, Sink, Wrote
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,9 @@ class _Outputs:
     def __init__(self) -> None:
         self._rows = 0
 
-    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> None:
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> Wrote:
         self._rows += frame.height
+        return Wrote(frame)
 
     def close(self, drops: pl.DataFrame) -> Iterator[str]:
         yield json.dumps({"rows": self._rows})

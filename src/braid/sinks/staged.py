@@ -22,7 +22,7 @@ from braid.operators.changes import DIFF, POS, POS_TYPE, no_rows
 from braid.plan import logical
 from braid.plan.drop_reasons import Reason
 from braid.sinks.files import FileSink
-from braid.sinks.interface import Batch, Outputs, Part, Sink
+from braid.sinks.interface import Batch, Outputs, Part, Sink, Wrote
 from braid.sinks.rows import free, ours
 from braid.stage.drops import DROPS, drops_of
 from braid.store import NOWHERE, ObjectStore
@@ -109,7 +109,7 @@ class _Outputs:
     def __init__(self, sink: StagedSink, files: Outputs, columns: logical.Sink) -> None:
         self._sink, self._files, self._columns = sink, files, columns
 
-    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> pl.DataFrame | None:
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> Wrote:
         lost = [no_rows(DROPS)]
         for n, o in enumerate(self._columns.key):
             frame = self._without(frame, f"_k{n}", o, lost, True)
@@ -119,7 +119,7 @@ class _Outputs:
             whole = self._columns.kind != "table" or o.name in self._columns.shown_key
             frame = self._without(frame, f"v{n}", o, lost, whole)
         self._files.write(frame, places, at)
-        return pl.concat(lost) if len(lost) > 1 else None
+        return Wrote(frame, lost=pl.concat(lost) if len(lost) > 1 else None)
 
     def _without(
         self, frame: pl.DataFrame, name: str, o: logical.Output, lost: list[pl.DataFrame], whole: bool

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from braid.plan import logical
-from braid.sinks.interface import Batch, Outputs, Part, Sink
+from braid.sinks.interface import Batch, Outputs, Part, Sink, Wrote
 from braid.stage.drops import too_large
 from braid.stage.emit import written
 from braid.store import NOWHERE, ObjectStore
@@ -75,7 +75,7 @@ class _Outputs:
         self._sink, self._part = sink, part
         self._writers = StageWriters(sink.topic, part.batch.run, part.batch.number)
 
-    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> pl.DataFrame | None:
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> Wrote:
         with spent("encode"):
             records = written(self._part.columns, frame, self._sink.partitions)
             lines = format_envelope(*(records[c] for c in ("key", "value", "timestamp", "headers", "window")))
@@ -84,7 +84,7 @@ class _Outputs:
         if large.any():
             holds = f"a topic of the store takes {LONGEST}"
             lost = too_large(frame.filter(large), records["key"].filter(large), sizes.filter(large), holds)
-            records, lines = records.filter(~large), lines.filter(~large)
+            frame, records, lines = frame.filter(~large), records.filter(~large), lines.filter(~large)
             places = None if places is None else places.filter(~large)
         made = pl.DataFrame({"partition": records["partition"], "line": lines, "timestamp": records["timestamp"]})
         if places is not None:
@@ -93,7 +93,7 @@ class _Outputs:
         for (partition,), part in parts.items():
             positions = part.select(places.columns) if places is not None else None
             self._writers.of(int(partition), at).write(part["line"], part["timestamp"], positions)
-        return lost
+        return Wrote(frame, records["partition"], lost)
 
     def close(self, drops: pl.DataFrame) -> Iterator[str]:
         for staged in self._writers.close():

@@ -75,6 +75,11 @@ class Job:
     epoch: Epoch | None = None
 
     @property
+    def tells_causes(self) -> bool:
+        """Whether tasks say of each row that they write what it came of."""
+        return self.plan.query.why and self.replay is None and self.order is None
+
+    @property
     def to(self) -> Sink:
         """Where rows go now."""
         return self.output if self.aside is None else self.aside

@@ -41,6 +41,7 @@ from braid.spark.preparing import prepared
 from braid.spark.query_options import NO_OPTIONS, QueryOptions
 from braid.spark.scratch import Scratch
 from braid.stage import batches, state_file
+from braid.stage.cause_log import Piece
 from braid.stage.checkpoint_runs import CheckpointRuns
 from braid.stage.inputs import TopicInput
 from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, add_up, measured, most
@@ -147,7 +148,7 @@ class RunningQuery:
         self._ready = threading.Event()  # all files that were there at the start
         self._ready.set()
         assert job.epoch is not None, "a query without a checkpoint of ours is started by its user"
-        self._writer = StateWriter(job.epoch, job.buckets, job.durable, job.to.identity)
+        self._writer = StateWriter(job.epoch, job.buckets, job.durable, job.to.identity, job.run)
         self._seen = _Seen()
         self._group = Group(job)
         self._upto: Mapping[str, int] = {}
@@ -472,7 +473,8 @@ class RunningQuery:
         digest = batches.digest_of(reads)
         kinds = {kind for kind, _ in rows}
         wrote = self.job.replay is None and "staged" in kinds
-        after = self._writer.keep(reads, said, Outcome(wrote, "drops" in kinds), batch, self._written)
+        causes = [Piece.of(x) for kind, found in told if kind == "causes" for x in found]
+        after = self._writer.keep(reads, said, Outcome(wrote, "drops" in kinds, causes), batch, self._written)
         with self._guard:
             self._seen.state = self._writer.state
         writer.publish_batch(self.job, batch, rows, digest, after)

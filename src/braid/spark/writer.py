@@ -28,6 +28,7 @@ from braid.spark.job import Job, loads, place_in_frame
 from braid.spark.stage import Shelf, batch_id, in_pieces, through
 from braid.stage.batches import planned_digest
 from braid.stage.call_order import BATCH_BITS, place_of, topic_ranks
+from braid.stage.cause_log import Gathered
 from braid.stage.drops import DROPS, ENOUGH, MOVED
 from braid.stage.measured import WRITE, Piece
 from braid.stage.registered import FrameInput
@@ -191,10 +192,11 @@ def write_batches(text: str, last: int | None, batches: Iterable[pa.RecordBatch]
 
 
 def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, str]]:
-    """Rows of the manifest: (staged | drops | counts, document)."""
+    """Rows of the manifest: (staged | causes | drops | counts, document)."""
     dropped: list[bytes] = []
     counts: list[dict[str, Any]] = []
     made: list[tuple[str, str]] = []
+    gathered = Gathered(job.plan.query.root, task_number()) if job.tells_causes else None
     with contextlib.ExitStack() as stack:
         shelves = [stack.enter_context(Shelf(job.wire)) for _ in range(job.ranges)]
         for blob in blobs:
@@ -211,8 +213,10 @@ def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, st
         with piece.watch:
             lost = pl.concat([no_rows(DROPS), *(columns.loads(blob, job.wire) for blob in dropped)])
             if rows or job.to.always:
-                staged, told = _staged(job, batch, shelves, lost)
+                staged, told = _staged(job, batch, shelves, lost, gathered)
                 made += (("staged", doc) for doc in staged)
+                if gathered is not None and gathered.pieces:
+                    made.append(("causes", gathered.document()))
             else:
                 told = _told(job, lost)
             if told.height and job.replay is None:
@@ -226,8 +230,11 @@ def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, st
         yield "counts", json.dumps(counts, separators=(",", ":"))
 
 
-def _staged(job: Job, batch: int, shelves: Sequence[Shelf], dropped: pl.DataFrame) -> tuple[list[str], pl.DataFrame]:
-    """What was written, range by range; and the drops of the batch, those of what could not be written among them."""
+def _staged(
+    job: Job, batch: int, shelves: Sequence[Shelf], dropped: pl.DataFrame, gathered: Gathered | None
+) -> tuple[list[str], pl.DataFrame]:
+    """What was written, range by range; and the drops of the batch, those of what could not be written among them.
+    `gathered`: takes the causes of what was written."""
     outputs = job.to.task(Part(_batch(job, batch), task_number(), job.plan.query.sink))
     try:
         number = 0
@@ -235,9 +242,12 @@ def _staged(job: Job, batch: int, shelves: Sequence[Shelf], dropped: pl.DataFram
             places = _places(job, batch, frame, number) if job.order is not None else None
             number += frame.height
             with spent("write"):
-                refused = outputs.write(frame, places, at)
-            if refused is not None:
-                dropped = pl.concat([dropped, refused])
+                wrote = outputs.write(frame, places, at)
+            if wrote.lost is not None:
+                dropped = pl.concat([dropped, wrote.lost])
+            if gathered is not None:
+                with spent("causes"):
+                    gathered.add(wrote.rows, wrote.partitions, at)
         with spent("write"):
             told = _told(job, dropped)
             return list(outputs.close(told)), told

@@ -84,7 +84,7 @@ class OffsetLog:
 def kept(checkpoint: ObjectStore) -> Sequence[str]:
     """Those that are in the state of the last batch."""
     last, _ = state_file.latest(checkpoint)
-    return () if last < 0 else state_file.cuts(checkpoint, last)
+    return () if last < 0 else state_file.held(checkpoint, last).cuts
 
 
 def _all(checkpoint: ObjectStore) -> Iterator[bytes]:

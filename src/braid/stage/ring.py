@@ -17,7 +17,6 @@ In an object store, where nothing can be added to, a segment is what has come to
 from __future__ import annotations
 
 import json
-import struct
 import threading
 import time
 import zlib
@@ -27,6 +26,8 @@ from itertools import pairwise
 from typing import Any
 
 from braid.errors import BraidError
+from braid.stage import framed
+from braid.stage.framed import Stretch
 from braid.store import ObjectStore
 from braid.topics.files import members
 
@@ -35,7 +36,7 @@ HOUR, MOST = 3600.0, 10 << 20  # s, and bytes, of all segments
 SEGMENT_TIME, SEGMENT_SIZE = 600.0, 1 << 20  # s, and bytes, from which on another is begun
 TOGETHER = 60.0  # s of records that go into an object store together; and until a fault is tried again
 _LIKE = 32  # records packed by one that stands by itself: so many are lost with it
-_MAGIC, _HEAD = b"BRr1", struct.Struct(">II")
+_MAGIC = b"BRr1"
 _LONGEST, _ALL = 4 << 20, 256 << 20  # bytes of a document; of all that are read
 
 Document = Mapping[str, Any]
@@ -84,7 +85,7 @@ class Ring:
         if not self._name or not 0 <= now - self._since < wait or self._sizes[self._name] >= SEGMENT_SIZE:
             self._send()
             self._begin(now)
-        record = _record(self._name, *self._pack(data))
+        record = framed.record(_MAGIC, self._name, self._pack(data))
         if len(record) > SEGMENT_SIZE:
             raise BraidError(f"the document of a batch has {len(record):,} bytes")
         self._room(len(record))
@@ -122,14 +123,14 @@ class Ring:
             for name in names:
                 del self._sizes[name]
 
-    def _pack(self, data: bytes) -> tuple[bytes, bytes]:
+    def _pack(self, data: bytes) -> bytes:
         """How it is packed, and that."""
         if self._packed % _LIKE == 0:
             self._whole = data
-            made = b"W", zlib.compress(data, 1)
+            made = b"W" + zlib.compress(data, 1)
         else:
             packer = zlib.compressobj(1, zdict=self._whole[-_WINDOW:])
-            made = b"L", packer.compress(data) + packer.flush()
+            made = b"L" + packer.compress(data) + packer.flush()
         self._packed += 1
         return made
 
@@ -149,15 +150,6 @@ class Ring:
 
 
 _WINDOW = 32 << 10  # bytes that a dictionary of zlib may have
-
-
-def _record(name: str, how: bytes, packed: bytes) -> bytes:
-    body = how + packed
-    return _MAGIC + _HEAD.pack(len(body), _sum(name, body)) + body
-
-
-def _sum(name: str, body: bytes) -> int:
-    return zlib.crc32(body, zlib.crc32(name.encode()))
 
 
 # --------------------------------------------------------------------- read again
@@ -212,17 +204,17 @@ def _documents(name: str, data: bytes) -> Iterator[tuple[dict[str, Any], int] | 
     """Those of a segment, with their bytes; None for each stretch that cannot be read."""
     whole: bytes | None = None
     lost = False
-    for body in _bodies(name, data):
-        made = None if body is None else _unpacked(body, whole)
-        if made is None:
-            if body is None or body[:1] == b"W":
+    for body in framed.bodies(_MAGIC, name, data):
+        made = None if isinstance(body, Stretch) else _unpacked(body, whole)
+        if made is None or isinstance(body, Stretch):
+            if isinstance(body, Stretch) or body[:1] == b"W":
                 whole = None  # what follows may be packed by what is gone
             if not lost:
                 yield None
             lost = True
             continue
         found, text = made
-        whole = text if body is not None and body[:1] == b"W" else whole
+        whole = text if body[:1] == b"W" else whole
         lost = False
         yield found, len(text)
 
@@ -238,29 +230,3 @@ def _unpacked(body: bytes, whole: bytes | None) -> tuple[dict[str, Any], bytes] 
         return (members(json.loads(made)), made) if unpacker.eof else None
     except (zlib.error, ValueError, RecursionError):
         return None
-
-
-def _bodies(name: str, data: bytes) -> Iterator[bytes | None]:
-    """What records hold; None for each stretch without one."""
-    at, lost = 0, False
-    while at < len(data):
-        body = _body(name, data, at)
-        if body is None:
-            lost, found = True, data.find(_MAGIC, at + 1)
-            at = found if found >= 0 else len(data)
-            continue
-        if lost:
-            yield None
-        lost, at = False, at + len(_MAGIC) + _HEAD.size + len(body)
-        yield body
-    if lost:
-        yield None
-
-
-def _body(name: str, data: bytes, at: int) -> bytes | None:
-    begin = at + len(_MAGIC) + _HEAD.size
-    if not data.startswith(_MAGIC, at) or len(data) < begin:
-        return None
-    length, crc = _HEAD.unpack_from(data, at + len(_MAGIC))
-    body = data[begin : begin + length]
-    return body if length and len(body) == length and _sum(name, body) == crc else None

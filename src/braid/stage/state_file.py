@@ -79,6 +79,18 @@ def batches(checkpoint: ObjectStore) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """What is saved with a batch until it has a place of its own: lines of `offset_log.py`, records of
+    `cause_log.py`."""
+
+    cuts: Sequence[str] = ()
+    causes: Sequence[str] = ()
+
+
+NONE_HELD = Held()
+
+
+@dataclass(frozen=True, slots=True)
 class Before:
     """The state that a batch has found: the documents, and the files that hold them together, the last its own."""
 
@@ -98,19 +110,18 @@ def save(
     reads: Sequence[str] | None = None,
     buckets: int | None = None,
     fsync: bool = False,
-    cuts: Sequence[str] = (),
+    held: Held = NONE_HELD,
     before: Before | None = None,
 ) -> bool:
     """`reads`: the offsets of the batch, a line a source; `buckets`: so many has each stage; `fsync`: it stays on the
-    disk; `cuts`: those that lie nowhere else (`offset_log.py`); `before`: of the batch before, whose files need not be
-    written again. False where it is there from an attempt before, and stays; refused where that was made of other
-    records."""
+    disk; `before`: of the batch before, whose files need not be written again. False where it is there from an attempt
+    before, and stays; refused where that was made of other records."""
     there = None if tie is None else _whole_or_none(checkpoint, batch)
     if tie is not None and there is not None and there.tie is not None and there.tie.digest != tie.digest:
         what = f"batch {batch} was computed in {checkpoint} by another run"
         raise BraidError(what, "two runs go on from one checkpoint: end one of them")
     after = _sum_of(checkpoint, before.links[-1]) if before is not None and before.chain() else None
-    data = _sealed(batch, documents, tie, reads, buckets, cuts, before, after)
+    data = _sealed(batch, documents, tie, reads, buckets, held, before, after)
     _sums.pop(checkpoint, None)
     if checkpoint.path is not None:  # one run at a time holds its lock, and what is there may be torn
         checkpoint.write(name_of(batch), data, fsync)
@@ -121,7 +132,7 @@ def save(
         _sums[checkpoint] = batch, _sum_in(data)
     if made or there is not None:
         return made
-    return save(checkpoint, batch, documents, tie, reads, buckets, fsync, cuts, before)  # somebody was faster: who?
+    return save(checkpoint, batch, documents, tie, reads, buckets, fsync, held, before)  # somebody was faster: who?
 
 
 def replace(
@@ -133,7 +144,7 @@ def replace(
     buckets: int,
 ) -> None:
     """The same state in other buckets takes the place of what there is, and stays on the disk."""
-    data = _sealed(batch, documents, tie, reads, buckets, cuts(checkpoint, batch), None)
+    data = _sealed(batch, documents, tie, reads, buckets, held(checkpoint, batch), None)
     checkpoint.write(name_of(batch), data, fsync=True)
     forgotten()
 
@@ -144,7 +155,7 @@ def _sealed(
     tie: Tie | None,
     reads: Sequence[str] | None,
     buckets: int | None,
-    cuts: Sequence[str],
+    held: Held,
     before: Before | None,
     after: str | None = None,
 ) -> bytes:
@@ -152,7 +163,7 @@ def _sealed(
     more |= {} if tie is None or tie.dropped is None else {"dropped": tie.dropped}
     more |= {} if reads is None else {"reads": reads}
     more |= {} if buckets is None else {"buckets": buckets}
-    more |= {"cuts": cuts} if cuts else {}
+    more |= {name: lines for name, lines in (("cuts", held.cuts), ("causes", held.causes)) if lines}
     links = () if before is None else before.chain()
     clocks = clocks_of(documents)
     found = _apart(documents, clocks)
@@ -264,7 +275,7 @@ def forgotten() -> None:
 
 def clear_remains(checkpoint: ObjectStore) -> None:
     """Of a query that begins: what a driver has saved that did not know yet that it was reset."""
-    checkpoint.delete(*(name for x in (FOLDER, RUNS, "cuts") for name, _ in checkpoint.list(x)))
+    checkpoint.delete(*(name for x in (FOLDER, RUNS, "cuts", "causes") for name, _ in checkpoint.list(x)))
     forgotten()
 
 
@@ -330,9 +341,9 @@ def reads(checkpoint: ObjectStore, batch: int) -> Sequence[str] | None:
     return None if found is None else found.reads
 
 
-def cuts(checkpoint: ObjectStore, batch: int) -> Sequence[str]:
-    """Lines of `offset_log.py` that were saved with a batch."""
-    return _whole(checkpoint, batch).cuts
+def held(checkpoint: ObjectStore, batch: int) -> Held:
+    """What was saved with a batch until it has a place of its own."""
+    return _whole(checkpoint, batch).held
 
 
 def buckets(checkpoint: ObjectStore, batch: int) -> int | None:
@@ -356,7 +367,7 @@ class State(Mapping[str, str]):
     tie: Tie | None
     reads: Sequence[str] | None
     buckets: int | None
-    cuts: Sequence[str]
+    held: Held
     links: Sequence[int]
     clocks: Mapping[str, str]
     texts: Mapping[str, str]
@@ -385,7 +396,7 @@ class State(Mapping[str, str]):
         return {where: with_clocks(json.loads(text), clocks.get(stage_of(where))) for where, text in self.texts.items()}
 
 
-NOTHING = State(None, None, None, (), (), {}, {}, frozenset())  # before the first batch
+NOTHING = State(None, None, None, NONE_HELD, (), {}, {}, frozenset())  # before the first batch
 
 
 def _whole(checkpoint: ObjectStore, batch: int, life: str = "") -> State:
@@ -429,7 +440,7 @@ def _read(checkpoint: ObjectStore, name: str, version: object, life: str) -> Sta
             clocks[stage] = json.dumps(members(clock, "clocks"), separators=(",", ":"))
         read = [text(line, "what is read") for line in items(x["reads"], "reads")] if "reads" in x else None
         buckets = whole(x["buckets"], "buckets", 1) if "buckets" in x else None
-        lines = [text(line, "a cut") for line in items(x.get("cuts", []), "cuts")]
+        lines = Held(*([text(y, name) for y in items(x.get(name, []), name)] for name in ("cuts", "causes")))
         own_sum = f"{zlib.crc32(line):08x}"
         return State(_tie_of(x), read, buckets, lines, links, clocks, made, frozenset(own), own_sum)
     except (ValueError, KeyError) as e:

@@ -1,7 +1,7 @@
 """What the driver keeps of a query: the state behind each batch, saved before the batch is shown; and what goes then.
 
 In: a checkpoint whose epoch this driver holds; of each batch what it reads and what its tasks have said. Out: the
-documents of all buckets, their file, the offset log; what only earlier batches needed is gone.
+documents of all buckets, their file, the offset log, the cause log; what only earlier batches needed is gone.
 Rule: the state of a batch is there before the batch is published. A driver that finds it there, of an attempt of its
 own or of the driver that it has taken over from, takes it; where that was made of other records the query is started
 again (`overtaken`). Nothing is removed behind an epoch that was lost.
@@ -15,28 +15,31 @@ from typing import Any
 
 from braid.errors import BraidError
 from braid.stage import batches, state_file
+from braid.stage.cause_log import CauseLog, Piece
 from braid.stage.checkpoint_runs import RunObjects
 from braid.stage.epoch import Epoch
 from braid.stage.offset_log import OffsetLog
-from braid.stage.state_file import Tie
+from braid.stage.state_file import Held, Tie
+from braid.topics.files import reach
 from braid.topics.view import UNTOLD, Written
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Whether a batch wrote something, and whether it dropped something."""
+    """Whether a batch wrote something, and whether it dropped something. `causes`: of the rows that it wrote."""
 
     wrote: bool
     dropped: bool = False
+    causes: Sequence[Piece] = ()
 
 
 class StateWriter:
     """`upto`: the batch behind which `state` stands, `tie`: what it belongs to, from `begin` on; `buckets`: of each
-    stage; `identity`: of the table that is written, in words, empty where nothing tells."""
+    stage; `identity`: of the table that is written, in words, empty where nothing tells; `run`: this life of it."""
 
-    def __init__(self, epoch: Epoch, buckets: int, durable: bool = False, identity: str = "") -> None:
+    def __init__(self, epoch: Epoch, buckets: int, durable: bool = False, identity: str = "", run: str = "") -> None:
         self._folder, self._epoch, self._buckets, self._durable = epoch.checkpoint, epoch, buckets, durable
-        self._identity = identity
+        self._identity, self._run = identity, run
         self._objects = RunObjects(self._folder)
         self._before: Sequence[int] = ()  # the files that held the state of the batch before
         self.upto, self.state, self._newest = -1, state_file.Documents(), -1
@@ -49,6 +52,7 @@ class StateWriter:
         self._links = state_file.links_of(self._folder, self.upto)
         self.tie = state_file.tie(self._folder, self.upto)
         self._log = OffsetLog(self._folder, self._durable)
+        self._causes = CauseLog(self._folder, self._run)
         self._objects.begin()
 
     def overtaken(self) -> bool:
@@ -76,8 +80,12 @@ class StateWriter:
         dropped = _counted(tie, outcome.dropped)
         state, tie = state_file.changed(state, said), Tie(digest, written, self._identity, dropped)
         links, cuts = [*before.chain(), batch], self._log.add(batches.document_in(reads))
+        causes = self._causes.add(batch, outcome.causes)
+        reach("causes written")
         self._epoch.check()
-        saved = state_file.save(folder, batch, state, tie, reads, self._buckets, self._durable, cuts, before)
+        saved = state_file.save(
+            folder, batch, state, tie, reads, self._buckets, self._durable, Held(cuts, causes), before
+        )
         if not saved:
             state = state_file.load(folder, batch)  # of the attempt before this one
             links = state_file.links_of(folder, batch)

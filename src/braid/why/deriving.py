@@ -2,14 +2,16 @@
 
 In: a store, a topic that one of its queries writes, a row of it by offset or by key. Out: an answer: each row, which
 record completed it, which let it go, and the tree down to the records.
-Rule: the slice of the row is judged as in `asking.py`. It is found by the columns of the row that have the values of
-columns of its sources; a row that has none is looked for in all that was read. Nothing is written.
+Rule: the slice of the row is judged as in `asking.py`. It is found by the record that completed the row, where the run
+has left that (`recorded.py`); else by the columns of the row that have the values of columns of its sources; a row that
+has none is looked for in all that was read. Nothing is written.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -24,6 +26,7 @@ from braid.operators.changes import POS, POS_TYPE, TIME
 from braid.plan.epochs import in_epochs
 from braid.reference import Bound, Clocked, Event, Idle, Record
 from braid.reference.rows import BEFORE, Place
+from braid.stage.cause_log import Cause
 from braid.store import ObjectStore
 from braid.topics.store_value import Store
 from braid.types import Decimal, Scalar, polars_type
@@ -32,6 +35,7 @@ from braid.why.causes import Causes, Derived
 from braid.why.output import Output, There
 from braid.why.reading import BATCH, OFFSET, PARTITION, Events, events
 from braid.why.reasons import At
+from braid.why.recorded import Recorded
 from braid.why.slices import Part, given_by, key_texts
 from braid.why.tree import Leaf, Telling, Tree
 from braid.why.tree_words import Derivation, Row
@@ -105,6 +109,7 @@ class Deriving:
         self._writers, self._asked, self._depth = writers, mine, depth
         self._query, self._heard = mine.plan.query, mine.heard
         self._output = Output(mine.plan.query, mine.topics)
+        self._recorded = Recorded(mine, self._output)
 
     def at(self, partition: int | None, offset: int) -> Derivation:
         return self._derived([self._output.at(partition, offset)])
@@ -120,25 +125,48 @@ class Deriving:
 
     # ------------------------------------------------------------------- judging
 
-    def _derived(self, wanted: Sequence[There], left: int = 0, in_all: bool = False) -> Derivation:
-        taken = self._every() if in_all else self._asked.taken(self._start(wanted), MOST)
+    def _derived(self, wanted: Sequence[There], left: int = 0) -> Derivation:
+        """By the causes that the run has left, where it has left those of all these rows and they give them; else by
+        columns; else by all that was read, where that is not too much."""
+        recorded = [self._recorded.of(x) for x in wanted]
+        start = self._recorded.start(recorded)
+        if start is not None:
+            with contextlib.suppress(BraidError):  # it is none of these, or they have to do with too many
+                return self._judged(wanted, self._asked.taken(start, MOST), left, recorded)
+        try:
+            return self._judged(wanted, self._asked.taken(self._start(wanted), MOST), left)
+        except NotGiven:
+            if self._heard.count > WHOLE:
+                raise
+            return self._judged(wanted, self._every(), left)
+
+    def _judged(
+        self,
+        wanted: Sequence[There],
+        taken: Mapping[int, pl.Series],
+        left: int,
+        recorded: Sequence[Sequence[Cause]] | None = None,
+    ) -> Derivation:
+        """Rows by the slice `taken`; none of them may be missing where it is `recorded` what they came of, and else one
+        must be there."""
         placed = events(self._heard, self._asked.plan, taken)
         causes = Causes(self._query, placed)
         by_text = dict[str, list[int]]()
         for n, row in enumerate(causes.rows):
             by_text.setdefault(self._output.says(row), []).append(n)
         seen = _Seen(self._asked, placed)
-        rows, notes = list[Row](), [*self._asked.notes]
-        for x in wanted:
+        rows, lost = list[Row](), list[str]()
+        for n, x in enumerate(wanted):
+            equal = by_text.get(x.says, ())
             try:
-                rows.append(self._row(x, causes, by_text.get(x.says, ()), seen))
+                number = (
+                    self._number(x, equal) if recorded is None else self._came(x, recorded[n], causes, equal, placed)
+                )
+                rows.append(self._row(x, causes, number, seen))
             except NotGiven as e:  # of a key others may be
-                notes.append(e.message)
-                if len(notes) - len(self._asked.notes) < len(wanted):
-                    continue
-                if in_all or self._heard.count > WHOLE:
+                lost.append(e.message)
+                if recorded is not None or len(lost) == len(wanted):
                     raise
-                return self._derived(wanted, left, in_all=True)
         return Derivation(
             self._query.sink.topic,
             self._query.name,
@@ -148,11 +176,11 @@ class Deriving:
             self._heard.batches,
             self._asked.how.whole,
             left,
-            notes,
+            [*self._asked.notes, *self._recorded.told.spoilt, *lost],
         )
 
-    def _row(self, there: There, causes: Causes, numbers: Sequence[int], seen: _Seen) -> Row:
-        made = causes.of(self._number(there, numbers))
+    def _row(self, there: There, causes: Causes, number: int, seen: _Seen) -> Row:
+        made = causes.of(number)
         topic, values = self._query.sink.topic, self._asked.values
         completed, released = seen.of(made)
         telling = Telling(self._query, made, seen.records, seen.at, lambda p: self._leaf(seen, p), time_text, values)
@@ -171,6 +199,15 @@ class Deriving:
             [f"{topic}:{p}:{o}" for p, o in there.equal if (p, o) != (there.partition, there.offset)],
             there.before,
         )
+
+    def _came(self, there: There, told: Sequence[Cause], causes: Causes, numbers: Sequence[int], placed: Events) -> int:
+        """Which row of the slice it is, by where it came: of equal ones there the first in the topic is the first."""
+        here = [n for n in numbers if self._recorded.came_there(causes.rows[n].place, told, placed)]
+        before = [offset for p, offset in there.equal if (p, offset < there.offset) == (there.partition, True)]
+        same = sum(self._recorded.of(replace(there, offset=n)) == told for n in (before if len(here) > 1 else ()))
+        if same >= len(here):
+            raise NotGiven(f"{self._query.sink.topic}:{there.partition}:{there.offset} came from elsewhere", _OTHERS)
+        return here[same]
 
     def _number(self, there: There, numbers: Sequence[int]) -> int:
         """Which row of the slice it is: of equal ones the first in the topic is the first that was given."""

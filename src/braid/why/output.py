@@ -81,6 +81,14 @@ class Output:
         (whole,) = (x for x in self._told([*self._all(alike)]) if (x.partition, x.offset) == (p, offset))
         return whole
 
+    def behind(self, row: There) -> int:
+        """How many records there are behind a row in its partition."""
+        end = self._input.ends()[row.partition]
+        if self.topics.dense:
+            return end - 1 - row.offset
+        pages = ((first, min(first + PAGE, end)) for first in range(row.offset + 1, end, PAGE))
+        return sum(self.topics.times(self.query.sink.topic, row.partition, *page).height for page in pages)
+
     def with_key(self, key: str) -> tuple[Sequence[There], int]:
         """The last rows of a key, as it is written or as it is shown, and how many there are."""
         which = pl.col(KEY).is_in(texts_of(key))
