@@ -17,9 +17,9 @@ from braid.errors import SqlError
 from braid.records.codec import Decoded, decode_values, encode_values
 from braid.records.facet import Manner
 from braid.records.formats.interface import Facet, Format, Named, Single, nested
+from braid.records.malformed import a
 from braid.records.octets import quoted, unquoted
 from braid.records.registry import Registry
-from braid.records.malformed import a
 from braid.records.values import form
 from braid.types import Column, Scalar, Type, polars_type
 
