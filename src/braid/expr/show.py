@@ -22,7 +22,9 @@ _INFIX |= {f"pg.{sign}": sign for sign in ("||", "~", "~*", "!~", "!~*")}
 _INFIX |= {
     "pg.quotient": "/", "pg.remainder": "%", "pg.bit_and": "&", "pg.bit_or": "|", "pg.bit_xor": "#",
     "pg.shift_left": "<<", "pg.shift_right": ">>", "pg.ilike": "ILIKE", "pg.similar": "SIMILAR TO",
-    "pg.array_overlap": "&&",
+    "pg.array_overlap": "&&", "pg.jsonb_get": "->", "pg.jsonb_get_text": "->>", "pg.jsonb_path": "#>",
+    "pg.jsonb_path_text": "#>>", "pg.jsonb_exists": "?", "pg.jsonb_exists_any": "?|", "pg.jsonb_exists_all": "?&",
+    "pg.jsonb_contains": "@>", "pg.jsonb_concat": "||", "pg.jsonb_minus": "-", "pg.jsonb_delete_path": "#-",
 }  # fmt: skip
 _PREFIX = {"neg": "-", "sql.neg": "-", "pg.neg": "-"}
 _OWN = re.compile(r"[/~]+\.")  # the end of a level's name (`plan/names.py`)
