@@ -332,11 +332,13 @@ def test_values_are_exact_whatever_is_set(db: psycopg.Connection, monkeypatch: p
         "SELECT 1 AS k, 0.1::float8 + 0.2::float8 AS f, 1.1::float4 AS r, 1e300 / 3 AS big, '2024-03-01'::date AS d,"
         " timestamptz '2024-03-01 08:00:00+00' AS tz, timestamp '2024-03-01 08:00:00' AS ts,"
         " '2024-03-01'::date::text AS t, '01/02/2024'::date AS read, interval '1 day 02:00'::text AS i,"
-        " '\\x00ff'::bytea AS y, '\\x00ff'::bytea::text AS yt, array[0.1::float8 + 0.2::float8] AS a"
+        " '\\x00ff'::bytea AS y, '\\x00ff'::bytea::text AS yt, array[0.1::float8 + 0.2::float8] AS a,"
+        """ '{"b": 1.50, "aa": ["x"]}'::jsonb AS j, '3'::json AS o"""
     )
     made = declared(
         "CREATE TABLE c (k INT PRIMARY KEY, f DOUBLE PRECISION, r REAL, big DOUBLE PRECISION, d DATE, tz TIMESTAMPTZ,"
-        " ts TIMESTAMP, t VARCHAR, read DATE, i VARCHAR, y BYTEA, yt VARCHAR, a DOUBLE PRECISION[]);",
+        " ts TIMESTAMP, t VARCHAR, read DATE, i VARCHAR, y BYTEA, yt VARCHAR, a DOUBLE PRECISION[],"
+        " j JSONB, o JSONB);",
     )
     words = f"host={db.info.host} user=judge dbname=postgres"
     options = " ".join(f"-c {n}={v.replace(' ', chr(92) + ' ')}" for n, v in SET.items())
@@ -358,7 +360,7 @@ def test_values_are_exact_whatever_is_set(db: psycopg.Connection, monkeypatch: p
     assert row == {
         "k": 1, "f": 0.1 + 0.2, "r": pytest.approx(1.1, rel=1e-7), "big": 1e300 / 3, "d": noon.date(), "tz": noon,
         "ts": noon, "t": "2024-03-01", "read": dt.date(2024, 2, 1), "i": "1 day 02:00:00", "y": b"\0\xff",
-        "yt": "\\x00ff", "a": [0.1 + 0.2],
+        "yt": "\\x00ff", "a": [0.1 + 0.2], "j": '{"aa": ["x"], "b": 1.5}', "o": "3",
     }  # fmt: skip
 
 

@@ -53,6 +53,7 @@ TYPES: Mapping[Type, tuple[str, ...]] = {
     S.DOUBLE: ("double precision",),
     S.VARCHAR: ("text", "character varying"),
     S.BYTES: ("bytea",),
+    S.JSONB: ("jsonb", "json"),
     S.DATE: ("date",),
     S.TIME: ("time without time zone",),
     S.TIMESTAMP: ("timestamp without time zone",),
