@@ -208,7 +208,7 @@ def of_tables(asked: TablesAsked, read: Records) -> tuple[pl.DataFrame, list[str
 
 
 def _standing(asked: TablesAsked, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows that stand at the end."""
+    """The last row of each key."""
     if not rows.height:
         return pl.DataFrame(schema={f"v{i}": polars_type(o.expr.type) for i, o in enumerate(asked.query.sink.values)})
     keys = [key_column(i) for i in range(len(asked.query.sink.key))]

@@ -274,6 +274,8 @@ class Sliding:
             return self._evaluated(tree, lives, before, most, failures)
         # each result has a row that enters in between, or goes out alone in between
         left, right = self._sides(tree, lives, before, most, failures)
+        if tree.gives != "pairs" and tree.residual is None:
+            right = _one_of_each(right, [r for _, r in tree.keys])
         pairs = _pairs(tree, left, right, before, None if most is None else (before, most), failures)
         if tree.gives != "pairs":  # a table never changes
             own = left.filter(pl.col(ENTER) >= before)
@@ -460,6 +462,14 @@ def _pairs(
         fits, _ = compile.evaluate(both, [("_fits", meeting.residual)])
         both = both.filter(fits["_fits"].fill_null(False))
     return both
+
+
+def _one_of_each(rows: pl.DataFrame, keys: Sequence[Expr]) -> pl.DataFrame:
+    """One of the rows that are equal in some expressions."""
+    if not keys or not rows.height:
+        return rows.head(1)
+    made, _ = compile.evaluate(rows, [(f"_q{n}", e) for n, e in enumerate(keys)])
+    return rows.filter(made.select(pl.struct(pl.all()).is_first_distinct().alias("_first"))["_first"])
 
 
 def _until_met(rows: pl.DataFrame, pairs: pl.DataFrame, number: str) -> pl.DataFrame:

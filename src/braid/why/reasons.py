@@ -354,9 +354,13 @@ class Case:
 
     def sources_below(self, node: logical.Node, side: str) -> Sequence[int]:
         """The sources of a side of a join."""
-        own = getattr(node, side)
+        if isinstance(node, sliding.SlidingJoin):
+            own = [x.input for x in sliding.operands(getattr(node.tree, side))]
+        else:
+            own = [getattr(node, side)]
+        below = [y for x in own for y in logical.sources(x)]
         every = list(logical.sources(self.query.root))
-        return [n for n, x in enumerate(every) if any(x is y for y in logical.sources(own))]
+        return [n for n, x in enumerate(every) if any(x is y for y in below)]
 
     def called(self, step: int) -> str:
         return self.notes.reference.nodes[step].called

@@ -117,7 +117,7 @@ def _compared(rows: Rows, asked: Asked, inner: _Inner) -> Expr:
 def _inner(rows: Rows, asked: Asked, number: int) -> _Inner:
     s = asked.of.query.body
     assert isinstance(s, ast.Select)
-    name = f"{rows.within.prefix}{own(f'partner{number}')}"
+    name = rows.within.prefix + own(f"{asked.of.kind.upper()}{number}")
     within = replace(rows.within, prefix=f"{name}/", windows={})
     if s.distinct is not None and not s.group_by:
         s = replace(s, distinct=None)  # which changes nothing here

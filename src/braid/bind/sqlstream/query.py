@@ -73,7 +73,10 @@ def bind_view(s: ast.CreateStreamView, env: Env) -> QueryBound | SourceDeclared:
     if replaced and env.catalog.sources[name].kind != result.kind:
         hint = f"DROP VIEW {name} first"
         raise SqlError("a view of streams and one of tables cannot replace each other", s.name.span, hint)
-    if result.kind == "table":
+    if isinstance(result, OfTables):
+        if result.order:
+            hint = "leave ORDER BY out; a query that reads the view sorts its rows"
+            raise SqlError("the rows of a view of tables have no order", s.query.order_by[0].span, hint)
         return SourceDeclared(made, replaced)
     refuse(miswritten(made, env.catalog, {i.name: i.span for i in result.columns}, s.name.span))
     outputs = tuple(Output(i.name, i.expr) for i in result.columns)
