@@ -204,6 +204,12 @@ def _array(a: Asked) -> Expr:
     return typing.case([(typing.call("gt", [a.rows(), Lit(0, S.BIGINT)]), a.arranged(a.one(), nulls=True))])
 
 
+def _document(a: Asked) -> Expr:
+    """The values as a document, NULLs too; of no row an empty array, as RisingWave has it."""
+    listed = postgres.document(a.arranged(a.one(), nulls=True))
+    return typing.case([(typing.call("gt", [a.rows(), Lit(0, S.BIGINT)]), listed)], Lit("[]", S.JSONB))
+
+
 def _text(a: Asked) -> Expr:
     match a.args:
         case (e, Lit(value=str()) as between) if e.type is S.VARCHAR:
@@ -322,6 +328,7 @@ FUNCTIONS: dict[str, _Function] = {
     "BIT_OR": _Function(_bits(lambda have, all: typing.call("gt", [have, Lit(0, S.BIGINT)])), once=True),
     "BIT_XOR": _Function(_bits(lambda have, all: _is_odd(have))),
     "ARRAY_AGG": _Function(_array),
+    "JSONB_AGG": _Function(_document),
     "STRING_AGG": _Function(_text),
     "FIRST_VALUE": _Function(_outermost(last=False)),
     "LAST_VALUE": _Function(_outermost(last=True)),
