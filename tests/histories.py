@@ -30,7 +30,7 @@ from braid.plan.joins import ForeignKeyJoin, OnKeys, Pad, StreamStreamJoin, Stre
 from braid.plan.logical import Encoding, Filter, Kind, Node, Output, Project, Query, Sink, SourceColumn
 from braid.plan.windows import Hopping, Session
 from braid.reference import Bound, Drop, End, Event, Idle, OutRecord, Record, Reference
-from braid.types import Column, Scalar
+from braid.types import Column, Decimal, Scalar
 from user_aggregates import OWN
 
 DAY = 86_400_000
@@ -186,10 +186,13 @@ def _equal(
     return (left_key, *own), (right_key, *other), (key, *made)
 
 
-def _aggregate_type(function: str, arg: Expr | None) -> Scalar:
+def _aggregate_type(function: str, arg: Expr | None) -> Scalar | Decimal:
     if function == "COUNT":
         return Scalar.BIGINT
-    assert arg is not None and isinstance(arg.type, Scalar)
+    assert arg is not None
+    if isinstance(arg.type, Decimal):
+        return arg.type
+    assert isinstance(arg.type, Scalar)
     return Scalar.DOUBLE if function == "AVG" else arg.type
 
 

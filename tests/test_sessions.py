@@ -10,7 +10,7 @@ import pytest
 
 from braid.expr.nodes import Col
 from braid.operators import sessions
-from braid.operators.aggregate import Accumulators
+from braid.operators.accumulators import Accumulators
 from braid.operators.changes import TIME
 from braid.operators.sessions import START, _accumulated, _in_turn, _Kept, _Made, _made, _New, _scanned
 from braid.plan.groups import Aggregation

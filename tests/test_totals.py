@@ -12,7 +12,7 @@ import pytest
 from braid.expr.nodes import Col
 from braid.operators import totals
 from braid.operators.accumulation import Groups
-from braid.operators.aggregate import Accumulators
+from braid.operators.accumulators import Accumulators
 from braid.plan.groups import Aggregation
 from braid.types import Decimal as DecimalType
 

@@ -253,8 +253,12 @@ def _node(
         "rekey": moved is not None,
         "state": [k._asdict() for k in said.state],
         "clock": said.clock,
-        "notes": [*([f"re-keyed: {moved.reason}"] if moved is not None else []), *said.notes],
+        "notes": [*([_moved(moved)] if moved is not None else []), *said.notes],
     }
+
+
+def _moved(by: Exchange) -> str:
+    return f"re-keyed: {by.reason}{'' if by.folding is None else '; the rows of a group in an epoch go as one'}"
 
 
 def _written_mode(query: logical.Query) -> Mode:

@@ -19,6 +19,7 @@ from braid.lower.shared import Part, Parts
 from braid.lower.spread import made_of, never_null
 from braid.operators.base import Operator
 from braid.operators.changes import MAX_READINGS
+from braid.operators.folding import Folding
 from braid.operators.project import Project
 from braid.operators.rekey import Rekey
 from braid.operators.watermarks import Watermark
@@ -31,13 +32,15 @@ Keys = tuple[Expr, ...]
 @dataclass(slots=True)
 class Frame:
     """A lowered node: the number of its frame, the stage it is in, the key it is spread by (None: one that its columns
-    cannot tell), its columns; `equal`: what has the same values as that key in all rows."""
+    cannot tell), its columns; `equal`: what has the same values as that key in all rows; `folded`: rows of a group in
+    one epoch are one."""
 
     number: int
     stage: int
     keys: Keys | None
     columns: tuple[Col, ...]
     equal: Keys = ()
+    folded: bool = False
 
 
 @dataclass(slots=True)
@@ -111,27 +114,37 @@ class Builder:
         self.stages[stage].steps.append(Step(number, operator, tuple(f.number for f in frames), node, payload))
         return Frame(number, stage, keys, payload)
 
-    def spread(self, frame: Frame, keys: Keys, null_key: NullKey, reason: str) -> Frame:
+    def spread(self, frame: Frame, keys: Keys, null_key: NullKey, reason: str, folding: Folding | None = None) -> Frame:
         """The frame spread by `keys`: itself if it is, else through an exchange into a new stage."""
         if frame.keys == keys:
             return frame
-        return self.moved(frame, keys, self.stage(keys), null_key, reason)
+        return self.moved(frame, keys, self.stage(keys), null_key, reason, folding)
 
-    def gathered(self, frame: Frame, keys: Keys, node: Node, null_key: NullKey, reason: str) -> Frame:
+    def gathered(
+        self, frame: Frame, keys: Keys, node: Node, null_key: NullKey, reason: str, folding: Folding | None = None
+    ) -> Frame:
         """The frame by `keys`: where every row has one, and those of one lie in one bucket, in its place."""
         known = (tuple(made_of(e, keys) for e in by or ()) for by in (frame.keys, frame.equal))
         by = next((x for x in known if x and None not in x), ())
         if self.apart or frame.keys == keys or not by or not all(map(never_null, keys)):
-            return self.spread(frame, keys, null_key, reason)
+            return self.spread(frame, keys, null_key, reason, folding)
         self.placed = True
         rekey = Rekey(node.mode, keys, tuple(e for e in by if e is not None))
         return self.step(rekey, [frame], node, keys, frame.columns)
 
-    def moved(self, frame: Frame, keys: Keys, stage: int, null_key: NullKey, reason: str) -> Frame:
+    def moved(
+        self,
+        frame: Frame,
+        keys: Keys,
+        stage: int,
+        null_key: NullKey,
+        reason: str,
+        folding: Folding | None = None,
+    ) -> Frame:
         """The frame after an exchange into `stage`."""
         assert frame.stage < stage, "rows go to later stages only"
-        self.stages[frame.stage].exchanges.append(Exchange(frame.number, stage, keys, null_key, reason))
-        return Frame(frame.number, stage, keys, frame.columns)
+        self.stages[frame.stage].exchanges.append(Exchange(frame.number, stage, keys, null_key, reason, folding))
+        return Frame(frame.number, stage, keys, frame.columns, folded=folding is not None)
 
     def spared_leaf(self, number: int) -> Leaf:
         """The leaf of a source that is not read: where it would be, were it the one that is."""

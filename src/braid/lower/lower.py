@@ -19,7 +19,7 @@ from braid.lower.building import Builder, Frame, Keys, readings_of
 from braid.lower.clock import clock, clocked_by
 from braid.lower.physical import NullKey, Plan, Stage, needs_all
 from braid.lower.shared import alike, named_alike, parts, pruned_alike
-from braid.lower.spread import by_epoch, common_keys, never_null, one_bucket, stays, window_keys
+from braid.lower.spread import by_epoch, common_keys, folding, never_null, one_bucket, stays, window_keys
 from braid.operators.aggregate import GroupBy
 from braid.operators.analytic import Analytic
 from braid.operators.as_of import AsOf
@@ -395,7 +395,7 @@ def _aggregate(node: groups.Aggregate, b: Builder) -> Frame:
         operator: Operator = Sessions.of(node, closing)
     else:
         passing = _passing(node, tuple(c for c, _ in node.keys), b)
-        operator = GroupBy.of(node, closing, passing, b.by_epoch, b.rows_of(node))
+        operator = GroupBy.of(node, closing, passing, b.by_epoch, b.rows_of(node), x.folded)
     return b.step(operator, [x], node, tuple(c for c, _ in node.spread_by), node.schema)
 
 
@@ -403,7 +403,7 @@ def _by_groups(x: Frame, keys: Keys, node: groups.Aggregate, b: Builder) -> Fram
     """Rows that are spread by a part of the key of groups that close stay where they are."""
     if node.closes:
         return _in_place(x, keys, node.input, b, "route", "GROUP BY has another key")
-    return b.gathered(x, keys, node.input, "drop", "GROUP BY has another key")
+    return b.gathered(x, keys, node.input, "drop", "GROUP BY has another key", folding(node, b.by_epoch))
 
 
 def _in_place(x: Frame, keys: Keys, node: Node, b: Builder, null_key: NullKey, reason: str) -> Frame:

@@ -16,6 +16,7 @@ from typing import Literal
 from braid.expr.nodes import Col, Expr
 from braid.operators.base import Operator
 from braid.operators.filter import Filter
+from braid.operators.folding import Folding
 from braid.plan import logical
 from braid.plan.epochs import in_epochs
 from braid.plan.first_row import first_row
@@ -79,13 +80,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Rows of step (or leaf) `source` go to stage `stage` by `keys`."""
+    """Rows of step (or leaf) `source` go to stage `stage` by `keys`. `folding`: those of a key in one epoch as one."""
 
     source: int
     stage: int
     keys: tuple[Expr, ...]
     null_key: NullKey
     reason: str
+    folding: Folding | None = None
 
 
 @dataclass(frozen=True, slots=True)

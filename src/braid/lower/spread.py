@@ -14,8 +14,9 @@ from typing import assert_never
 
 from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns
 from braid.operators.changes import key_column
+from braid.operators.folding import Folding
 from braid.plan.epochs import AsOfJoin, Changes, Clocked, OnTime, RegularJoin, TemporalJoin, Windows, in_epochs
-from braid.plan.groups import GATHER, Aggregate
+from braid.plan.groups import GATHER, Aggregate, Sessions
 from braid.plan.logical import Filter, Node, Project, Source
 from braid.plan.sliding import Merged, Operand, RowsFrame, SlidingJoin, meetings, preserved_table
 from braid.types import FLOATS, Scalar
@@ -159,6 +160,41 @@ def by_epoch(root: Node) -> bool:
             if rounded or any(a.function not in _ANY_ORDER or a.options for a in x.aggregations):
                 return False
     return True
+
+
+def folding(node: Aggregate, by_epoch: bool) -> Folding | None:
+    """What becomes of the rows of groups before they leave for them: where only the end of an epoch counts, and groups
+    are few whatever the data."""
+    plain = not isinstance(node, Sessions) and node.rows is None and node.closed_after is None
+    if not by_epoch or not plain or not all(_is_of_few(e, node.input) for _, e in node.keys):
+        return None
+    return Folding.of(node.aggregations, node.input.mode)
+
+
+def _is_of_few(e: Expr, node: Node) -> bool:
+    """Whether an expression has few values among the rows of an epoch, whatever they are: a constant, a BOOLEAN, a
+    bound of windows."""
+    match e:
+        case Lit():
+            return True
+        case _ if e.type is Scalar.BOOLEAN:
+            return True
+        case Call(function="COALESCE", args=args):
+            return all(_is_of_few(x, node) for x in args)
+        case Col():
+            return _is_bound(e, node)
+        case _:
+            return False
+
+
+def _is_bound(c: Col, node: Node) -> bool:
+    match node:
+        case Windows(start=start, end=end) if c in (start, end):
+            return True
+        case Project(input=x, outputs=outputs):
+            return isinstance(e := next(e for out, e in outputs if out == c), Col) and _is_bound(e, x)
+        case _:
+            return any(_is_bound(c, x) for x in node.inputs if c in x.schema)
 
 
 def window_keys(node: Windows, wanted: Keys) -> tuple[Keys, Keys] | None:

@@ -69,11 +69,39 @@ def ends_of(group: Ints, epoch: Ints) -> Flags:
     return np.append((group[1:] != group[:-1]) | (epoch[1:] != epoch[:-1]), True)
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The rows of a batch group by group, in parts that count as one row each: those of a group in one epoch. `first`:
+    where each part begins; `diff`: of the rows."""
+
+    first: Ints
+    diff: Ints
+
+    @property
+    def ends(self) -> Flags:
+        """Which rows are the last of their part."""
+        made = np.zeros(len(self.diff), dtype=np.bool_)
+        made[np.append(self.first[1:], len(self.diff)) - 1] = True
+        return made
+
+    def sums(self, values: npt.NDArray[np.int64]) -> pl.Series:
+        """The sum of each part; sums wrap. Rows that go are taken off."""
+        return pl.Series(np.add.reduceat(values * self.diff, self.first))
+
+    def of(self, values: pl.Series, made: pl.Expr) -> pl.Series:
+        """What is made of column `v` of each part; `d`: whether a row comes or goes."""
+        part = np.repeat(np.arange(len(self.first)), np.diff(np.append(self.first, len(self.diff))))
+        frame = pl.DataFrame([pl.Series("p", part).set_sorted(), values.alias("v"), pl.Series("d", self.diff)])
+        return frame.group_by("p", maintain_order=True).agg(made.alias("v"))["v"]
+
+
 Columns = Callable[[Type], tuple[pl.DataType, ...]]
 Running = Callable[[Groups, pl.Series, Sequence[pl.Series]], list[pl.Series]]
 Result = Callable[[Sequence[pl.Series], Type], pl.Series]
 Merged = Callable[[Sequence[pl.Series], Sequence[pl.Series]], list[pl.Series]]
 Scanned = Callable[[Groups, Sequence[pl.Series], Sequence[pl.Series]], list[pl.Series]]
+Folded = Callable[[Parts, pl.Series], list[pl.Series]]
+Fits = Callable[[pl.Series, Sequence[pl.Series], Type], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +110,9 @@ class Accumulation:
     after each row, from the groups, the argument and what stood before; `result`: the value of them, of a type;
     `merged`: those of two sessions, one behind the other, that are one; `scanned`: of many, where their order does not
     matter: each after each of them, from the groups, theirs, and what stood before; `unfit`: which results are NULL
-    because their type is too small."""
+    because their type is too small; `folded`: those of parts of rows, from the argument, where neither the order of the
+    rows matters nor how many parts they are; `fits`: whether no result on the way from what stood before, through all
+    values, is unfit."""
 
     columns: Columns
     running: Running
@@ -90,3 +120,5 @@ class Accumulation:
     merged: Merged
     scanned: Scanned | None = None
     unfit: Result | None = None
+    folded: Folded | None = None
+    fits: Fits | None = None

@@ -175,6 +175,13 @@ class Timeline:
         """A row for each key."""
         return keyed(self.h, self.keys)
 
+    def alone(self, some: Flags, rows: pl.DataFrame) -> Timeline:
+        """The same groups with some of their rows alone, which are `rows`, in their order; of one input."""
+        those, group = self.number[some], self.group[some]
+        number = np.searchsorted(np.sort(those), those)
+        places = (np.arange(len(those), dtype=np.int64),)
+        return Timeline([rows], places, number, group, np.flatnonzero(begins(group)), self.h, self.keys)
+
     # ---------------------------------------------------------------- unique keys
 
     def seen(self, looking: int, side: int, held: Newest) -> Seen:

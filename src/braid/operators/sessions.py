@@ -28,7 +28,7 @@ import numpy as np
 import polars as pl
 
 from braid.operators.accumulation import Groups
-from braid.operators.aggregate import Accumulators, evaluated
+from braid.operators.accumulators import Accumulators, evaluated
 from braid.operators.arrangement import Arrangement, Run
 from braid.operators.base import Result, State
 from braid.operators.changes import (

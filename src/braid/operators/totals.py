@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from braid.operators.accumulation import Groups
+from braid.operators.accumulation import Groups, Parts
 from braid.types import Decimal, Type, polars_type
 
 DIGITS = 38
@@ -45,6 +45,24 @@ def scanned(groups: Groups, values: Sequence[pl.Series], held: Sequence[pl.Serie
     high = groups.over(pl.col("v").cum_sum(), parts["high"] + times.cast(UNITS) * pl.Series([HALF], dtype=UNITS))
     low = groups.over(pl.col("v").cum_sum(), parts["low"])
     return _carried(high, low, scale)
+
+
+def folded(parts: Parts, value: pl.Series) -> list[pl.Series]:
+    """The sums of parts of the rows, where they fit (`fits`)."""
+    scale = _scale(value)
+    units = parts.of(value.to_physical().fill_null(0), (pl.col("v") * pl.col("d").cast(UNITS)).sum())
+    return [decimal_of(units, scale), pl.zeros(len(units), dtype=pl.Int64, eager=True)]
+
+
+def fits(value: pl.Series, held: Sequence[pl.Series], t: Type) -> bool:
+    """Whether all sums of some values on top of what stood, and their means, are DECIMALs of this type."""
+    assert isinstance(t, Decimal)
+    if (held[1] != 0).any():
+        return False
+    size = sum(
+        float(np.abs(x.to_physical().cast(pl.Float64).fill_null(0.0).to_numpy()).sum()) for x in (value, held[0])
+    )
+    return size * max(1.0, 2 * 10.0 ** (t.scale - _scale(value))) < SAFE / 10.0 ** (DIGITS - t.precision)
 
 
 def _carried(high: pl.Series, low: pl.Series, scale: int) -> list[pl.Series]:

@@ -201,7 +201,7 @@ def run_stage(
         clocks = shared_clocks(steps, state.clocks, awaits)
     runs = StoredRuns(state.runs, plan.stored)
     for at, step in enumerate(stage.steps):
-        ins = [known[n] if n in known else empty_frame(plan, n) for n in step.inputs]
+        ins = [known[n] if n in known else empty_frame(plan, n, stage) for n in step.inputs]
         number = plan.kept_as(step.number)
         kept = State(runs, f"{prefix}-{number}", state.manifests.setdefault(number, {}))
         with spent(f"{MATCH}{step.number}"):
@@ -294,12 +294,12 @@ def _through(
         yield from ((n, known[n]) for n in leaving if n in known and known[n].height)
 
 
-def empty_frame(plan: Plan, number: int) -> pl.DataFrame:
-    """No rows of the frame with this number, with its columns."""
+def empty_frame(plan: Plan, number: int, at: Stage) -> pl.DataFrame:
+    """No rows of the frame with this number, with the columns that it has in a stage."""
     if number < len(plan.leaves):
         return no_rows(leaf_schema(plan.leaves[number]))
     step, stage = next((x, s) for s in plan.stages for x in s.steps if x.number == number)
-    exchange = next((x for x in stage.exchanges if x.source == number), None)
+    exchange = next((x for x in stage.exchanges if x.source == number and x.stage == at.number), None)
     keys = exchange.keys if exchange is not None else stage.keys
     schema: dict[str, pl.DataType] = {
         POS: pl.Int128(),
@@ -309,4 +309,6 @@ def empty_frame(plan: Plan, number: int) -> pl.DataFrame:
         HASH: pl.UInt64(),
     }
     schema |= {key_column(i): polars_type(e.type) for i, e in enumerate(keys)}
+    if exchange is not None and exchange.folding is not None:
+        return no_rows(schema | exchange.folding.schema)
     return no_rows(schema | {c.name: polars_type(c.type) for c in step.columns})

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from braid.expr import trace
-from braid.expr.nodes import Col
+from braid.expr.nodes import Col, Lit
 from braid.lower.physical import Exchange, Leaf, drops, needs_all
 from braid.operators.changes import (
     DIFF,
@@ -37,6 +37,7 @@ from braid.operators.clocks import STEPS
 from braid.operators.ranges import repeated, rows_at
 from braid.operators.rekey import hash_of_key, with_key
 from braid.plan.drop_reasons import Reason
+from braid.plan.groups import Aggregate
 from braid.stage.drops import DROPS, drops_of
 from braid.stage.ingest import keys_of_values, leaf_schema
 from braid.timing import spent
@@ -113,11 +114,17 @@ class Exchanging:
             if failed.any():
                 lost = frame.filter(failed)
                 told.append(drops_of(lost, Reason.EXPRESSION, "exchange", message=trace.messages(lost, exchange.keys)))
-        frame, self._last = explicit_sub(frame, self._last)
+        if exchange.folding is None:
+            frame, self._last = explicit_sub(frame, self._last)
         if drops(exchange.null_key) and frame[HASH].null_count():
             lost = frame.filter(pl.col(HASH).is_null() & (pl.col(DIFF) == 1))  # one that goes was told when it came
             told.append(drops_of(lost, Reason.NULL_KEY, "exchange"))
             frame = frame.filter(pl.col(HASH).is_not_null())
+        if exchange.folding is not None and frame.height:
+            frame, lost, why = exchange.folding.folded(frame)
+            known = [key_column(i) for i, k in enumerate(exchange.keys) if not isinstance(k, Lit)]
+            told.append(drops_of(lost, Reason.EXPRESSION, Aggregate.called, known, why))
+            frame, self._last = explicit_sub(frame, self._last)
         return frame, pl.concat(told) if told else no_rows(DROPS)
 
 

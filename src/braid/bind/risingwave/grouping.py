@@ -19,13 +19,13 @@ from braid.bind.risingwave.batch_aggregates import is_known
 from braid.bind.risingwave.expressions import Names, bind, bind_condition, bound, condition, usual_name
 from braid.bind.risingwave.over import Overs
 from braid.bind.risingwave.scope import default_name
-from braid.bind.select.aggregates import WITHIN, Asked, OrderedBy, ignores_distinct, value
+from braid.bind.select.aggregates import WITH_NULLS, WITHIN, Asked, OrderedBy, ignores_distinct, value
 from braid.bind.select.grouping import Groups
 from braid.bind.select.items import Item, listed, place_of
 from braid.bind.select.scope import Scope
 from braid.errors import SqlError
 from braid.expr import typing
-from braid.expr.nodes import Call, Col, Expr, Lit, substituted
+from braid.expr.nodes import Call, Col, Expr, Lit, MakeStruct, substituted
 from braid.expr.postgres import typing as postgres
 from braid.expr.postgres.typing import finished
 from braid.plan.epochs import Changes
@@ -125,6 +125,9 @@ class _Groups(Groups):
         if any(o.by != args[0] for o in order):
             hint = "order by the value itself, or GROUP BY it in a sub-query"
             raise SqlError(f"{call.name.lower()} with DISTINCT is ordered by its value only", call.span, hint)
+        if passes is not None and call.name in WITH_NULLS:
+            hint = "filter in a sub-query: FROM (SELECT … WHERE …)"
+            raise SqlError(f"{call.name.lower()} with DISTINCT and FILTER is not supported yet", call.span, hint)
         of = args[0] if passes is None else typing.case([(passes, args[0])])
         n = len(self.distinct)
         into = self.distinct.setdefault(of, Aggregations(f"{self.alias}.distinct_{n}_"))
@@ -177,8 +180,10 @@ class _Groups(Groups):
         ]
         rows = below.column("COUNT", None, Scalar.BIGINT) if node.mode != "append" else None
         node = _grouped(node, keys, below.made, rows)
-        made = [replace(a, arg=None if a.arg is None else substituted(a.arg, given))
-                for into in self.distinct.values() for a in into.made]  # fmt: skip
+        parts = [(None if alone else typing.call("eq", [among, Lit(n, Scalar.INT)]), into.made)
+                 for n, into in enumerate(self.distinct.values(), 1)]  # fmt: skip
+        each = [a if mine is None else _of_part(a, mine) for mine, these in parts for a in these]
+        made = [replace(a, arg=None if a.arg is None else substituted(a.arg, given)) for a in each]
         every = Aggregation(Col(f"{alias}.rows", Scalar.BIGINT), "COUNT", None)
         return _grouped(node, above, [*picked, *made, every], every.output if self.shown else None)
 
@@ -203,6 +208,17 @@ def _picked(a: Aggregation, of: Expr) -> Aggregation:
         return Aggregation(a.output, "SUM" if a.function == "COUNT" else "MAX", of)
     each = typing.struct([(PRESENT, typing.call("is_not_null", [of])), ("V", of)])
     return Aggregation(Col(f"{a.output.name}_picked", Array(each.type)), GATHER, each)
+
+
+def _of_part(a: Aggregation, mine: Expr) -> Aggregation:
+    """One that has NULLs, too: of its part alone, since the rows of others have no value."""
+    match a.arg:
+        case None:
+            return replace(a, arg=typing.case([(mine, Lit(1, Scalar.INT))]))
+        case MakeStruct(fields=((name, Lit(value=True)), *others)) if a.function == GATHER:
+            return replace(a, arg=typing.struct([(name, mine), *others]))
+        case _:
+            return a
 
 
 def _what(a: Aggregation) -> Expr:
