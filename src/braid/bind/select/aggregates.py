@@ -118,7 +118,7 @@ def row_count(what: str, e: Expr) -> int:
     return e.value
 
 
-WITH_NULLS = ("ARRAY_AGG", "FIRST_VALUE", "LAST_VALUE")  # which have the NULLs of their rows
+WITH_NULLS = ("ARRAY_AGG", "FIRST_VALUE", "JSONB_AGG", "LAST_VALUE")  # which have the NULLs of their rows
 WITHIN = ("MODE", "PERCENTILE_CONT", "PERCENTILE_DISC")  # whose ORDER BY stands in WITHIN GROUP
 
 
