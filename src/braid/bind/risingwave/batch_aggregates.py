@@ -37,6 +37,10 @@ def computed(name: str, args: list[Expr], t: Type, called: Callable[[str], str])
             [(some, Lit(None, S.NULL))],
             Call("pg.quotient", (total, count), result_of("quotient", sum_of, Decimal(19, 0))),
         )
+    if name == "JSONB_AGG":
+        array = Col(called("array_agg"), Array(args[0].type))
+        none = Call("is_null", (array,), S.BOOLEAN)
+        return typing.case([(none, Lit("[]", S.JSONB))], typing.document(array))
     made = called(RENAMED.get(name, name.lower()))
     exact = t in (S.VARCHAR, S.BOOLEAN) or isinstance(t, Array) or (name in ("MIN", "MAX", "ANY_VALUE"))
     return Col(made if exact else f"CAST({made} AS {duck_name(t)})", t)
@@ -127,6 +131,7 @@ AGGREGATES: Typed = {
     **dict.fromkeys(_SPREADS, _spread),
     "ARRAY_AGG": _array,
     "AVG": _average,
+    "JSONB_AGG": _fixed(S.JSONB, 1),
     "GROUPING": _fixed(S.INT),
     "PERCENTILE_DISC": _same,
     "STRING_AGG": _fixed(S.VARCHAR, 2),

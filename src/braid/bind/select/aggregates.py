@@ -118,7 +118,7 @@ def row_count(what: str, e: Expr) -> int:
     return e.value
 
 
-WITH_NULLS = ("ARRAY_AGG", "FIRST_VALUE", "LAST_VALUE")  # which have the NULLs of their rows
+WITH_NULLS = ("ARRAY_AGG", "FIRST_VALUE", "JSONB_AGG", "LAST_VALUE")  # which have the NULLs of their rows
 WITHIN = ("MODE", "PERCENTILE_CONT", "PERCENTILE_DISC")  # whose ORDER BY stands in WITHIN GROUP
 
 
@@ -203,6 +203,12 @@ def _bits(of: Callable[[Expr, Expr], Expr]) -> Callable[[Asked], Expr]:
 
 def _array(a: Asked) -> Expr:
     return typing.case([(typing.call("gt", [a.rows(), Lit(0, S.BIGINT)]), a.arranged(a.one(), nulls=True))])
+
+
+def _document(a: Asked) -> Expr:
+    """The values as a document, NULLs too; of no row an empty array, as RisingWave has it."""
+    listed = postgres.document(a.arranged(a.one(), nulls=True))
+    return typing.case([(typing.call("gt", [a.rows(), Lit(0, S.BIGINT)]), listed)], Lit("[]", S.JSONB))
 
 
 def _text(a: Asked) -> Expr:
@@ -323,6 +329,7 @@ FUNCTIONS: dict[str, _Function] = {
     "BIT_OR": _Function(_bits(lambda have, all: typing.call("gt", [have, Lit(0, S.BIGINT)])), once=True),
     "BIT_XOR": _Function(_bits(lambda have, all: _is_odd(have))),
     "ARRAY_AGG": _Function(_array),
+    "JSONB_AGG": _Function(_document),
     "STRING_AGG": _Function(_text),
     "FIRST_VALUE": _Function(_outermost(last=False)),
     "LAST_VALUE": _Function(_outermost(last=True)),
