@@ -100,13 +100,14 @@ class Search:
         looks = {"length": self._lengths, "time": self._times, "order": self._orders, "key": self._keys,
                  "constant": self._conditions}  # fmt: skip
         first = _FIRST.get(self.case.verdict(place).reason, "length")
+        self.trials.unsure = False
         found, cut = dict[str, list[Found]](), False
         try:
             for name in sorted(looks, key=lambda x: x != first):  # where time is short, what is likely
                 found[name] = looks[name](place)
         except OutOfTimeError:
             cut = True
-        return WhatIf([x for name in looks for x in found.get(name, ())], cut)
+        return WhatIf([x for name in looks for x in found.get(name, ())], cut or self.trials.unsure)
 
     # ------------------------------------------------------------------- of the query
 
