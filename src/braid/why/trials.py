@@ -200,7 +200,7 @@ def smallest(
         sizes = range(knob.value + knob.step, knob.value + knob.step * (SIZES + 1), knob.step)
         return next((v for v in sizes if gives(v)), None)
     sign = -1 if knob.falls else 1
-    reach = min(reach, knob.value) if knob.falls else reach
+    reach = min(reach, knob.value - knob.least) if knob.falls else reach
     found = least(lambda more: gives(knob.value + sign * more), near, hints, reach)
     return None if found is None else knob.value + sign * found
 
