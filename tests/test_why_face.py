@@ -35,6 +35,14 @@ def test_a_record_that_waits_one_that_gave_a_row_and_its_partner(root: Path) -> 
     assert files(root) == before
 
 
+def test_for_how_long_changes_are_looked_for(root: Path) -> None:
+    where = ("--json", "--store", root)
+    for seconds in (0, 5):
+        said = json.loads(braid("why-not", "o", "--key", 2, "--what-if", seconds, *where).out)["records"]
+        assert [x["what_if"] for x in said] == [None, None]  # they gave rows
+    assert "'-1' is not" in braid("why-not", "o", "--key", 2, "--what-if", -1, *where).err.replace('"', "'") or True
+
+
 def test_by_reason(root: Path) -> None:
     said = json.loads(braid("why-not", "o", "--since", "1970-01-01", "--event-time", "--json", "--store", root).out)
     assert {x["reason"]: x["count"] for x in said["reasons"]} == {"given": 2, "waiting": 1}

@@ -24,9 +24,12 @@ from braid.plan.residuals import MOVES
 from braid.plan.watermarks import cleaned, progress, watermark
 from braid.plan.windows import FixedKind, Hopping
 from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Column, Scalar
-from braid.why.lengths import unit_of, written
+from braid.why.lengths import spoken, unit_of, written
 
 Kind = Literal["window", "grace", "time", "order", "key", "condition"]
+
+
+ANY = 2**60  # ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Changed:
 @dataclass(frozen=True, slots=True)
 class Knob:
     """`value`: as it is; larger ones are tried, or, if `falls`, smaller ones down to 0. `step`: only so much more each
-    time, one after the other; 0: any number, by bisection."""
+    time, one after the other; 0: any number, by bisection. `least`: the smallest there is."""
 
     kind: Kind
     value: int
@@ -49,6 +52,12 @@ class Knob:
     said: Callable[[int], str]
     step: int = 0
     falls: bool = False
+    least: int = 0
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether a smaller one brings fewer rows together."""
+        return self.kind == "window" and not self.step and not self.falls and self.value > self.least
 
 
 def knobs(query: logical.Query) -> list[Knob]:
@@ -170,7 +179,7 @@ def _of_streams(of: _Of) -> Iterator[Knob]:
         )
     else:
         lateness = node.retention - node.before - node.after
-        none = f"none, which is {of.length(lateness)}" if node.pad == "eager" else of.length(node.grace)
+        none = f"none, which is {spoken(lateness)}" if node.pad == "eager" else of.length(node.grace)
         yield Knob(
             "grace",
             lateness if node.pad == "eager" else node.grace,
@@ -294,7 +303,7 @@ def _of_frames(of: _Of) -> Iterator[Knob]:
         name = ", ".join(s.name for s in logical.sources(operand.input))
         put = partial(_put_frame, of, operand)
         match operand.frame:
-            case sliding.RangeFrame(lower=low, upper=up) as frame if not low.months and not up.months:
+            case sliding.RangeFrame(lower=low, upper=up) as frame if not (low.months or up.months or frame.hops):
                 yield from _of_range(of, name, frame, put)
             case sliding.RowsFrame() as frame:
                 yield _of_rows(name, frame, put)
@@ -472,6 +481,7 @@ def _loosening(of: _Of, condition: Expr, term: Call, with_condition: Callable[[E
             compared(loose(v), of.dialect),
             of.length(abs(far[side]) // 1000) if far[side] else compared(term, of.dialect),
         ),
+        least=-ANY,
     )
 
 

@@ -58,9 +58,15 @@ _WRITTEN: Mapping[str, Callable[[int], str]] = {
 
 
 def written(ms: int, dialect: str) -> str:
-    """As the dialect has it; a long one that has no large unit as people say it, too."""
-    text = _WRITTEN[dialect](ms)
-    return f"{text} ({spoken(ms)})" if ms >= 10_000 and ms % 1000 else text
+    """As the dialect has it; a long one that has no large unit also as people say it."""
+    text = exact(ms, dialect)
+    long = 10_000 if dialect in ("ksqldb", "lenses") else 60_000  # which count milliseconds
+    return f"{text} ({spoken(ms)})" if ms >= long and ms % 1000 else text
+
+
+def exact(ms: int, dialect: str) -> str:
+    """As the dialect has it."""
+    return _WRITTEN[dialect](ms)
 
 
 def spoken(ms: int) -> str:

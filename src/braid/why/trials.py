@@ -83,7 +83,7 @@ class Trials:
     ) -> None:
         self.query, self.until, self._events = query, until, events
         self.records = {e.place: e for e in events if isinstance(e, Record)}
-        self.sought, self.alone = frozenset(sought), alone
+        self.sought, self.alone, self.unsure = frozenset(sought), alone, False
         self._some = events if len(events) <= FEW else thinned(events, LAST)
         self._known: dict[tuple[int, int], frozenset[Place]] = {}
         self._has: Mapping[Place, set[int]] = {}
@@ -103,13 +103,15 @@ class Trials:
         return bool(self._found(trial, frozenset({place}), self._some))
 
     def holds(self, place: Place, made: Trial, less: Trial | None) -> bool:
-        """Whether that is so with each step of the clocks, and is not with a unit less."""
+        """Whether that is so with each step of the clocks, and is not with a unit less. If not, what was looked for
+        without them is not known (`unsure`)."""
         if self._some is self._events:
             return True
         mine = frozenset({place})
-        if not self._found(made, mine, self._events):
-            return False
-        return less is None or not self._found(less, mine, self._events)
+        good = bool(self._found(made, mine, self._events))
+        good = good and (less is None or not self._found(less, mine, self._events))
+        self.unsure |= not good
+        return good
 
     def _found(self, trial: Trial, sought: frozenset[Place], events: Sequence[Event]) -> frozenset[Place]:
         """Those that have a row that they have not without a change."""
@@ -198,7 +200,7 @@ def smallest(
         sizes = range(knob.value + knob.step, knob.value + knob.step * (SIZES + 1), knob.step)
         return next((v for v in sizes if gives(v)), None)
     sign = -1 if knob.falls else 1
-    reach = min(reach, knob.value) if knob.falls else reach
+    reach = min(reach, knob.value - knob.least) if knob.falls else reach
     found = least(lambda more: gives(knob.value + sign * more), near, hints, reach)
     return None if found is None else knob.value + sign * found
 

@@ -87,10 +87,13 @@ class Search:
     knobs: Sequence[Knob] = field(init=False)
     sources: Sequence[logical.Source] = field(init=False)
     reach: int = field(init=False)
+    keeps_alone: bool = field(init=False)  # whether rows without a partner go out
 
     def __post_init__(self) -> None:
         query = self.case.query
         self.same, self.knobs, self.sources = Changed(query), knobs(query), [*logical.sources(query.root)]
+        joined = [(getattr(x, "how", "inner"), getattr(x, "gives", "pairs")) for x in query.root.walk()]
+        self.keeps_alone = any(how not in ("inner", None) or gives == "unmatched" for how, gives in joined)
         every = [t for p, e in self.trials.records.items() for w in self._ways(p) if (t := w.time(e)) is not None]
         every += self.trials.shown
         self.reach = min(max(every, default=0) - min(every, default=0) + 2, REACH)
@@ -100,13 +103,14 @@ class Search:
         looks = {"length": self._lengths, "time": self._times, "order": self._orders, "key": self._keys,
                  "constant": self._conditions}  # fmt: skip
         first = _FIRST.get(self.case.verdict(place).reason, "length")
+        self.trials.unsure = False
         found, cut = dict[str, list[Found]](), False
         try:
             for name in sorted(looks, key=lambda x: x != first):  # where time is short, what is likely
                 found[name] = looks[name](place)
         except OutOfTimeError:
             cut = True
-        return WhatIf([x for name in looks for x in found.get(name, ())], cut)
+        return WhatIf([x for name in looks for x in found.get(name, ())], cut or self.trials.unsure)
 
     # ------------------------------------------------------------------- of the query
 
@@ -119,17 +123,26 @@ class Search:
         return graces if graces and late and not apart else [*self._of_knobs(place, "window"), *graces]
 
     def _of_knobs(self, place: Place, kind: Kind) -> list[Found]:
-        near, hints = self._near(place), self._hints(place)
         for knob in (k for k in self.knobs if k.kind == kind):
-            value = smallest(knob, partial(self.trials.knob, knob, place), near, hints, self.reach)
-            if value is None:
-                continue
-            before = value - (knob.step or 1) * (-1 if knob.falls else 1)
-            less = Trial(knob.put(before)) if before != knob.value else None
-            found = Found(kind, knob.said(value), Trial(knob.put(value)), less)
-            if self.trials.holds(place, found.made, found.less):
+            found = self._of_knob(place, knob)
+            if found is None and knob.shrinks and self.keeps_alone:
+                found = self._of_knob(place, knob, shorter=True)
+            if found is not None:
                 return [found]
         return []
+
+    def _of_knob(self, place: Place, knob: Knob, shorter: bool = False) -> Found | None:
+        """Another number, if it gives a row. `shorter`: a smaller one, where rows without a partner go out."""
+        falls = knob.falls or shorter
+        gives = partial(self.trials.knob, knob, place)
+        reach = REACH if shorter else self.reach  # what is longer than it need be may be long
+        value = smallest(replace(knob, falls=falls), gives, self._near(place), self._hints(place), reach)
+        if value is None:
+            return None
+        before = value - (knob.step or 1) * (-1 if falls else 1)
+        less = Trial(knob.put(before)) if before != knob.value else None
+        found = Found(knob.kind, knob.said(value), Trial(knob.put(value)), less)
+        return found if self.trials.holds(place, found.made, found.less) else None
 
     def _near(self, place: Place) -> list[int]:
         """By how much a record has missed what it met not, or came late (ms)."""
