@@ -22,6 +22,7 @@ import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import polars as pl
 
@@ -222,12 +223,15 @@ def _cause(batch: int, data: bytes, number: int, rows: int) -> Cause | None:
     if not data:
         return None  # there were too many
     try:
-        found = unpacked(data)
+        found = _opened(data)
     except ValueError:
         return None
     if len(found.completed) != rows:
         return None
     return Cause(batch, At.of(int(found.completed[number])), At.of(int(found.released[number])))
+
+
+_opened = lru_cache(maxsize=4)(unpacked)  # neighbours are in one piece
 
 
 def read(checkpoint: ObjectStore, run: str) -> Told:
