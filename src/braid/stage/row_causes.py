@@ -48,6 +48,7 @@ Places = npt.NDArray[np.uint64]
 _END, _START, _UNKNOWN, _EPOCH = range(1 << 15, (1 << 15) + 4)
 _RANK, _LEAF, _OFFSET = np.uint64(OFFSET_BITS + LEAF_BITS), np.uint64(LEAF_BITS), np.uint64((1 << OFFSET_BITS) - 1)
 _ALL = np.uint64(LOW - 1)  # the low part of where an epoch ends
+_LOW_PART = (pl.col(POS) % pl.lit(LOW, POS_TYPE)).cast(pl.UInt64)  # made once: that takes as long as to use it
 _READING = np.uint64((1 << LEAF_BITS) - 1)
 _ROWS, _COUNT, _SOURCE, _SIZE = struct.Struct("<I"), struct.Struct("<H"), struct.Struct("<HBQ"), struct.Struct("<BI")
 _PLAIN, _ZSTD = 0, 1
@@ -150,11 +151,11 @@ def _completed(rows: pl.DataFrame, released: Places, root: Node) -> tuple[Places
 
 def _low(positions: pl.Series) -> Places:
     """The low parts of positions, of those that are none of records what stands for them."""
-    frame, place = positions.to_frame(POS), pl.col(POS)
-    found = frame.select(low=(place % pl.lit(LOW, POS_TYPE)).cast(pl.UInt64), least=place.min(), most=place.max())
-    low = found["low"].to_numpy()
-    if len(low) and (found["least"][0] <= NEVER * LOW or found["most"][0] >= END_OF_BATCH or (low == _ALL).any()):
-        high = frame.select(sequence_of(place))[POS].to_numpy()
+    frame = positions.to_frame(POS)
+    low = frame.select(_LOW_PART)[POS].to_numpy()
+    least, most = cast(int, positions.min()), cast(int, positions.max())
+    if len(low) and (least <= NEVER * LOW or most >= END_OF_BATCH or (low == _ALL).any()):
+        high = frame.select(sequence_of(pl.col(POS)))[POS].to_numpy()
         early = high < -(EARLY // 2)
         epochs = np.where(early, high + EARLY, high).astype(np.uint64) & _OFFSET
         low = np.where(low == _ALL, _special(_EPOCH) | epochs << _LEAF | early.astype(np.uint64), low)
