@@ -27,7 +27,7 @@ from braid.operators.changes import (
 )
 from braid.stage import cause_log, state_file
 from braid.stage.cause_log import FOLDER, CauseLog, Gathered, Piece, read
-from braid.stage.row_causes import At, packed, unpacked
+from braid.stage.row_causes import At, packed, row_causes, unpacked
 from braid.stage.state_file import Held
 from braid.store import opened
 
@@ -50,7 +50,7 @@ places = st.tuples(st.integers(0, 5) | st.integers(0, 2**15 - 1), st.integers(0,
 @given(st.lists(places, max_size=300), st.integers(0, 15))
 def test_places_come_back(there: list[tuple[int, int]], leaf: int) -> None:
     rows = frame([position(rank, offset, n, leaf) for n, (rank, offset) in enumerate(there)])
-    found = unpacked(packed(rows, ANY))
+    found = unpacked(packed(row_causes(rows, ANY)))
     assert [At.of(x) for x in found.completed.tolist()] == [At(rank, offset) for rank, offset in there]
     assert (found.completed == found.released).all()
 
@@ -63,7 +63,7 @@ def test_a_row_that_was_let_go_by_another_has_both(rows: list[tuple[tuple[int, i
     subs = released_sub(time, is_left, key, pl.Series(range(count)), came)
     at = [step if waited else position(*place) for place, waited in rows]
     given = [sub if waited else None for sub, (_, waited) in zip(subs, rows, strict=True)]
-    found = unpacked(packed(frame(at, given), ANY))
+    found = unpacked(packed(row_causes(frame(at, given), ANY)))
     assert [At.of(x) for x in found.completed.tolist()] == [At(*place) for place, _ in rows]
     assert [At.of(x) for x in found.released.tolist()] == [At(7, 99) if w else At(*place) for place, w in rows]
 
@@ -81,7 +81,7 @@ def test_a_row_that_was_let_go_by_another_has_both(rows: list[tuple[tuple[int, i
     ],
 )
 def test_places_that_are_no_record(at: int, place: At) -> None:
-    found = unpacked(packed(frame([position(1, 2), at]), ANY))
+    found = unpacked(packed(row_causes(frame([position(1, 2), at]), ANY)))
     assert [At.of(x) for x in found.completed.tolist()] == [At(1, 2), place]
 
 
@@ -89,13 +89,13 @@ def test_three_bytes_a_row_at_most() -> None:
     made = np.random.default_rng(5)
     there = zip(made.integers(0, 64, 20_000).tolist(), made.integers(0, 2_000, 20_000).cumsum().tolist(), strict=True)
     rows = frame([position(rank, offset, n) for n, (rank, offset) in enumerate(there)])
-    assert len(packed(rows, ANY)) < 3.5 * rows.height  # 64 partitions, and a row a thousand records
+    assert len(packed(row_causes(rows, ANY))) < 3.5 * rows.height  # 64 partitions, and a row a thousand records
     near = frame([position(n % 2, n // 2, n) for n in range(20_000)])
-    assert len(packed(near, ANY)) < 0.1 * near.height
+    assert len(packed(row_causes(near, ANY))) < 0.1 * near.height
 
 
 def test_what_is_no_causes_is_refused() -> None:
-    data = packed(frame([position(n % 3, n) for n in range(40)]), ANY)
+    data = packed(row_causes(frame([position(n % 3, n) for n in range(40)]), ANY))
     for wrong in (b"", data[:3], data[:-1], data[:1] + bytes(4) + data[5:], data[:20] + bytes(20)):
         with pytest.raises(ValueError):
             unpacked(wrong)

@@ -264,6 +264,20 @@ def test_copies_have_it_and_a_reset_takes_it(root: Path, by_causes_alone: None, 
     assert check_all(root, 10) == 10
 
 
+def test_an_upgrade_begins_another(root: Path, by_causes_alone: None) -> None:
+    """What the query wrote as it was before is found without."""
+    before = {p: n for p, n, _ in rows_of(root)}
+    changed = JOINED.replace(" AS c ", " AS c, r.w + l.v AS d ")
+    (root / "q.sql").write_text(SOURCES + changed)
+    said = on_shared_spark("upgrade", "q.sql", "--store", "s", cwd=root)
+    assert said.code == 0, said.err
+    assert told(root).batches == []
+    put(root, 3)
+    run(root, changed)
+    found = [asked(root, "J", "--offset", n, "-p", p)["rows"] for p, n, _ in rows_of(root) if n > before[p]]
+    assert len(found) > 10 and all(row["checked"] for (row,) in found)
+
+
 TABLES = """CREATE TABLE g AS SELECT l.v + 'x' AS v, COUNT(*) AS c FROM l GROUP BY l.v + 'x' HAVING COUNT(*) < 2;"""
 
 

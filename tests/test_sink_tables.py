@@ -55,7 +55,7 @@ def published(
     before = UNTOLD if after == -1 else None if after is None else Written(after, f"d{after}")
     batch = Batch("Q", run, number, lambda: f"d{number}", before)
     outputs = sink.task(Part(batch, 0, columns))
-    lost = outputs.write(changes(*rows), None, 0)
+    lost = outputs.write(changes(*rows), None, 0).lost
     sink.publish(batch, columns, list(outputs.close(pl.DataFrame())))
     return [] if lost is None else lost.to_dicts()
 
@@ -414,7 +414,7 @@ def test_a_key_that_is_longer_than_an_index_takes(db: psycopg.Connection, tmp_pa
     schema = {HASH: pl.UInt64, DIFF: pl.Int8, "_k0": pl.String, "v0": pl.String, TIME: pl.Int64}
     rows = [(0, 1, "a", "x", 0), (0, 1, long, "y", 0), (0, -1, long, "y", 0), (0, 1, long[:860], "z", 0)]
     outputs = sink.task(Part(Batch("Q", "r", 0, lambda: "d"), 0, texts))
-    lost = outputs.write(pl.DataFrame(rows, schema=schema, orient="row"), None, 0)
+    lost = outputs.write(pl.DataFrame(rows, schema=schema, orient="row"), None, 0).lost
     sink.publish(Batch("Q", "r", 0, lambda: "d"), texts, list(outputs.close(pl.DataFrame())))
     assert keys(db) == ["a", long[:860]]
     assert lost is not None and lost["reason"].to_list() == ["value"]

@@ -22,15 +22,16 @@ import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
+import numpy as np
 import polars as pl
 
 from braid.errors import BraidError
-from braid.operators.changes import POS, SUB
 from braid.plan.logical import Node
 from braid.stage import framed, state_file
 from braid.stage.framed import Stretch
-from braid.stage.row_causes import At, packed, unpacked
+from braid.stage.row_causes import At, RowCauses, packed, row_causes, unpacked
 from braid.store import ObjectStore
 
 FOLDER = "causes"
@@ -74,18 +75,20 @@ class Gathered:
 
     def add(self, rows: pl.DataFrame, partitions: pl.Series | None, range_: int) -> None:
         """Rows that were written, in order, to partitions."""
-        if partitions is None:
-            self._add(self._task, range_, rows)
+        if not rows.height:
             return
-        mine = rows.select(POS, SUB).with_columns(partitions.alias("p"))
-        for (partition,), some in mine.partition_by("p", maintain_order=True, as_dict=True).items():
-            self._add(int(partition), range_, some)
+        found = row_causes(rows, self._root)
+        if partitions is None:
+            self._add(self._task, range_, found)
+            return
+        to = partitions.to_numpy()
+        for partition in np.flatnonzero(np.bincount(to)).tolist():
+            self._add(partition, range_, found.of(to == partition))
 
-    def _add(self, partition: int, range_: int, rows: pl.DataFrame) -> None:
-        if rows.height:
-            data = packed(rows, self._root) if self._size <= LARGEST else b""
-            self._size += len(data)
-            self.pieces.append(Piece(partition, range_, rows.height, data))
+    def _add(self, partition: int, range_: int, rows: RowCauses) -> None:
+        data = packed(rows) if self._size <= LARGEST else b""
+        self._size += len(data)
+        self.pieces.append(Piece(partition, range_, len(rows.completed), data))
 
     def document(self) -> str:
         """For the driver."""
@@ -222,12 +225,15 @@ def _cause(batch: int, data: bytes, number: int, rows: int) -> Cause | None:
     if not data:
         return None  # there were too many
     try:
-        found = unpacked(data)
+        found = _opened(data)
     except ValueError:
         return None
     if len(found.completed) != rows:
         return None
     return Cause(batch, At.of(int(found.completed[number])), At.of(int(found.released[number])))
+
+
+_opened = lru_cache(maxsize=4)(unpacked)  # neighbours are in one piece
 
 
 def read(checkpoint: ObjectStore, run: str) -> Told:

@@ -48,6 +48,7 @@ Places = npt.NDArray[np.uint64]
 _END, _START, _UNKNOWN, _EPOCH = range(1 << 15, (1 << 15) + 4)
 _RANK, _LEAF, _OFFSET = np.uint64(OFFSET_BITS + LEAF_BITS), np.uint64(LEAF_BITS), np.uint64((1 << OFFSET_BITS) - 1)
 _ALL = np.uint64(LOW - 1)  # the low part of where an epoch ends
+_LOW_PART = (pl.col(POS) % pl.lit(LOW, POS_TYPE)).cast(pl.UInt64)  # made once: that takes as long as to use it
 _READING = np.uint64((1 << LEAF_BITS) - 1)
 _ROWS, _COUNT, _SOURCE, _SIZE = struct.Struct("<I"), struct.Struct("<H"), struct.Struct("<HBQ"), struct.Struct("<BI")
 _PLAIN, _ZSTD = 0, 1
@@ -76,21 +77,31 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class RowCauses:
-    """Of rows: what completed each; `released`: what let it go, the same where nothing else did."""
+    """Of rows: what completed each; `released`: what let it go, the same where nothing else did. `waited`: those that
+    something else did let go; None: there are none."""
 
     completed: Places
     released: Places
+    waited: Flags | None = None
+
+    def of(self, which: Flags) -> RowCauses:
+        """Those of some of the rows."""
+        waited = None if self.waited is None else self.waited[which]
+        return RowCauses(self.completed[which], self.released[which], waited)
 
 
-def packed(rows: pl.DataFrame, root: Node) -> bytes:
+def row_causes(rows: pl.DataFrame, root: Node) -> RowCauses:
     """The causes of rows of the result `root`, in their order."""
     released = _low(rows[POS])
-    completed, those = _completed(rows, released, root)
-    block = _block(completed)
-    if those is None:
+    return RowCauses(*_completed(rows, released, root))
+
+
+def packed(rows: RowCauses) -> bytes:
+    block = _block(rows.completed)
+    if rows.waited is None:
         block += b"\0"
     else:
-        block += b"\1" + np.packbits(those).tobytes() + _block(released[those])
+        block += b"\1" + np.packbits(rows.waited).tobytes() + _block(rows.released[rows.waited])
     if len(block) < _FEW:
         return _SIZE.pack(_PLAIN, len(block)) + block
     return _SIZE.pack(_ZSTD, len(block)) + cast(bytes, pa.compress(block, codec="zstd", asbytes=True))
@@ -121,8 +132,8 @@ def _unpacked(rest: bytes) -> RowCauses:
     return RowCauses(completed, released)
 
 
-def _completed(rows: pl.DataFrame, released: Places, root: Node) -> tuple[Places, Flags | None]:
-    """The places of the records that completed rows, and which of them were let go by another (None: none of them)."""
+def _completed(rows: pl.DataFrame, released: Places, root: Node) -> tuple[Places, Places, Flags | None]:
+    """The places of the records that completed rows, the others, and which rows another has let go (None: none)."""
     while isinstance(root, Filter | Project):
         root = root.input
     match root:
@@ -134,17 +145,17 @@ def _completed(rows: pl.DataFrame, released: Places, root: Node) -> tuple[Places
             those = np.full(rows.height, True)
         case _:
             before = prior(rows)
-            return (released, None) if before is None else (_low(causes(rows)), before)
-    return completed, those if those.any() else None
+            return (released, released, None) if before is None else (_low(causes(rows)), released, before)
+    return completed, released, those if those.any() else None
 
 
 def _low(positions: pl.Series) -> Places:
     """The low parts of positions, of those that are none of records what stands for them."""
-    frame, place = positions.to_frame(POS), pl.col(POS)
-    low = frame.select((place % pl.lit(LOW, POS_TYPE)).cast(pl.UInt64))[POS].to_numpy()
-    ends = frame.select(pl.min(POS).alias("least"), pl.max(POS).alias("most")).row(0)
-    if len(low) and (ends[0] <= NEVER * LOW or ends[1] >= END_OF_BATCH or (low == _ALL).any()):
-        high = frame.select(sequence_of(place))[POS].to_numpy()
+    frame = positions.to_frame(POS)
+    low = frame.select(_LOW_PART)[POS].to_numpy()
+    least, most = cast(int, positions.min()), cast(int, positions.max())
+    if len(low) and (least <= NEVER * LOW or most >= END_OF_BATCH or (low == _ALL).any()):
+        high = frame.select(sequence_of(pl.col(POS)))[POS].to_numpy()
         early = high < -(EARLY // 2)
         epochs = np.where(early, high + EARLY, high).astype(np.uint64) & _OFFSET
         low = np.where(low == _ALL, _special(_EPOCH) | epochs << _LEAF | early.astype(np.uint64), low)
