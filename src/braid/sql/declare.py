@@ -77,7 +77,7 @@ def typed(words: Words, column: Column) -> str:
     return word
 
 
-_RARE = (S.SMALLINT, S.REAL, S.TIMESTAMPTZ, S.INTERVAL)  # of those only that say how they spell it
+_RARE = (S.SMALLINT, S.REAL, S.TIMESTAMPTZ, S.INTERVAL, S.JSONB)  # of those only that say how they spell it
 _WIDER = {S.SMALLINT: S.INT, S.REAL: S.DOUBLE, S.TIMESTAMPTZ: S.TIMESTAMP}
 
 

@@ -36,7 +36,7 @@ HARMLESS = frozenset(
         *("commit.interval.ms", "auto.offset.reset", "processing.guarantee", "compression", "compact"),
         *("cache.max.bytes.buffering", "retention", "timezone", "bytea_output", "search_path"),
         *("batch_expr_strict_mode", "datestyle", "intervalstyle", "client_encoding", "extra_float_digits"),
-        *("standard_conforming_strings", "streaming_parallelism", "query_mode"),
+        *("standard_conforming_strings", "streaming_parallelism", "query_mode", "jsonb.handling.mode"),
     }
 )
 QUERIES = ("SELECT", "WITH", "VALUES", "INSERT", "UPDATE", "DELETE", "DESCRIBE", "SHOW", "LIST", "PRINT", "DROP",

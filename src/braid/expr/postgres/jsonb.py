@@ -19,7 +19,7 @@ from braid.expr import jsonb_text
 from braid.expr.json_text import RawNumber
 from braid.expr.nodes import Call, Expr
 from braid.expr.postgres import times_text
-from braid.expr.postgres.base import in_rows, parts, plain, row, takes
+from braid.expr.postgres.base import in_rows, plain, row, takes
 from braid.expr.signatures import Function, Refused, Resolver, Signature, tried
 from braid.types import Array, Decimal, Scalar, Type
 
@@ -275,15 +275,18 @@ def _of_value(value: Any, t: Type) -> object:
 def _converted() -> Function:
     """`to_jsonb`: NULL becomes the null of documents."""
 
-    def run(call: Call, columns: Sequence[pl.Series]) -> tuple[pl.Series, pl.Series]:
+    def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
         t = call.args[0].type
-        made = [jsonb_text.written(_of_value(v, t)) for v in columns[0].to_list()]
-        return pl.Series(made, dtype=pl.String), pl.Series([False]).new_from_index(0, len(made))
+
+        def run(s: pl.Series) -> pl.Series:
+            return pl.Series(s.name, [jsonb_text.written(_of_value(v, t)) for v in s.to_list()], dtype=pl.String)
+
+        return args[0].map_batches(run, return_dtype=pl.String(), is_elementwise=True)
 
     def resolve(args: Sequence[Expr]) -> Signature | Refused:
         return Signature((args[0].type,), S.JSONB) if len(args) == 1 else Refused("it takes one value")
 
-    return row("to_jsonb TO_JSONB", resolve, parts(run, ""))
+    return row("to_jsonb TO_JSONB", resolve, build)
 
 
 def _dated(text: str) -> str:

@@ -200,7 +200,8 @@ def _of_documents(op: str, a: Expr, b: Expr) -> Expr:
             return row(jsonb.LESS, [a, b])
         case _ if op in jsonb.OPERATORS and a.type is S.JSONB:
             return row(jsonb.OPERATORS[op], [a, b])
-    raise SqlError(f"{a.type} {op} {b.type} has no meaning", hint=_document_hint(op, a.type))
+    right = "…" if unknown(b) else b.type
+    raise SqlError(f"{a.type} {op} {right} has no meaning", hint=_document_hint(op, a.type))
 
 
 def _document_hint(op: str, a: Type) -> str:

@@ -545,7 +545,7 @@ RISINGWAVE = Words(
     spelled={
         Scalar.DOUBLE: "DOUBLE PRECISION",
         Scalar.BYTES: "BYTEA",
-        **{t: t.value for t in (Scalar.SMALLINT, Scalar.REAL, Scalar.TIMESTAMPTZ)},
+        **{t: t.value for t in (Scalar.SMALLINT, Scalar.REAL, Scalar.TIMESTAMPTZ, Scalar.JSONB)},
     },
     array="{}[]",
     declares=_declares,
