@@ -293,9 +293,8 @@ def _dated(text: str) -> str:
     """A moment as documents have it: PostgreSQL's text with a T; three or six digits of a second's fraction."""
     at, zone = text.removesuffix(times_text.ZONE), times_text.ZONE if text.endswith(times_text.ZONE) else ""
     whole, point, fraction = at.partition(".")
-    return jsonb_text.written(
-        whole.replace(" ", "T") + (f".{fraction:0<{3 if len(fraction) < 4 else 6}}" if point else "") + zone
-    )
+    digits = fraction.ljust(3 if len(fraction) <= 3 else 6, "0") if point else ""
+    return jsonb_text.written(f"{whole.replace(' ', 'T')}{point}{digits}{zone}")
 
 
 def _array_of(*values: str | None) -> str:
@@ -356,9 +355,9 @@ CONTAINS, JOINED, LESS = "pg.jsonb_contains", "pg.jsonb_concat", "pg.jsonb_minus
 
 
 def _less(doc: str, what: Any) -> str:
-    return (
-        _without_item(doc, what) if isinstance(what, int) else _without(doc, [what] if isinstance(what, str) else what)
-    )
+    if isinstance(what, int):
+        return _without_item(doc, what)
+    return _without(doc, [what] if isinstance(what, str) else what)
 
 
 def _by_texts(names: str, result: Type, f: Callable[..., object]) -> Function:

@@ -54,11 +54,8 @@ def sql_type(c: Cursor) -> SqlType:
     """A type by any of its names."""
     start, word = c.index, c.word()
     if word in ("JSON", "STRUCT", "MAP"):
-        hint = (
-            "write JSONB"
-            if word == "JSON"
-            else "keep the fields that are read in columns of their own, or all as JSONB"
-        )
+        hint = "keep the fields that are read in columns of their own, or all of them as JSONB"
+        hint = "write JSONB" if word == "JSON" else hint
         raise c.error(f"type {word} is not supported yet", c.now, hint)
     if word in ("NUMERIC", "DECIMAL"):
         c.advance()
