@@ -14,7 +14,11 @@ from known_views import NEXMARK, NEXMARK_TABLES, TPCH, TPCH_TABLES, nexmark_chan
 pytestmark = pytest.mark.heavy
 
 
-@pytest.mark.parametrize(("of", "name"), [*(("nexmark", q) for q in NEXMARK), *(("tpch", q) for q in TPCH)])
+ALL = [*(("nexmark", q) for q in NEXMARK), *(("tpch", q) for q in TPCH)]
+_LONG = [pytest.param(*x, marks=pytest.mark.law) for x in ALL[1::2]]  # the others in `make test`, too
+
+
+@pytest.mark.parametrize(("of", "name"), [*ALL[::2], *_LONG])
 def test_what_stands(of: str, name: str) -> None:
     tables, views, changes = {
         "nexmark": (NEXMARK_TABLES, NEXMARK, nexmark_changes),
