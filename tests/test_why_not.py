@@ -110,6 +110,11 @@ def leaves(tree: Tree) -> int:
     return tree.count + sum(leaves(x) for x in tree.inputs)
 
 
+# Rows that are not found by the causes that the run has left: those of groups, sorted windows and tables of sqlstream as
+# they were at a row, and of a group that is there before any record.
+OTHERWISE = {"sqlstream": {"GROUPED": 3, "SORTED": 5, "PARTNERED": 4}, "risingwave": {"whole": 1}}
+
+
 def test_each_row_that_is_there_has_a_derivation(ran: tuple[Queries, Path]) -> None:
     """What it names gives the row alone (`sure`): `test_why_causes.py`."""
     of, folder = ran
@@ -117,7 +122,7 @@ def test_each_row_that_is_there_has_a_derivation(ran: tuple[Queries, Path]) -> N
     file = (of.sql, of.dialect) if of.dialect in ("lenses", "sqlstream") else None
     store = Store(opened(folder / "store"))
     mine, topics = Writers(store, functions, None, True, file), TopicStore(store.objects)
-    count = by_causes = 0
+    count, others = 0, Counter[str]()
     released = set[str]()
     for query in every_operator.queries(of):
         topic = query.sink.topic
@@ -130,12 +135,11 @@ def test_each_row_that_is_there_has_a_derivation(ran: tuple[Queries, Path]) -> N
                 assert leaves(row.tree) > 0 or (query.name, offset) == ("whole", 0), (query.name, offset, row)
                 assert f"made by {found.query} in batch" in str(found)
                 assert any(x.called.endswith("join") for x in query.root.walk()) or "no partner" not in str(found)
-                by_causes += by_its_causes(mine, query.name, row)
+                others[query.name] += not by_its_causes(mine, query.name, row)
                 released.add(row.released or "")
                 count += 1
     assert count > 20
-    # those of groups and sorted windows of sqlstream, and of a group that is there before any record, are not told
-    assert count - by_causes == {"sqlstream": 8, "risingwave": 1}.get(of.dialect, 0)
+    assert +others == OTHERWISE.get(of.dialect, {})
     assert of.dialect != "ksqldb" or any(x.endswith("which moved the clock") for x in released)
 
 
