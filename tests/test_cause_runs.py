@@ -23,7 +23,7 @@ from braid.topics import TopicStore, files
 from braid.why import deriving
 from cli_help import Said, braid, on_shared_spark
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.operations]
 
 SOURCES = """
 CREATE STREAM l (k INT KEY, v STRING) WITH (kafka_topic='l', value_format='JSON', partitions=2);
