@@ -110,8 +110,8 @@ def leaves(tree: Tree) -> int:
     return tree.count + sum(leaves(x) for x in tree.inputs)
 
 
-# Rows that are not found by the causes that the run has left: of groups, sorted windows and earlier tables of sqlstream,
-# and of a group that is there before any record.
+# Rows that are not found by the causes that the run has left: of groups, sorted windows, earlier tables of sqlstream;
+# of a group that is there before any record.
 OTHERWISE = {"sqlstream": {"GROUPED": 3, "SORTED": 5, "PARTNERED": 4}, "risingwave": {"whole": 1}}
 
 
