@@ -6,15 +6,19 @@ import json
 import math
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from braid.errors import BraidError
 from braid.expr import jsonb_text
 from braid.expr.json_text import loads
+from braid.files.values import fits, from_column
 from braid.records.malformed import Malformed
 from braid.records.values import reader
-from braid.types import Scalar
+from braid.testing import Driver
+from braid.types import Array, Scalar
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 _LEAVES = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | _TEXTS
@@ -65,7 +69,7 @@ def test_texts(text: str, document: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "nul", "NaN", "1e400", '"\\ud800"', "[" * 300 + "]" * 300, "1 2", "'a'", "9" * 5000]
+    "text", ["", "{", "nul", "NaN", "1e400", '"\\ud800"', "[" * 128 + "]" * 128, "1 2", "'a'", "9" * 5000]
 )
 def test_what_is_no_document(text: str) -> None:
     with pytest.raises(ValueError):
@@ -76,3 +80,49 @@ def test_what_is_no_document(text: str) -> None:
 def test_a_value_that_is_none(text: str) -> None:
     with pytest.raises(Malformed):
         reader(Scalar.JSONB)(loads(text))
+
+
+def test_texts_in_a_column_of_a_file_are_read_as_json() -> None:
+    """A column of texts has the form of documents already, and may be none."""
+    texts = pl.Series(['{"b": 1.50,"a":"é"}', "nope", None, "", "1e400", "null"])
+    values, beyond = from_column(texts, Scalar.JSONB)
+    assert values.to_list() == ['{"a": "é", "b": 1.5}', None, None, None, None, "null"]
+    assert beyond.to_list() == [False, True, False, True, True, False]
+    lists, bad = from_column(pl.Series("v", ['[{"b":1},null]', "[1e400]"]), Array(Scalar.JSONB))
+    assert lists.to_list() == [['{"b": 1}', None], None] and bad.to_list() == [False, True]
+    assert fits(pl.String(), Scalar.JSONB) and fits(pl.String(), Array(Scalar.JSONB))
+    for dtype in (pl.Int64(), pl.Struct({"a": pl.Int64}), pl.List(pl.String)):
+        assert not fits(dtype, Scalar.JSONB) and not fits(dtype, Array(Scalar.JSONB))
+
+
+_DOCUMENTS = ["1", "0", "-3.5", "9007199254740993", "1e300", "true", "false", "null", '"1"', '"true"', "[1]", "{}"]
+
+
+@pytest.mark.parametrize("name", ["boolean", "smallint", "bigint", "real", "double precision", "numeric", "varchar"])
+def test_a_constant_is_cast_as_a_column_is(name: str) -> None:
+    with Driver("risingwave") as d:
+        d.execute("CREATE TABLE t (doc JSONB);")
+        for doc in _DOCUMENTS:
+            d.execute(f"DELETE FROM t; INSERT INTO t VALUES ('{doc}');")
+            if doc != "null":  # in a topic it is NULL
+                assert _answer(d, f"SELECT doc::{name} FROM t") == _answer(d, f"SELECT '{doc}'::jsonb::{name}"), doc
+
+
+def _answer(d: Driver, query: str) -> object:
+    try:
+        return d.query(query)
+    except BraidError:
+        return "it fails"
+
+
+def test_what_nests_too_deeply_for_a_reader_is_not_made() -> None:
+    deep = "[" * 127 + "]" * 127
+    with Driver("risingwave") as d:
+        for made in (f"to_jsonb(ARRAY['{deep}'::jsonb])", f"jsonb_build_array('{deep}'::jsonb)"):
+            with pytest.raises(BraidError):
+                d.query(f"SELECT {made}")
+        d.execute("CREATE TABLE t (doc JSONB);")
+        d.execute("CREATE MATERIALIZED VIEW v AS SELECT to_jsonb(ARRAY[doc]) AS d, jsonb_build_array(doc) AS b FROM t;")
+        d.execute(f"INSERT INTO t VALUES ('{deep}');")
+        assert d.query("SELECT * FROM v") == [(None, None)]
+        assert [x["reason"] for x in d.drops("v")] == ["expression"] * len(d.drops("v")) and d.drops("v")

@@ -120,6 +120,18 @@ def is_numeric(t: Type) -> bool:
     return t in WHOLE_NUMBERS or t in FLOATS or isinstance(t, Decimal)
 
 
+def has_documents(t: Type) -> bool:
+    """Whether there is a JSONB in it. Not every text of its Polars dtype is a value of such a type."""
+    match t:
+        case Array(element):
+            return has_documents(element)
+        case Map(_, value):
+            return has_documents(value)
+        case Struct(fields):
+            return any(has_documents(f.type) for f in fields)
+    return t is Scalar.JSONB
+
+
 @lru_cache(maxsize=4096)
 def polars_type(t: Type) -> pl.DataType:
     """The Polars dtype that holds values of `t`."""

@@ -30,14 +30,19 @@ MAX_DEPTH = 200
 def loads(text: str, *, to_end: bool = True) -> Any:
     """The JSON value of `text`; ValueError for anything that is not JSON, or is nested more than `MAX_DEPTH` deep.
     `to_end` false: what stands behind the value is not looked at."""
-    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
-        raise ValueError("the JSON is nested too deeply")
+    check_depth(text)
     try:
         return _DECODER.decode(text) if to_end else _DECODER.raw_decode(text.lstrip(" \t\r\n"))[0]
     except json.JSONDecodeError:
         raise
     except ValueError:  # an integer of more digits than Python converts (or NaN, which fails again)
         return _LONG_DECODER.decode(text)
+
+
+def check_depth(text: str, most: int = MAX_DEPTH) -> None:
+    """Refuses JSON that is nested more than `most` deep."""
+    if text.count("[") + text.count("{") > most and _depth(text) > most:
+        raise ValueError("the JSON is nested too deeply")
 
 
 def _depth(text: str) -> int:

@@ -13,9 +13,10 @@ import math
 from decimal import Decimal
 from typing import Any
 
-from braid.expr.json_text import RawNumber, dumps, loads
+from braid.expr.json_text import RawNumber, check_depth, dumps, loads
 
 _WHOLE = range(-(2**63), 2**64)
+_DEEPEST = 127  # as serde_json reads; a record that holds a document is read, too
 NO_JSON = "invalid input syntax for type jsonb"
 
 
@@ -34,8 +35,10 @@ def value_of(document: str) -> Any:
 
 
 def written(value: Any) -> str:
-    """The text of a value. `ValueError`: half a pair of surrogates, a number that no double is near to."""
+    """The text of a value. `ValueError`: half a pair of surrogates, a number that no double is near to, or one
+    that nests too deeply."""
     text = _text(value)
+    check_depth(text, _DEEPEST)
     try:
         text.encode()
     except UnicodeEncodeError:

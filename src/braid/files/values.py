@@ -31,6 +31,7 @@ from braid.types import (
     Scalar,
     Struct,
     Type,
+    has_documents,
     physical_type,
     polars_type,
 )
@@ -77,6 +78,8 @@ def fits(dtype: pl.DataType, t: Type) -> bool:
         return not dtype.is_nested()
     if isinstance(dtype, pl.Categorical | pl.Enum):
         dtype = pl.String()
+    if has_documents(t):
+        return dtype in (pl.String, pl.Null)  # texts of JSON; what a column nests is none
     kind: Any = pl.Int64 if dtype.is_integer() else pl.Float64 if dtype.is_float() else dtype.base_type()
     return kind == pl.Null or kind in _TAKEN[t if isinstance(t, Scalar) else type(t)]
 
@@ -107,9 +110,9 @@ def from_column(s: pl.Series, t: Type) -> Fitted:
     if dtype == pl.Date or isinstance(dtype, pl.Datetime):
         beyond = (~in_days(s, -MAX_DAY, MAX_DAY)).fill_null(False)
         s = s.set(beyond, None) if beyond.any() else s
-    if dtype == wanted:
+    if dtype == wanted and not has_documents(t):
         return s, beyond
-    if _entries(dtype) == wanted:
+    if _entries(dtype) == wanted and not has_documents(t):
         return s.cast(wanted), beyond
     if dtype == pl.Null:
         return s.cast(wanted), _none(s)

@@ -24,7 +24,7 @@ from braid.records.registry import Schema, subject_of
 from braid.records.schemas.interface import Kind, Others
 from braid.sql import ast
 from braid.sql.dialects.risingwave_values import type_named
-from braid.types import Array, Scalar, Struct, Type
+from braid.types import Array, Scalar, Struct, Type, has_documents
 
 REGISTRY = "schema.registry has no effect here: schemas are in the registry of the store, or of --registry"
 MOST = 1 << 20  # bytes of a file with a schema
@@ -128,11 +128,6 @@ def of_sink(encode: ast.Encode, name: str, columns: list[DeclaredColumn]) -> Enc
     return made
 
 
-def of_documents(t: Type) -> bool:
-    """Is it JSONB, or an array of it?"""
-    return of_documents(t.element) if isinstance(t, Array) else t is Scalar.JSONB
-
-
 def keeps_documents(encode: ast.Encode | None) -> bool:
     """Whether a sink writes a JSONB as a JSON value, not as a text: what RisingWave has by default."""
     if encode is None or (mode := encode.text("jsonb.handling.mode")) is None:
@@ -146,13 +141,11 @@ def keeps_documents(encode: ast.Encode | None) -> bool:
 
 def in_text(e: Expr) -> Expr:
     """A value with its documents as texts."""
-    if not of_documents(e.type):
-        return e
-    depth, t = e.type, Scalar.VARCHAR
-    made: Type = t
-    while isinstance(depth, Array):
-        depth, made = depth.element, Array(made)
-    return postgres.cast(e, made)
+    return postgres.cast(e, _text_of(e.type)) if has_documents(e.type) else e
+
+
+def _text_of(t: Type) -> Type:
+    return Array(_text_of(t.element)) if isinstance(t, Array) else Scalar.VARCHAR
 
 
 def notices(encode: ast.Encode) -> list[str]:

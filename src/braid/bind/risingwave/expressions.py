@@ -47,8 +47,8 @@ _NAMES: dict[Type, str] = {
 _EXACT = Context(prec=80)
 ROWS_OF_DOCUMENTS = {
     "JSONB_ARRAY_ELEMENTS": "pg.jsonb_to_array",
-    "JSONB_ARRAY_ELEMENTS_TEXT": "pg.jsonb_texts",
-    "JSONB_OBJECT_KEYS": "pg.jsonb_keys",
+    "JSONB_ARRAY_ELEMENTS_TEXT": "pg.jsonb_array_elements_text",
+    "JSONB_OBJECT_KEYS": "pg.jsonb_object_keys",
 }
 ROW_SETS = ("GENERATE_SERIES", "RANGE", "UNNEST", *ROWS_OF_DOCUMENTS)
 

@@ -44,7 +44,7 @@ from braid.plan.watermarks import inherited
 from braid.records.encoding import Encoding
 from braid.sql import ast
 from braid.sql.dialects.risingwave_values import SqlType
-from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Scalar
+from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Scalar, has_documents
 
 _NO_GENERATOR = "connector 'datagen' generates nothing yet: write rows into the topic, or bind a file with --source"
 _UNCHECKED = "the PRIMARY KEY of a source is not checked: every row is kept; CREATE TABLE keeps the last of each key"
@@ -69,7 +69,7 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
     if s.rows is not None:
         return _table_of_rows(s, s.rows, context)
     encode = s.encode if s.encode is not None and encodings.has_schema(s.encode) else None
-    if encode is not None and (doc := next((d for d in columns if encodings.of_documents(d.type)), None)) is not None:
+    if encode is not None and (doc := next((d for d in columns if has_documents(d.type)), None)) is not None:
         raise SqlError(f"{encode.word} has no JSONB: {doc.name}", doc.span, "declare it as varchar, and cast that")
     if encode is not None and not columns:
         columns = encodings.columns_of(encode, encodings.topic_of(s.properties) or s.name, context)

@@ -327,6 +327,8 @@ def of_constant(value: object, source: Type, target: Type) -> object:
     match value, target:
         case bool(), _:
             return None
+        case str(), _ if source is S.JSONB and target is not S.VARCHAR:
+            return None
         case int(), S.SMALLINT | S.INT | S.BIGINT:
             bits = {S.SMALLINT: 15, S.INT: 31, S.BIGINT: 63}[target]
             return value if -(2**bits) <= value < 2**bits else None

@@ -19,7 +19,7 @@ from braid.expr import jsonb_text
 from braid.expr.json_text import RawNumber
 from braid.expr.nodes import Call, Expr
 from braid.expr.postgres import times_text
-from braid.expr.postgres.base import in_rows, plain, row, takes
+from braid.expr.postgres.base import in_rows, parts, plain, row, takes
 from braid.expr.signatures import Function, Refused, Resolver, Signature, tried
 from braid.types import Array, Decimal, Scalar, Type
 
@@ -30,7 +30,12 @@ _SCALAR = "cannot delete from scalar"
 
 # -------------------------------------------------------------------- documents
 
-_value = lru_cache(maxsize=4096)(jsonb_text.value_of)  # nobody changes one
+_cached = lru_cache(maxsize=1024)(jsonb_text.value_of)  # nobody changes one
+_SHORT = 10_000  # characters of a document that is kept parsed for a while: several fields of it are taken
+
+
+def _value(doc: str) -> Any:
+    return _cached(doc) if len(doc) <= _SHORT else jsonb_text.value_of(doc)
 
 
 def _kind(value: object) -> str:
@@ -272,21 +277,26 @@ def _of_value(value: Any, t: Type) -> object:
     return value
 
 
+def _document_of(value: Any, t: Type) -> str | None:
+    """None: it would nest too deeply."""
+    try:
+        return jsonb_text.written(_of_value(value, t))
+    except ValueError:
+        return None
+
+
 def _converted() -> Function:
     """`to_jsonb`: NULL becomes the null of documents."""
 
-    def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    def run(call: Call, columns: Sequence[pl.Series]) -> tuple[pl.Series, pl.Series]:
         t = call.args[0].type
-
-        def run(s: pl.Series) -> pl.Series:
-            return pl.Series(s.name, [jsonb_text.written(_of_value(v, t)) for v in s.to_list()], dtype=pl.String)
-
-        return args[0].map_batches(run, return_dtype=pl.String(), is_elementwise=True)
+        made = [_document_of(v, t) for v in columns[0].to_list()]
+        return pl.Series(made, dtype=pl.String), pl.Series([x is None for x in made], dtype=pl.Boolean)
 
     def resolve(args: Sequence[Expr]) -> Signature | Refused:
         return Signature((args[0].type,), S.JSONB) if len(args) == 1 else Refused("it takes one value")
 
-    return row("to_jsonb TO_JSONB", resolve, build)
+    return row("to_jsonb TO_JSONB", resolve, parts(run, "it would nest too deeply"))
 
 
 def _dated(text: str) -> str:
@@ -294,7 +304,7 @@ def _dated(text: str) -> str:
     at, zone = text.removesuffix(times_text.ZONE), times_text.ZONE if text.endswith(times_text.ZONE) else ""
     whole, point, fraction = at.partition(".")
     digits = fraction.ljust(3 if len(fraction) <= 3 else 6, "0") if point else ""
-    return jsonb_text.written(f"{whole.replace(' ', 'T')}{point}{digits}{zone}")
+    return jsonb_text.written(f"{whole.replace(' ', 'T', 1)}{point}{digits}{zone}")
 
 
 def _array_of(*values: str | None) -> str:
@@ -347,11 +357,11 @@ _KEY = "a JSONB and a text or an integer"
 _PATH = "a JSONB and an array of texts"
 _ONE = "a JSONB"
 _LESS: Options = [((S.JSONB, t), S.JSONB) for t in (S.VARCHAR, S.INT, _TEXTS)]
-OPERATORS = {
+OWN = {  # signs that nothing else has
     "->": "pg.jsonb_get", "->>": "pg.jsonb_get_text", "#>": "pg.jsonb_path", "#>>": "pg.jsonb_path_text",
     "?": "pg.jsonb_exists", "?|": "pg.jsonb_exists_any", "?&": "pg.jsonb_exists_all", "#-": "pg.jsonb_delete_path",
 }  # fmt: skip
-CONTAINS, JOINED, LESS = "pg.jsonb_contains", "pg.jsonb_concat", "pg.jsonb_minus"
+OPERATORS = {**OWN, "@>": "pg.jsonb_contains", "||": "pg.jsonb_concat", "-": "pg.jsonb_minus"}
 
 
 def _less(doc: str, what: Any) -> str:
@@ -385,8 +395,8 @@ JSONB: dict[str, Function] = {
         plain("jsonb_typeof JSONB_TYPEOF", _ONE, [((S.JSONB,), S.VARCHAR)], lambda doc: _kind(_value(doc))),
         plain("jsonb_array_length JSONB_ARRAY_LENGTH", _ONE, [((S.JSONB,), S.INT)], _length),
         plain("jsonb_to_array JSONB_TO_ARRAY", _ONE, [((S.JSONB,), Array(S.JSONB))], _list_of),
-        plain("jsonb_texts", _ONE, [((S.JSONB,), _TEXTS)], _texts_of),
-        plain("jsonb_keys", _ONE, [((S.JSONB,), _TEXTS)], _keys),
+        plain("jsonb_array_elements_text", _ONE, [((S.JSONB,), _TEXTS)], _texts_of),
+        plain("jsonb_object_keys", _ONE, [((S.JSONB,), _TEXTS)], _keys),
         plain("jsonb_concat JSONB_CONCAT", "two JSONBs", [((S.JSONB, S.JSONB), S.JSONB)], _joined),
         plain("jsonb_strip_nulls JSONB_STRIP_NULLS", _ONE, [((S.JSONB,), S.JSONB)], _stripped),
         plain("jsonb_dated", "a text", [((S.VARCHAR,), S.JSONB)], _dated),

@@ -161,7 +161,7 @@ def operator(op: str, args: Sequence[Expr]) -> Expr:
     a, b = args
     if op in COMPARES:
         return compare(op, a, b)
-    if op in jsonb.OPERATORS or S.JSONB in (a.type, b.type):
+    if op in jsonb.OWN or S.JSONB in (a.type, b.type):
         return _of_documents(op, a, b)
     if op in ("AND", "OR"):
         return logic(op.lower(), args)
@@ -184,28 +184,19 @@ def operator(op: str, args: Sequence[Expr]) -> Expr:
 
 def _of_documents(op: str, a: Expr, b: Expr) -> Expr:
     """Operators of JSONB; `||` with a text joins texts."""
-    if op in jsonb.OPERATORS and unknown(a):
-        a = coerced(a, S.JSONB)
-    other = b.type if a.type is S.JSONB else a.type
-    match op:
-        case "||" if other is not S.VARCHAR:
-            return row(jsonb.JOINED, [coerced(x, S.JSONB) if unknown(x) else x for x in (a, b)])
-        case "||":
-            return Call("pg.||", (coerced(a, S.VARCHAR), coerced(b, S.VARCHAR)), S.VARCHAR)
-        case "@>":
-            return row(jsonb.CONTAINS, [coerced(x, S.JSONB) if unknown(x) else x for x in (a, b)])
-        case "<@":
-            return _of_documents("@>", b, a)
-        case "-" if a.type is S.JSONB:
-            return row(jsonb.LESS, [a, b])
-        case _ if op in jsonb.OPERATORS and a.type is S.JSONB:
-            return row(jsonb.OPERATORS[op], [a, b])
+    if op == "<@":
+        return _of_documents("@>", b, a)
+    if op == "||" and S.VARCHAR in (a.type, b.type):
+        return Call("pg.||", (coerced(a, S.VARCHAR), coerced(b, S.VARCHAR)), S.VARCHAR)
+    a, b = (coerced(x, S.JSONB) if unknown(x) and (x is a or op in ("@>", "||")) else x for x in (a, b))
+    if a.type is S.JSONB and op in jsonb.OPERATORS:
+        return _called(FUNCTIONS[jsonb.OPERATORS[op]], [a, b], op)
     right = "…" if unknown(b) else b.type
     raise SqlError(f"{a.type} {op} {right} has no meaning", hint=_document_hint(op, a.type))
 
 
 def _document_hint(op: str, a: Type) -> str:
-    if op in jsonb.OPERATORS:
+    if op in jsonb.OWN:
         return f"a document is on its left: x::jsonb {op} …" if a is S.VARCHAR else "its left side is a JSONB"
     return "take a part of it and cast that: (doc ->> 'n')::integer"
 
@@ -214,16 +205,17 @@ def document(e: Expr) -> Expr:
     """A value as a document, as `to_jsonb` has it."""
     if e.type is S.JSONB:
         return e
+    element: Type = e.type
+    while isinstance(element, Array):
+        element = element.element
+    if element not in (*_MOMENTS, S.BYTES):
+        return row("pg.to_jsonb", [finished(e)])
     if isinstance(e.type, Array):
-        return row("pg.to_jsonb", [arrays.mapped(e, document) if e.type.element in (*_MOMENTS, S.BYTES) else e])
-    if e.type in (S.TIMESTAMP, S.TIMESTAMPTZ):
-        return _or_null(e, row("pg.jsonb_dated", [coerced(e, S.VARCHAR)]))
-    return row("pg.to_jsonb", [coerced(e, S.VARCHAR) if e.type in (*_MOMENTS, S.BYTES) else finished(e)])
-
-
-def _or_null(e: Expr, made: Expr) -> Expr:
-    """A document; of NULL the null of documents."""
-    return case([(Call("is_null", (e,), S.BOOLEAN), Lit("null", S.JSONB))], made)
+        return row("pg.to_jsonb", [arrays.mapped(e, document)])
+    if e.type not in (S.TIMESTAMP, S.TIMESTAMPTZ):
+        return row("pg.to_jsonb", [coerced(e, S.VARCHAR)])
+    dated = row("pg.jsonb_dated", [coerced(e, S.VARCHAR)])
+    return case([(Call("is_null", (e,), S.BOOLEAN), Lit("null", S.JSONB))], dated)
 
 
 def _arithmetic(op: str, a: Expr, b: Expr) -> Expr:
@@ -387,6 +379,8 @@ def function(name: str, args: Sequence[Expr]) -> Expr:
         args = [_outputs(args[0]), *args[1:]]
     if name in _OF_DOCUMENTS:
         keyed = name == "JSONB_BUILD_OBJECT"
+        if keyed and (odd := next((a.type for a in args[::2] if isinstance(a.type, Array) or a.type is S.JSONB), None)):
+            raise SqlError(f"a key of jsonb_build_object is no {odd}", hint="cast it: x::varchar")
         args = [coerced(a, S.VARCHAR) if keyed and n % 2 == 0 else document(a) for n, a in enumerate(args)]
         if name == "TO_JSONB" and len(args) == 1:
             return args[0]
