@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from collections.abc import Sequence
 
 import polars as pl
 import pytest
@@ -13,9 +15,10 @@ from braid.operators.arrangement import MemoryRuns
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, LOW, POS, SUB, TIME
 from braid.operators.over import Over
+from braid.operators.over_calls import Partitions
 from braid.operators.ranked import Rank, Sorting
 from braid.plan.groups import Aggregation
-from braid.plan.over import Frame, Ordered, Windowed
+from braid.plan.over import RANKS, Frame, Ordered, Windowed
 from braid.types import Scalar
 
 K, V = Col("a.k", Scalar.BIGINT), Col("a.v", Scalar.BIGINT)
@@ -108,3 +111,38 @@ def _in_turn(result: Result) -> list[tuple[int, int, int, int]]:
     frames = [result.changes, *(result.more or ())]
     made = pl.concat(frames).sort(POS, DIFF, maintain_order=True)
     return list(made.select(DIFF, "_k0", K.name, NUMBER.name).iter_rows())
+
+
+@pytest.mark.parametrize("function", RANKS)
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_a_top_of_what_only_comes_gives_what_one_of_all_rows_gives(
+    function: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that are never among the first are left out before, and the others once they are not any more."""
+    rng = random.Random(f"{function} {most}")
+    call = Windowed(Aggregation(NUMBER, function, None))
+    rows = [(n // 2, rng.randrange(3), n, rng.randrange(12), 1) for n in range(300)]
+    cuts = [-1, *sorted(rng.sample(range(149), 4)), 149]
+    batches = [[r for r in rows if a < r[0] <= b] for a, b in itertools.pairwise(cuts)]
+    top = (Rank(function), most, NUMBER.name)
+    for limit in (40, over.MOST):
+        monkeypatch.setattr(over, "MOST", limit)
+        all_rows, first = (run(Over(BY_VALUE, (call,), top, forgets), batches) for forgets in (False, True))
+        by = [POS, "_k0", K.name, NUMBER.name, DIFF]
+        assert pl.concat(first).sort(by).equals(pl.concat(all_rows).sort(by))
+        assert pl.concat(first)[POS].is_sorted()
+
+
+def test_a_top_answers_for_its_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition to which each epoch adds a row that is the first one then: all of them were answered each time."""
+    read, answer = list[int](), over.answer
+
+    def counted(calls: Sequence[Windowed], of: Partitions) -> list[pl.Series]:
+        read.append(len(of.group))
+        return answer(calls, of)
+
+    monkeypatch.setattr(over, "answer", counted)
+    rows = [(n, 0, n, n, 1) for n in range(2000)]
+    top = Over(BY_VALUE, (RANKED,), (Rank("ROW_NUMBER"), 3, NUMBER.name), forgets_behind=True)
+    run(top, [rows[:1000], rows[1000:]])
+    assert 0 < sum(read) <= 3 * 2002

@@ -18,20 +18,32 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from braid.expr.nodes import Col
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, NEVER
 from braid.operators.clocks import Clocks
 from braid.operators.in_order import GROUP
-from braid.operators.multiset import EPOCH, MOST, TICK, changes_of, distinct_keys, entries_of, netted
+from braid.operators.multiset import EPOCH, MOST, changes_of, distinct_keys, entries_of, netted
 from braid.operators.over_calls import Partitions, answer
 from braid.operators.pairing import keys_of, payload_of
-from braid.operators.ranges import Ints, begins, columns_of, expand, grouped, rows_at
-from braid.operators.ranked import Rank, Ranked, Sorting
+from braid.operators.ranges import (
+    Ints,
+    alike,
+    begins,
+    columns_of,
+    distinct,
+    expand,
+    grouped,
+    hashes_of,
+    order_of,
+    rows_at,
+)
+from braid.operators.ranked import FOREVER, Rank, Ranked, Sorting
 from braid.operators.watermarks import Passing, after
 from braid.plan import over
 from braid.types import polars_type
 
-_ROW, _PAIR, _TOTAL, _UNTIL = "_row", "_pair", "_total", "_until"
+_ROW, _PAIR, _TOTAL, _UNTIL, _PLACE, _LEAVES = "_row", "_pair", "_total", "_until", "_place", "_leaves"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +74,10 @@ class Over:
         before = held.rows
         old = self._stood(held, new, keys) if new.height and held.runs else new.clear().drop(EPOCH)
         old = old.with_columns(pl.lit(NEVER, pl.Int64).alias(EPOCH)).select(new.columns)
-        if new.height:
+        if new.height and self.forgets_behind:
+            old, new = self._among(old, new, keys)
+            held.add(new.filter(pl.col(_LEAVES) == FOREVER).drop(GROUP, _PLACE, _LEAVES))
+        elif new.height:
             held.add(new)
         if self.passing is not None:
             held.pass_by(after(self.passing.watermarks, clocks))
@@ -95,6 +110,18 @@ class Over:
         np.add.at(gone, heads[of_group[groups.height :]], -weights)
         return held.best(groups, rank, most + gone)
 
+    def _among(self, old: pl.DataFrame, new: pl.DataFrame, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Of rows that only come those that are among the first after some epoch, with the one after which they are
+        not."""
+        assert self.top is not None
+        rank, most, _ = self.top
+        rows = _grouped(pl.concat([old, new]), keys, self.sorting).with_row_index(_PLACE)
+        group = rows[GROUP].to_numpy()
+        epochs = rows[EPOCH].to_numpy()
+        leaves = rank.leaves(group, self.sorting.peers(rows, group), epochs, most)
+        some = rows.with_columns(pl.Series(_LEAVES, leaves)).filter(pl.Series(epochs < leaves))
+        return some.filter(pl.col(EPOCH) == NEVER), some.filter(pl.col(EPOCH) != NEVER)
+
     def _changes(
         self, old: pl.DataFrame, new: pl.DataFrame, keys: list[str], payload: list[str]
     ) -> Iterator[pl.DataFrame]:
@@ -102,11 +129,11 @@ class Over:
         outputs = [c.aggregation.output for c in self.calls]
         shown = [*payload, *(c.name for c in outputs)]
         nothing = new.clear().with_columns(pl.lit(None, polars_type(c.type)).alias(c.name) for c in outputs)
-        yield changes_of(nothing.drop(TICK), keys, shown)
+        yield changes_of(nothing.select(EPOCH, DIFF, HASH, *keys, *shown), keys, shown)
         todo = [(old, new)] if new.height else []
         while todo:
             before, come = todo.pop()
-            lives, epochs = _Lives.of(before, come, keys, payload), np.unique(come[EPOCH].to_numpy())
+            lives, epochs = _Lives.of(before, come, keys, payload, self.sorting), distinct(come[EPOCH].to_numpy())
             if lives.size > MOST and len(epochs) > 1:  # what leaves an operator is in the order of its epochs
                 todo += _parted(before, come, int(epochs[len(epochs) // 2]), keys)
                 continue
@@ -117,56 +144,68 @@ class Over:
         self, old: pl.DataFrame, new: pl.DataFrame, lives: _Lives, keys: list[str], payload: list[str]
     ) -> Iterator[pl.DataFrame]:
         """The entries of some epochs, some partitions at a time."""
-        hashes = np.unique(new[HASH].fill_null(0).to_numpy())
+        hashes = distinct(hashes_of(new))
         if lives.size <= MOST or len(hashes) < 2:
             yield self._answers(lives)
             return
         half = pl.col(HASH).fill_null(0) < int(hashes[len(hashes) // 2])
         for some in (half, ~half):
             before, come = old.filter(some), new.filter(some)
-            yield from self._rounds(before, come, _Lives.of(before, come, keys, payload), keys, payload)
+            yield from self._rounds(before, come, _Lives.of(before, come, keys, payload, self.sorting), keys, payload)
 
     def _answers(self, lives: _Lives) -> pl.DataFrame:
         """What the calls give in each pair, as entries: they come with the pair, and go with the next one of their
-        partition."""
-        rows, pairs = lives.rows, lives.pairs
-        which, pair = expand(rows[_PAIR].to_numpy(), lives.until)
-        again = np.repeat(np.arange(len(which)), rows[_TOTAL].to_numpy()[which])
-        made = rows_at(rows.drop(_PAIR, _TOTAL), which[again]).with_columns(pl.Series(_PAIR, pair[again]))
-        made = self.sorting.sorted(made, _PAIR)
-        at = made[_PAIR].to_numpy()
-        found = answer(self.calls, Partitions.of(made, at, self.sorting))
-        made = made.with_columns(found)
-        if self.top is not None:
-            made = made.filter(pl.col(self.top[2]) <= self.top[1])
-            at = made[_PAIR].to_numpy()
-        epochs, group = pairs[EPOCH].to_numpy(), pairs[GROUP].to_numpy()
+        partition. A row to which that gives the same stays."""
+        rows, epochs, group = lives.rows, lives.pairs[EPOCH].to_numpy(), lives.pairs[GROUP].to_numpy()
+        which, at = expand(rows[_PAIR].to_numpy(), lives.until)
+        often = rows[_TOTAL].to_numpy()[which]
+        which, at, single = np.repeat(which, often), np.repeat(at, often), np.repeat(often == 1, often)
+        order = order_of(at)  # the rows stand in the order of their partitions
+        read = rows_at(columns_of(rows, self._read), which[order])
+        back = np.empty(len(order), dtype=np.int64)
+        back[order] = np.arange(len(order))
+        found = rows_at(pl.DataFrame(answer(self.calls, Partitions.of(read, at[order], self.sorting))), back)
+        stays = np.zeros(len(which), dtype=np.bool_)
+        stays[:-1] = alike(found.head(-1), found.tail(-1)) & (which[:-1] == which[1:]) & single[:-1]
         last = np.append(begins(group)[1:], True)
-        come, gone = np.flatnonzero(epochs[at] != NEVER), np.flatnonzero(~last[at])
+        comes = (epochs[at] != NEVER) & ~np.append(False, stays)[:-1]
+        goes = ~last[at] & ~stays
+        if self.top is not None:
+            among = (found[self.top[2]] <= self.top[1]).to_numpy()
+            comes, goes = comes & among, goes & among
         return pl.concat(
-            [
-                rows_at(made, some).with_columns(
-                    pl.Series(EPOCH, epochs[at[some] + step]), pl.lit(weight, pl.Int64).alias(DIFF)
-                )
-                for some, step, weight in ((come, 0, 1), (gone, 1, -1))
-            ]
+            rows_at(rows, which[some])
+            .hstack(rows_at(found, some))
+            .with_columns(pl.Series(EPOCH, epochs[at[some] + step]), pl.lit(weight, pl.Int64).alias(DIFF))
+            for some, step, weight in ((np.flatnonzero(comes), 0, 1), (np.flatnonzero(goes), 1, -1))
         )
+
+    @property
+    def _read(self) -> list[str]:
+        """What the calls read of a row."""
+        each = [*(o.value for o in self.sorting.columns), *(c.aggregation.arg for c in self.calls)]
+        each += [x for c in self.calls for x in c.frame.bounds]
+        return list(dict.fromkeys(c.name for c in each if isinstance(c, Col)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Lives:
-    """`rows`: with the pair from which on so many of them stand, and `until`, the pair at which that ends; `pairs`: of
-    a partition and an epoch, before the first of which stands one for what was before the batch."""
+    """`rows`: in the order of their partitions, with the pair from which on so many of them stand, and `until`, the
+    pair at which that ends; `pairs`: of a partition and an epoch, before the first of which stands one for what was
+    before the batch."""
 
     rows: pl.DataFrame
     pairs: pl.DataFrame
     until: Ints
 
     @staticmethod
-    def of(old: pl.DataFrame, new: pl.DataFrame, keys: Sequence[str], payload: Sequence[str]) -> _Lives:
+    def of(
+        old: pl.DataFrame, new: pl.DataFrame, keys: Sequence[str], payload: Sequence[str], sorting: Sorting
+    ) -> _Lives:
         rows = pl.concat([old, new.select(old.columns)])
-        order, number = grouped(rows, keys)
-        rows = rows_at(rows, order).with_columns(pl.Series(GROUP, number))
+        if _LEAVES in rows.columns:
+            return _Lives._of_top(rows_at(rows, order_of(rows[_PLACE].to_numpy())))
+        rows = _grouped(rows, keys, sorting)
         touched = rows.select(GROUP, EPOCH)
         every = touched.select(GROUP, pl.lit(NEVER, pl.Int64).alias(EPOCH))
         pairs = pl.concat([touched, every]).unique().sort(GROUP, EPOCH).with_row_index(_PAIR).cast({_PAIR: pl.Int64})
@@ -187,10 +226,30 @@ class _Lives:
         lives = lives.filter(pl.col(_TOTAL) > 0)
         return _Lives(lives.drop(_ROW, _UNTIL, DIFF, GROUP), pairs, lives[_UNTIL].to_numpy())
 
+    @staticmethod
+    def _of_top(rows: pl.DataFrame) -> _Lives:
+        """Of rows that say when they leave: that is an epoch of their partition, or none of these."""
+        epochs, group = rows[EPOCH].to_numpy(), rows[GROUP].to_numpy()
+        known = distinct(np.append(epochs, NEVER))
+        step = len(known) + 1
+        codes = group * step + np.searchsorted(known, epochs)
+        pairs = distinct(np.append(codes, group * step))
+        until = np.searchsorted(pairs, group * step + np.searchsorted(known, rows[_LEAVES].to_numpy()))
+        lives = rows.drop(EPOCH, DIFF, GROUP, _PLACE, _LEAVES).with_columns(
+            pl.Series(_PAIR, np.searchsorted(pairs, codes)), pl.lit(1, pl.Int64).alias(_TOTAL)
+        )
+        return _Lives(lives, pl.DataFrame({GROUP: pairs // step, EPOCH: known[pairs % step]}), until)
+
     @property
     def size(self) -> int:
         """How many rows stand in all pairs together, those with equal ones once."""
         return int((self.until - self.rows[_PAIR].to_numpy()).sum())
+
+
+def _grouped(rows: pl.DataFrame, keys: Sequence[str], sorting: Sorting) -> pl.DataFrame:
+    """Partition by partition, in the order of each, with its number."""
+    order, number = grouped(rows, keys)
+    return sorting.sorted(rows_at(rows, order).with_columns(pl.Series(GROUP, number)), GROUP)
 
 
 def _parted(
@@ -200,7 +259,10 @@ def _parted(
     first = pl.col(EPOCH) < middle
     earlier, later = new.filter(first), new.filter(~first)
     stands = pl.concat([old, earlier]).with_columns(pl.lit(NEVER, pl.Int64).alias(EPOCH))
-    between = netted(stands, [c for c in stands.columns if c != DIFF])
+    if _LEAVES in stands.columns:
+        between = stands.filter(pl.col(_LEAVES) >= middle)
+    else:
+        between = netted(stands, [c for c in stands.columns if c != DIFF])
     return [(_of(between, later, keys), later), (_of(old, earlier, keys), earlier)]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from braid.operators.changes import HASH
 Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
+Number = TypeVar("Number", bound=np.integer[Any])
 
 SMALL = 64  # below this many rows one lexsort is the cheapest sort
 
@@ -158,6 +159,12 @@ def begins(ids: npt.NDArray[Any]) -> Flags:
     first = np.ones(len(ids), dtype=np.bool_)
     np.not_equal(ids[1:], ids[:-1], out=first[1:])
     return first
+
+
+def distinct(numbers: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    """Each number once, in order. (NumPy's `unique` hashes: of many different numbers it takes ten times as long.)"""
+    found = np.sort(numbers)
+    return found[begins(found)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,14 @@ import numpy as np
 import polars as pl
 
 from braid.operators.base import State
-from braid.operators.changes import DIFF, HASH
+from braid.operators.changes import DIFF, HASH, NEVER
 from braid.operators.in_order import GROUP, InOrder
 from braid.operators.multiset import EPOCH, netted
-from braid.operators.ranges import Flags, Ints, begins, rows_at
+from braid.operators.ranges import Flags, Ints, begins, distinct, rows_at
 from braid.plan.over import Ordered, Reach
 
 FIRST, MORE = 8, 8  # so many entries of a partition are read at first, so many times more where they are too few
+FOREVER = np.iinfo(np.int64).max  # the epoch in which what stays leaves
 _PLACE = "_place"
 
 
@@ -82,6 +83,49 @@ class Rank:
             last = np.append(np.flatnonzero(begins(group))[1:], len(group)) - 1
             found[group[last]] = ranks[last] - (self.function != "ROW_NUMBER")
         return found
+
+    def leaves(self, group: Ints, peers: Flags, epochs: Ints, most: int) -> Ints:
+        """Of rows that come, in order, and never go: the epoch from which on so many others are before a row that its
+        rank is above `most`. It is the `most`-th one of those in which rows come that are before it. Those of earlier
+        batches are counted; of the new ones the n-th smallest epoch among those before a row is found in n passes, each
+        of which hands on what it holds no more."""
+        found = np.full(len(group), FOREVER)
+        if not len(group):
+            return found
+        counted = peers if self.function == "DENSE_RANK" else np.ones(len(group), dtype=np.bool_)
+        if self.function == "DENSE_RANK":
+            epochs = np.repeat(*_lowest(epochs, peers))  # peers count from the first one that comes on
+        heads = begins(group)
+        head = np.flatnonzero(heads)
+        own = np.cumsum(heads) - 1  # the number of each row's group, from 0
+        stood = np.cumsum(counted & (epochs == NEVER))
+        before = stood - (counted & (epochs == NEVER)) - np.append(0, stood)[head][own]
+        rank_of = most - before  # which of the new rows before it pushes it out
+        new = counted & (epochs != NEVER)
+        known = distinct(epochs)
+        code = np.searchsorted(known, epochs)
+        base = (own[-1] - own) * (len(known) + 1)
+        none = base + len(known)
+        values = np.where(new, base + code, none)
+        seen = np.append(known, FOREVER)
+        found[rank_of <= 0] = NEVER
+        for n in range(1, min(most, int(np.add.reduceat(new, head, dtype=np.int64).max())) + 1):
+            lowest = np.minimum.accumulate(values)
+            held = np.append(none[:1], lowest[:-1])
+            held[head] = none[head]
+            mine = rank_of == n
+            found[mine] = seen[(held - base)[mine]]
+            values = np.maximum(held, values)
+        if self.function != "ROW_NUMBER":
+            first = np.maximum.accumulate(np.where(peers, np.arange(len(group)), 0))
+            found = found[first]
+        return found
+
+
+def _lowest(values: Ints, first: Flags) -> tuple[Ints, Ints]:
+    """The lowest value of each stretch, and how long it is."""
+    heads = np.flatnonzero(first)
+    return np.minimum.reduceat(values, heads), np.diff(np.append(heads, len(values)))
 
 
 class Ranked(InOrder):

@@ -47,7 +47,7 @@ from braid.operators.multiset import (
     zeros,
 )
 from braid.operators.pairing import keys_of, pairs_at_once, payload_of, piece_rows, pieces
-from braid.operators.ranges import Crowded, Ints, begins, columns_of, hashes_of, keyed, rows_at
+from braid.operators.ranges import Crowded, Ints, begins, columns_of, distinct, hashes_of, keyed, rows_at
 from braid.operators.watermarks import Cleaning, ticks_of
 from braid.plan import logical
 from braid.plan.bands import Band
@@ -116,7 +116,7 @@ class Regular:
         the batch, to which those of the epochs that are done are added. `lost`: gets what is told of pairs."""
         payload = [*sides[0].payload, *(sides[1].payload if self.gives == "pairs" else [])]
         nothing = pl.concat([x.new.clear() for x in sides], how="diagonal").select(EPOCH, DIFF, HASH, *keys, *payload)
-        epochs = np.unique(np.concatenate([x[EPOCH].to_numpy() for side in sides for x in (side.new, side.lone)]))
+        epochs = distinct(np.concatenate([x[EPOCH].to_numpy() for side in sides for x in (side.new, side.lone)]))
         most = piece_rows(*([side.new] for side in sides))
         done, ends = 0, [len(epochs)]
         while ends:
