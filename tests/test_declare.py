@@ -26,7 +26,7 @@ TYPES: list[Type] = [
 RARE = ["SMALLINT", "REAL", "JSONB", "TIMESTAMPTZ"]
 MISSING = {  # what a dialect has no word for
     "ksqldb": [*RARE, "INTERVAL"],
-    "risingwave": ["INTERVAL", "MAP", "STRUCT", "ARRAY<STRUCT"],
+    "risingwave": ["INTERVAL", "MAP"],
     "sqlstream": [*RARE, "INTERVAL", "ARRAY<INTEGER", "ARRAY<ARRAY", "MAP", "STRUCT", "ARRAY<STRUCT"],
     "lenses": [*RARE[:3], "TIME", *RARE[3:], "INTERVAL", "MAP", "ARRAY<STRUCT"],
 }

@@ -132,6 +132,11 @@ def has_documents(t: Type) -> bool:
     return t is Scalar.JSONB
 
 
+def has_structures(t: Type) -> bool:
+    """Whether it is a STRUCT, or an array of them."""
+    return has_structures(t.element) if isinstance(t, Array) else isinstance(t, Struct)
+
+
 @lru_cache(maxsize=4096)
 def polars_type(t: Type) -> pl.DataType:
     """The Polars dtype that holds values of `t`."""

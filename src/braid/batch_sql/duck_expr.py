@@ -18,11 +18,12 @@ import polars as pl
 import pyarrow as pa
 
 from braid.batch_sql.duck_text import literal
+from braid.batch_sql.duck_text import name as identifier
 from braid.bind.bound import Asked
 from braid.errors import BraidError, SqlError
 from braid.expr import compile, trace
 from braid.expr.functions import FUNCTIONS
-from braid.expr.nodes import Call, Case, Cast, Col, Expr, Lit, children, parts, substituted
+from braid.expr.nodes import Call, Case, Cast, Col, Expr, Field, Lit, children, parts, substituted
 from braid.expr.typing import conjuncts
 from braid.types import Array, Decimal, Scalar, Struct, Type, polars_type
 
@@ -54,6 +55,8 @@ def duck_name(t: Type) -> str:
             return f"DECIMAL({p}, {s})"
         case Array(element):
             return f"{duck_name(element)}[]"
+        case Struct(fields):
+            return f"STRUCT({', '.join(f'{identifier(f.name)} {duck_name(f.type)}' for f in fields)})"
         case Scalar():
             return _NAMES[t]
     raise _no_structures()
@@ -72,8 +75,6 @@ def text_of(e: Expr, ask: Ask) -> str:
     if _is_own(e):
         return _text(e)
     args = tuple(dict.fromkeys(x for x in parts(e) if isinstance(x, Col)))
-    if any(isinstance(c.type, Struct) for c in args):
-        raise _no_structures()
     if not args:
         known = _constant(e)
         if known is not None:
@@ -106,6 +107,8 @@ def _is_own(e: Expr) -> bool:
             return True
         case Lit():
             return _plain(e)
+        case Field(arg=arg):
+            return _is_own(arg)
         case Call(function=f, args=args):
             if FUNCTIONS[f].duck is None or (f != "make_array" and any(isinstance(x.type, Array) for x in args)):
                 return False
@@ -138,6 +141,8 @@ def _text(e: Expr) -> str:
             return name
         case Lit():
             return _literal(e)
+        case Field(arg=arg, name=name):
+            return f"struct_extract({_text(arg)}, {literal(name)})"
         case Call(function=f, args=args):
             form, given = FUNCTIONS[f].duck or "", [_text(_inside(x)) for x in args]
             return form.format(*given) if "{0}" in form else form.format(", ".join(given))

@@ -65,6 +65,18 @@ def _text(value: Any) -> str:
     raise ValueError(f"{NO_JSON}: {value!r:.40}")
 
 
+def pretty(value: Any, indent: int = 0) -> str:
+    """The text of a value over several lines, four blanks a level."""
+    inner, outer = f"\n{' ' * (indent + 4)}", f"\n{' ' * indent}"
+    match value:
+        case dict() if value:
+            each = [f"{dumps(k)}: {pretty(value[k], indent + 4)}" for k in sorted(value, key=_bytes)]
+            return "{" + inner + f",{inner}".join(each) + outer + "}"
+        case list() if value:
+            return "[" + inner + f",{inner}".join(pretty(v, indent + 4) for v in value) + outer + "]"
+    return _text(value)
+
+
 def _bytes(key: str) -> bytes:
     return key.encode("utf-8", "surrogatepass")
 

@@ -16,6 +16,7 @@ from braid.sql.constants import constant, literal
 from braid.sql.cursor import Cursor
 from braid.sql.tokens import Token, TokenKind
 from braid.sql.types import sql_type
+from braid.types import Scalar
 
 OR, AND, NOT, COMPARE, CONCAT, ADD, MULTIPLY, UNARY = range(1, 9)
 
@@ -253,6 +254,11 @@ def primary(c: Cursor) -> ast.Expr:
     return _followed(c, expr, start)
 
 
+def _last(c: Cursor, start: int) -> ast.Expr:
+    """What stands behind the colon of `x[1:2]`."""
+    return ast.Literal(2**31 - 1, Scalar.INT, c.span(start)) if c.at_symbol("]") else expression(c)
+
+
 def _followed(c: Cursor, expr: ast.Expr, start: int) -> ast.Expr:
     """A value with what stands behind it."""
     while True:
@@ -264,10 +270,11 @@ def _followed(c: Cursor, expr: ast.Expr, start: int) -> ast.Expr:
             expr = ast.Arrow(expr, field, c.span(start))
         elif c.at_symbol("["):
             opened = c.advance()
-            index = expression(c)
+            index = ast.Literal(1, Scalar.INT, c.span(start)) if c.at_symbol(":") else expression(c)
+            last = _last(c, start) if c.accept_symbol(":") else None
             c.close(opened, "]")
             c.taller()
-            expr = ast.Subscript(expr, index, c.span(start))
+            expr = ast.Subscript(expr, index, c.span(start), last)
         elif c.dialect.paths and isinstance(expr, ast.Subscript | ast.Arrow) and c.accept_symbol("."):
             field = c.name("a field name after '.'")
             c.taller()

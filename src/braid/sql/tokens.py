@@ -67,7 +67,8 @@ _TOKEN_WITH_HYPHENS = re.compile(_TOKEN_TEXT.replace(r"[^\W\d][\w@]*", r"[^\W\d]
 _POSTGRES_STRINGS = r"""
     (?P<dollar> \$(?P<tag>(?:[A-Za-z_][A-Za-z0-9_]*)?)\$ (?P<inside>(?s:.*?)) \$(?P=tag)\$ )
   | (?P<escaped> [eE]'(?>(?:[^'\\]|\\(?s:.)|'')*)' )
-  | (?P<operator> ->> | \#>>? | \#- | \?[|&]? | !?~~?\*? | \^@ | \^ | @> | <@ | @ | << | >> | &(?!&) | \|(?!\|) | \# )
+  | (?P<operator> ->> | \#>>? | \#- | :(?![:=]) | \?[|&]? | !?~~?\*? | \^@ | \^ | @> | <@ | @ | << | >> | &(?!&)
+                | \|(?!\|) | \# )
   |"""
 _TOKEN_OF_POSTGRES = re.compile(_POSTGRES_STRINGS + _TOKEN_TEXT, re.VERBOSE)
 # Most tokens of a long statement, read by one match: blanks, then one of these and nothing that would make it longer.

@@ -23,7 +23,7 @@ from braid.expr.postgres.base import NUMERIC
 from braid.guess import meant
 from braid.plan.epochs import NOW
 from braid.sql import ast
-from braid.types import Array, Decimal, Scalar, Type, is_numeric
+from braid.types import Array, Decimal, Scalar, Struct, Type, is_numeric
 
 S = Scalar
 Column = Callable[[ast.Name], Expr]
@@ -134,6 +134,8 @@ def _bind(e: ast.Expr, names: Names) -> Expr:
             return _in_list(e, names)
         case ast.Like():
             return _like(e, names)
+        case ast.Subscript(base=base, index=index, last=last) if last is not None:
+            return typing.row("pg.slice", [bind(x, names) for x in (base, index, last)])
         case ast.Subscript(base=base, index=index):
             return typing.row("pg.subscript", [bind(base, names), bind(index, names)])
         case ast.ArrayLiteral(items=items):
@@ -142,9 +144,10 @@ def _bind(e: ast.Expr, names: Names) -> Expr:
             return interval(e)
         case ast.Star():
             raise SqlError("* is allowed only as an item of SELECT, and in count(*)", hint="name the column")
-        case ast.Lambda() | ast.Arrow() | ast.MapLiteral() | ast.StructLiteral():
-            hint = "keep its parts in columns of their own"
-            raise SqlError("structures and JSON are not supported yet", hint=hint)
+        case ast.Arrow(base=base, field=name):
+            return typing.field(bind(base, names), name)
+        case ast.Lambda() | ast.MapLiteral() | ast.StructLiteral():
+            raise SqlError("this is not supported yet", hint="keep its parts in columns of their own")
         case ast.LongCall() | ast.Quantified() | ast.GroupingSets() | ast.Subquery():
             raise _only_batch(e, names)
         case ast.WindowCall():
@@ -386,6 +389,8 @@ def usual_name(t: Type) -> str:
         return f"numeric({t.precision},{t.scale})"
     if isinstance(t, Array):
         return f"{usual_name(t.element)}[]"
+    if isinstance(t, Struct):
+        return f"struct<{', '.join(f'{f.name} {usual_name(f.type)}' for f in t.fields)}>"
     found = _NAMES.get(t)
     if found is None:
         raise SqlError(f"a column of type {t} is not supported yet", hint="convert it: x::varchar")

@@ -133,6 +133,8 @@ def default_name(e: ast.Expr) -> str:
     match e:
         case ast.Name(parts=parts):
             return parts[-1]
+        case ast.Arrow(field=name):
+            return name
         case ast.Call(name=name) | ast.LongCall(call=ast.Call(name=name)):
             return name.lower()
         case ast.Cast(arg=arg):

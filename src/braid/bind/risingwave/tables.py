@@ -44,7 +44,7 @@ from braid.plan.watermarks import inherited
 from braid.records.encoding import Encoding
 from braid.sql import ast
 from braid.sql.dialects.risingwave_values import SqlType
-from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Scalar, has_documents
+from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Scalar, has_documents, has_structures
 
 _NO_GENERATOR = "connector 'datagen' generates nothing yet: write rows into the topic, or bind a file with --source"
 _UNCHECKED = "the PRIMARY KEY of a source is not checked: every row is kept; CREATE TABLE keeps the last of each key"
@@ -139,8 +139,9 @@ def _key_column(name: ast.Name, columns: list[ast.ColumnDef]) -> str:
     if found is None:
         hint = f"columns are {', '.join(d.name for d in columns)}"
         raise SqlError(f"there is no column {name}", name.span, hint)
-    if found.type is Scalar.JSONB:
-        raise SqlError("a JSONB in a PRIMARY KEY is not supported", name.span, "declare it as varchar")
+    if found.type is Scalar.JSONB or has_structures(found.type):
+        what = "a JSONB" if found.type is Scalar.JSONB else found.type
+        raise SqlError(f"{what} in a PRIMARY KEY is not supported", name.span, "declare it as varchar")
     return name.parts[0]
 
 

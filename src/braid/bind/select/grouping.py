@@ -20,7 +20,7 @@ from braid.expr.nodes import Col, Expr, Lit
 from braid.plan.groups import Aggregate
 from braid.plan.logical import Node
 from braid.sql import ast
-from braid.types import TIMESTAMPS, Decimal, Scalar, Type
+from braid.types import TIMESTAMPS, Decimal, Scalar, Struct, Type
 
 _ZEROS: dict[Type, object] = {
     Scalar.BOOLEAN: False,
@@ -106,5 +106,6 @@ def _zero(t: Type) -> object:
     if isinstance(t, Decimal):
         return PyDecimal(0)
     if t not in _ZEROS:
-        raise SqlError(f"GROUP BY takes no {t}", hint="group by a text of it: x::varchar")
+        hint = "group by its fields: (x).a" if isinstance(t, Struct) else "group by a text of it: x::varchar"
+        raise SqlError(f"GROUP BY takes no {t}", hint=hint)
     return _ZEROS[t]

@@ -169,6 +169,19 @@ def _subscript_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
     return ~args[1].is_between(-(2**31), 2**31 - 1)
 
 
+def _resolve_slice(args: Sequence[Expr]) -> Signature | Refused:
+    t = args[0].type if len(args) == 3 else None
+    if isinstance(t, Array) and all(a.type in (*WHOLE_NUMBERS, S.NULL) for a in args[1:]):
+        return Signature((t, S.INT, S.INT), t)
+    return Refused("it takes an array and two INTEGERs from 1", "write x[1:2]")
+
+
+def _slice(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    array, low, high = args[0], args[1].cast(pl.Int64), args[2]
+    first = (low - 1).clip(0)
+    return pl.when(low.is_not_null() & high.is_not_null()).then(array.list.slice(first, (high - first).clip(0)))
+
+
 def _count(x: pl.Expr, t: Type) -> pl.Expr:
     """How many elements there are, in all the arrays of an array."""
     if isinstance(t, Array) and isinstance(t.element, Array):
@@ -478,6 +491,7 @@ ARRAYS: dict[str, Function] = {
         in_rows("ARRAY_CONTAINED ARRAYCONTAINED", _resolve_sets, _contained),
         _mark(in_rows("ARRAY_OVERLAP", _resolve_sets, _overlaps)),
         _mark(row("SUBSCRIPT", _resolve_subscript, Fallible(_subscript, _subscript_failed, "integer out of range"))),
+        _mark(row("SLICE", _resolve_slice, _slice)),
         _mark(in_rows("SERIES", _resolve_series, _series)),
         _mark(row("ARRANGED", _resolve_arranged, _arranged)),
         _mark(in_rows("MOST_FREQUENT", _array("an array", _element), _most_frequent)),

@@ -224,17 +224,8 @@ def _less_at(value: Any, path: Sequence[str | None], n: int) -> Any:
     """A value without what lies at the end of a path, of which `n` steps are done."""
     if not isinstance(value, dict | list) or not value:
         return value
-    step = path[n]
-    if step is None:
-        raise ValueError(f"path element at position {n + 1} is null")
-    made: Any
-    if isinstance(value, dict):
-        key: Any = step if step in value else None
-        made = dict(value)
-    else:
-        if not _is_whole(step):
-            raise ValueError(f"path element at position {n + 1} is not an integer")
-        key, made = _at(value, int(step)), list(value)
+    made: Any = dict(value) if isinstance(value, dict) else list(value)
+    _, key = _step(value, path, n)
     if key is None:
         return value
     if n + 1 < len(path):
@@ -242,6 +233,44 @@ def _less_at(value: Any, path: Sequence[str | None], n: int) -> Any:
     else:
         del made[key]
     return made
+
+
+def _set(doc: str, path: Sequence[str | None], value: str, creates: bool = True) -> str:
+    target = _value(doc)
+    if not isinstance(target, dict | list):
+        raise ValueError("cannot set path in scalar")
+    if not path:
+        raise ValueError("the path is empty")
+    return jsonb_text.written(_set_at(target, path, 0, _value(value), creates))
+
+
+def _set_at(value: Any, path: Sequence[str | None], n: int, new: Any, creates: bool) -> Any:
+    """A value with another one at the end of a path, of which `n` steps are done. Each place in an array that is not
+    there counts as the last step."""
+    if not isinstance(value, dict | list):
+        return value
+    step, key = _step(value, path, n)
+    if key is None:
+        if not creates or (isinstance(value, dict) and n + 1 < len(path)):
+            return value
+        if isinstance(value, dict):
+            return {**value, step: new}
+        return [new, *value] if step.startswith("-") else [*value, new]
+    made: Any = dict(value) if isinstance(value, dict) else list(value)
+    made[key] = new if n + 1 == len(path) else _set_at(value[key], path, n + 1, new, creates)
+    return made
+
+
+def _step(value: Any, path: Sequence[str | None], n: int) -> tuple[str, Any]:
+    """A step of a path, and the key or the place that it finds; None: it finds nothing."""
+    step = path[n]
+    if step is None:
+        raise ValueError(f"path element at position {n + 1} is null")
+    if isinstance(value, dict):
+        return step, step if step in value else None
+    if not _is_whole(step):
+        raise ValueError(f"path element at position {n + 1} is not an integer")
+    return step, _at(value, int(step))
 
 
 def _stripped(doc: str) -> str:
@@ -319,6 +348,25 @@ def _object_of(*values: str | None) -> str:
     return jsonb_text.written({k: None if v is None else _value(v) for k, v in zip(keys, docs, strict=True)})
 
 
+def _object_of_texts(keys: Sequence[Any], values: Sequence[str | None] | None = None) -> str:
+    """Of texts by turns, of pairs of them, or of keys and values side by side."""
+    if values is not None:
+        if len(keys) != len(values):
+            raise ValueError("mismatched array dimensions")
+        pairs = list(zip(keys, values, strict=True))
+    elif any(isinstance(x, list) for x in keys):
+        if any(x is None or len(x) != 2 for x in keys):
+            raise ValueError("array must have two columns")
+        pairs = [tuple(x) for x in keys]
+    else:
+        if len(keys) % 2:
+            raise ValueError("array must have even number of elements")
+        pairs = list(zip(keys[::2], keys[1::2], strict=True))
+    if any(k is None for k, _ in pairs):
+        raise ValueError("null value not allowed for object key")
+    return jsonb_text.written(dict(pairs))
+
+
 def _list_of(doc: str) -> list[str]:
     return [jsonb_text.written(v) for v in _items(doc, "cannot extract elements from a jsonb {}")]
 
@@ -357,6 +405,8 @@ _KEY = "a JSONB and a text or an integer"
 _PATH = "a JSONB and an array of texts"
 _ONE = "a JSONB"
 _LESS: Options = [((S.JSONB, t), S.JSONB) for t in (S.VARCHAR, S.INT, _TEXTS)]
+_SET: Options = [((S.JSONB, _TEXTS, S.JSONB, *rest), S.JSONB) for rest in ((), (S.BOOLEAN,))]
+_OF_TEXTS: Options = [((_TEXTS,), S.JSONB), ((Array(_TEXTS),), S.JSONB), ((_TEXTS, _TEXTS), S.JSONB)]
 OWN = {  # signs that nothing else has
     "->": "pg.jsonb_get", "->>": "pg.jsonb_get_text", "#>": "pg.jsonb_path", "#>>": "pg.jsonb_path_text",
     "?": "pg.jsonb_exists", "?|": "pg.jsonb_exists_any", "?&": "pg.jsonb_exists_all", "#-": "pg.jsonb_delete_path",
@@ -399,6 +449,9 @@ JSONB: dict[str, Function] = {
         plain("jsonb_object_keys", _ONE, [((S.JSONB,), _TEXTS)], _keys),
         plain("jsonb_concat JSONB_CONCAT", "two JSONBs", [((S.JSONB, S.JSONB), S.JSONB)], _joined),
         plain("jsonb_strip_nulls JSONB_STRIP_NULLS", _ONE, [((S.JSONB,), S.JSONB)], _stripped),
+        plain("jsonb_pretty JSONB_PRETTY", _ONE, [((S.JSONB,), S.VARCHAR)], lambda doc: jsonb_text.pretty(_value(doc))),
+        in_rows("jsonb_set JSONB_SET", takes("a JSONB, an array of texts and a JSONB", *_SET), _set),
+        in_rows("jsonb_object JSONB_OBJECT", takes("an array of texts, or two", *_OF_TEXTS), _object_of_texts),
         plain("jsonb_dated", "a text", [((S.VARCHAR,), S.JSONB)], _dated),
         in_rows("jsonb_minus", takes(f"{_KEY}, or an array of texts", *_LESS), _less),
         _converted(),

@@ -19,7 +19,7 @@ from braid.expr import user
 from braid.expr.casts import as_decimal
 from braid.expr.compile import failed, to_polars
 from braid.expr.functions import FUNCTIONS, by_name
-from braid.expr.nodes import Call, Case, Cast, Expr, Lit
+from braid.expr.nodes import Call, Case, Cast, Expr, Field, Lit
 from braid.expr.postgres import arrays, casts, jsonb
 from braid.expr.postgres.base import DIALECT, becomes, common
 from braid.expr.postgres.intervals import operator as operator_of_times
@@ -27,7 +27,7 @@ from braid.expr.postgres.operators import operated
 from braid.expr.show import show
 from braid.expr.signatures import Function, Refused
 from braid.expr.typing import call_own
-from braid.types import WHOLE_NUMBERS, Array, Decimal, Scalar, Type, is_numeric
+from braid.types import WHOLE_NUMBERS, Array, Decimal, Scalar, Struct, Type, has_structures, is_numeric
 
 S = Scalar
 ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "quotient", "%": "remainder"}
@@ -116,6 +116,8 @@ def cast(e: Expr, t: Type, *, written: str = "") -> Expr:
         return e
     if unknown(e):
         return coerced(e, t)
+    if has_structures(e.type) or has_structures(t):
+        raise SqlError(f"{e.type} cannot be cast to {t} yet", hint="cast its fields: (x).a::varchar")
     if not casts.can_cast(e.type, t):
         raise SqlError(f"{e.type} cannot be cast to {t}", hint=_cast_hint(e.type, t))
     return coerced(e, t)
@@ -134,6 +136,8 @@ def assigned(e: Expr, t: Type, column: str) -> Expr:
     """`e` as the value of a column, as INSERT and UPDATE convert it."""
     if e.type == t or unknown(e) or becomes(e.type, t):
         return coerced(e, t)
+    if has_structures(t):
+        raise SqlError(f"column {column} is {t}: no value for it can be written yet", hint="it is read from its topic")
     alike = (is_numeric(e.type) and is_numeric(t)) or t is S.VARCHAR or (e.type in _MOMENTS and t in _MOMENTS)
     if (alike or (isinstance(e.type, Array) and isinstance(t, Array))) and casts.can_cast(e.type, t):
         return coerced(e, t)
@@ -201,6 +205,19 @@ def _document_hint(op: str, a: Type) -> str:
     return "take a part of it and cast that: (doc ->> 'n')::integer"
 
 
+def field(e: Expr, name: str) -> Expr:
+    """`(e).name`."""
+    if not isinstance(e.type, Struct):
+        hint = "take a field of a JSONB with ->" if e.type is S.JSONB else "only a STRUCT has fields; a column is t.c"
+        raise SqlError(f"{e.type} has no field {name}", hint=hint)
+    found = next((f for f in e.type.fields if f.name == name), None)
+    if found is None:
+        raise SqlError(
+            f"no field {name} in {e.type}", hint=f"its fields are {', '.join(f.name for f in e.type.fields)}"
+        )
+    return Field(e, found.name, found.type)
+
+
 def document(e: Expr) -> Expr:
     """A value as a document, as `to_jsonb` has it."""
     if e.type is S.JSONB:
@@ -208,6 +225,8 @@ def document(e: Expr) -> Expr:
     element: Type = e.type
     while isinstance(element, Array):
         element = element.element
+    if isinstance(element, Struct):
+        raise SqlError("a structure in a document is not supported yet", hint="jsonb_build_object('a', (x).a, …)")
     if element not in (*_MOMENTS, S.BYTES):
         return row("pg.to_jsonb", [finished(e)])
     if isinstance(e.type, Array):
@@ -288,6 +307,8 @@ def compare(op: str, a: Expr, b: Expr) -> Expr:
         t = _met(a.type, b.type)
     if t is None:
         raise SqlError(f"{a.type} {op} {b.type}: the types differ", hint=_one_type(a, b))
+    if has_structures(t):
+        raise SqlError("structures are not compared yet", hint="compare their fields: (x).a = (y).a")
     if isinstance(t, Array) and op not in ("=", "!=", "IS DISTINCT FROM"):
         raise SqlError("the order of arrays is not supported yet", hint="compare their elements")
     if t is S.INTERVAL:

@@ -141,11 +141,12 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Subscript:
-    """`base[index]`."""
+    """`base[index]`, or `base[index:last]`."""
 
     base: Expr
     index: Expr
     span: Span
+    last: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

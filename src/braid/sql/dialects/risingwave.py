@@ -548,6 +548,7 @@ RISINGWAVE = Words(
         **{t: t.value for t in (Scalar.SMALLINT, Scalar.REAL, Scalar.TIMESTAMPTZ, Scalar.JSONB)},
     },
     array="{}[]",
+    struct="STRUCT<{}>",
     declares=_declares,
     live=("CREATE MATERIALIZED VIEW query AS\n", ""),
 )

@@ -15,7 +15,7 @@ from braid.sql import ast
 from braid.sql.cursor import Cursor
 from braid.sql.expressions import LONGEST, UNARY, expression
 from braid.sql.tokens import Token, TokenKind
-from braid.types import Array, Decimal, Scalar, Type
+from braid.types import Array, Column, Decimal, Scalar, Struct, Type
 
 S = Scalar
 NUMERIC = Decimal(38, 10)  # NUMERIC without precision
@@ -52,12 +52,22 @@ class SqlType:
 
 def sql_type(c: Cursor) -> SqlType:
     """A type by any of its names."""
+    found, open_ = _type(c)
+    if open_:
+        raise c.unexpected("a type without '>'")
+    return found
+
+
+def _type(c: Cursor) -> tuple[SqlType, bool]:
+    """A type; whether the `>>` that ended it ends a STRUCT around it, too."""
     start, word = c.index, c.word()
-    if word in ("JSON", "STRUCT", "MAP"):
-        hint = "keep the fields that are read in columns of their own, or all of them as JSONB"
-        hint = "write JSONB" if word == "JSON" else hint
+    if word in ("JSON", "MAP"):
+        hint = "write JSONB" if word == "JSON" else "keep it as JSONB, or as a STRUCT if its keys are always the same"
         raise c.error(f"type {word} is not supported yet", c.now, hint)
-    if word in ("NUMERIC", "DECIMAL"):
+    both = False
+    if word == "STRUCT":
+        found, both = _struct(c)
+    elif word in ("NUMERIC", "DECIMAL"):
         c.advance()
         found = _numeric(c, start)
     elif word in _NAMES:
@@ -84,11 +94,37 @@ def sql_type(c: Cursor) -> SqlType:
             raise c.unexpected("a type")
         hint = meant(word, TYPE_WORDS, f"types are {', '.join(TYPE_WORDS).lower()}", ways=str.lower)
         raise c.error(f"unknown type {c.now.text}", c.now, hint)
-    while c.at_symbol("[", "]"):
+    while c.at_symbol("[", "]") and not both:
         c.advance()
         c.advance()
         found = SqlType(Array(found.type), f"{found.name}[]")
-    return found
+    return found, both
+
+
+def _struct(c: Cursor) -> tuple[SqlType, bool]:
+    """STRUCT<a INT, b STRUCT<c INT>>; as `_type`."""
+    c.advance()
+    c.expect_symbol("<", "'<' and the fields: STRUCT<a INT, b VARCHAR>")
+    fields, names, both = list[Column](), list[str](), False
+    while True:
+        at, field = c.now, c.name("a field name")
+        if any(f.name == field for f in fields):
+            raise c.error(f"field {field} is written twice", at)
+        c.enter()
+        found, both = _type(c)
+        c.leave()
+        fields.append(Column(field, found.type))
+        names.append(f"{field} {found.name}")
+        if both or not c.accept_symbol(","):
+            break
+    made = SqlType(Struct(tuple(fields)), f"struct<{', '.join(names)}>")
+    if both:
+        return made, False
+    if c.accept_symbol(">>"):
+        return made, True
+    if not c.accept_symbol(">"):
+        raise c.unexpected("',' or '>'")
+    return made, False
 
 
 def type_named(t: Type) -> SqlType | None:
@@ -98,6 +134,11 @@ def type_named(t: Type) -> SqlType | None:
     if isinstance(t, Array):
         inner = type_named(t.element)
         return None if inner is None else SqlType(Array(inner.type), f"{inner.name}[]")
+    if isinstance(t, Struct):
+        inside = [(f.name, type_named(f.type)) for f in t.fields]
+        made = tuple(Column(name, x.type) for name, x in inside if x is not None)
+        shown = ", ".join(f"{name} {x.name}" for name, x in inside if x is not None)
+        return SqlType(Struct(made), f"struct<{shown}>") if len(made) == len(inside) else None
     if t is S.TIMESTAMP:  # a moment, as other systems have it
         t = S.TIMESTAMPTZ
     return next((SqlType(made, n) for made, n in _NAMES.values() if made == t), None)
@@ -130,7 +171,12 @@ def _count(c: Cursor) -> int:
 
 
 def suffix(c: Cursor, left: ast.Expr, start: int) -> ast.Expr | None:
-    """`left::type`, `left AT TIME ZONE zone`."""
+    """`left::type`, `left AT TIME ZONE zone`, `(left).field`."""
+    if c.at_symbol(".") and (isinstance(left, ast.Arrow) or c.ahead(-1).text in (")", "]")):
+        c.advance()
+        if c.accept_symbol("*"):
+            raise c.error_from(start, "all fields of a structure are not supported yet", "name each of them: (x).a")
+        return ast.Arrow(left, c.name("a field name after '.'"), c.span(start))
     if c.accept("AT", "TIME", "ZONE"):
         zone = expression(c, UNARY + 1)
         return ast.Binary("AT TIME ZONE", left, zone, c.span(start))
