@@ -456,11 +456,15 @@ def _print_offset(minutes: pl.Expr, letter: str, count: int) -> pl.Expr:
     return pl.when(minutes.is_not_null()).then(text)
 
 
-def parse_pattern(s: pl.Expr, pattern: str, z: Zone, *, whole: bool = True) -> pl.Expr:
+def parse_pattern(s: pl.Expr, pattern: str, z: Zone, *, whole: bool = True, loose: bool = False) -> pl.Expr:
     """The text `s` as a Datetime (UTC); null where it does not match (`whole`), or does not begin so. Fields left out
-    are those of 1970-01-01."""
+    are those of 1970-01-01. `loose`: as SimpleDateFormat reads: a month by its long or short name, numbers of any
+    length but where another one follows at once."""
     end = "$" if whole else ""
     found = parts(pattern)
+    forms = [
+        _loose(part, after) if loose else _regex(part) for part, after in zip(found, (*found[1:], None), strict=True)
+    ]
     have = {letter: count for letter, count, _ in found if letter}
 
     def number(letter: str, default: int) -> pl.Expr:
@@ -503,9 +507,9 @@ def parse_pattern(s: pl.Expr, pattern: str, z: Zone, *, whole: bool = True) -> p
     }
     fields |= {"micro": micro, "extra": extra}
     # extract_groups gives a struct of nulls where the text does not match
-    matches = pl.col(_TEXT).str.contains("(?i)^" + "".join(_regex(p, named=False) for p in found) + end)
+    named = f"(?i)^{''.join(forms)}{end}"
+    matches = pl.col(_TEXT).str.contains(re.sub(r"\(\?P<[a-zA-Z]>", "(?:", named))
     us = {"us": pl.when(matches).then(pl.col("us") + pl.col("extra"))}
-    named = "(?i)^" + "".join(_regex(p) for p in found) + end
     made = {"made": _in_zones() if "V" in have else _in_zone(have, z)}
     return _read(s, named, [fields, *_micros(clamp=True), us, made], DATETIME)
 
@@ -549,7 +553,20 @@ def _month(letter: str, have: Mapping[str, int]) -> pl.Expr:
     return text.str.to_lowercase().replace_strict(names, default=None, return_dtype=pl.Int64).fill_null(1)
 
 
-def _regex(part: _Part, *, named: bool = True) -> str:
+_NUMBERS = "yudHhKkms"
+
+
+def _loose(part: _Part, after: _Part | None) -> str:
+    letter, count, _ = part
+    if letter and letter in "ML" and count >= 3:
+        return f"(?P<{letter}>{'|'.join((*_MONTHS, *(m[:3] for m in _MONTHS)))})"
+    is_number = letter and (letter in _NUMBERS or (letter in "ML" and count < 3))
+    if is_number and (after is None or after[0] not in (*_NUMBERS, "M", "L", "S")):
+        return f"(?P<{letter}>[0-9]{{1,9}})"
+    return _regex(part)
+
+
+def _regex(part: _Part) -> str:
     letter, count, text = part
     match letter:
         case "":
@@ -588,4 +605,4 @@ def _regex(part: _Part, *, named: bool = True) -> str:
             body = r"[A-Za-z]+(?:[/_+-][A-Za-z0-9_+-]+)*(?::[0-9]{2})?|[+-][0-9]{2}:[0-9]{2}"
         case _:
             body = r"[0-9]{1,2}" if count == 1 else rf"[0-9]{{{count}}}"
-    return f"(?P<{letter}>{body})" if named else f"(?:{body})"
+    return f"(?P<{letter}>{body})"

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from braid.expr import dates
+from braid.expr import dates, patterns
 from braid.expr.functions_numbers import log10, power
+from braid.expr.functions_times import by_template
 from braid.expr.nodes import Call, Expr
 from braid.expr.rows import distinct
 from braid.expr.signatures import (
@@ -120,6 +121,12 @@ def _resolve_unix(args: Sequence[Expr]) -> Signature | Refused:
     return forms("a TIMESTAMP", ((S.TIMESTAMP,), S.BIGINT))(args)
 
 
+def _tsdiff(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """Milliseconds from the first to the second."""
+    first, second = (x if a.type is S.BIGINT else x.dt.epoch("ms") for a, x in zip(call.args, args, strict=True))
+    return second - first
+
+
 # ---------------------------------------------------------------------- numbers
 
 
@@ -150,6 +157,13 @@ def _overlaid(text: str, new: str, start: int, length: int | None = None) -> str
     if length < 0:
         raise ValueError("the length is negative")
     return text[: max(start - 1, 0)] + new + text[max(start - 1 + length, 0) :]
+
+
+def _regex_replaced(text: str, pattern: str, new: str, start: int, which: int) -> str:
+    """From the character `start` on each match, or the one with that number."""
+    if start < 1 or which < 0:
+        raise ValueError("the position counts from 1, the occurrence from 1, 0 is all")
+    return text[: start - 1] + patterns.replaced(pattern, text[start - 1 :], new, which)
 
 
 def _trimmed(text: str, char: str, side: str = "BOTH") -> str:
@@ -183,6 +197,24 @@ SQLSTREAM = {
             lambda call, args: args[0].dt.epoch("ms"),
             names=in_sql(sqlstream="UNIX_TIMESTAMP"),
         ),
+        Function(
+            "sql.to_timestamp",
+            forms("a number of milliseconds since 1970", ((S.BIGINT,), S.TIMESTAMP)),
+            null_fails(lambda call, args: dates.instant(args[0]), NO_TIME),
+            names=in_sql(sqlstream="TO_TIMESTAMP"),
+        ),
+        Function(
+            "sql.tsdiff",
+            forms("a start and an end", ((S.TIMESTAMP, S.TIMESTAMP), S.BIGINT), ((S.BIGINT, S.BIGINT), S.BIGINT)),
+            _tsdiff,
+            names=in_sql(sqlstream="TSDIFF"),
+        ),
+        by_template("CHAR_TO_TIMESTAMP", "a pattern and a VARCHAR", _TEXT, S.TIMESTAMP),
+        by_template("CHAR_TO_DATE", "a pattern and a VARCHAR", _TEXT, S.DATE),
+        by_template("CHAR_TO_TIME", "a pattern and a VARCHAR", _TEXT, S.TIME),
+        by_template("TIMESTAMP_TO_CHAR", "a pattern and a TIMESTAMP", S.TIMESTAMP, _TEXT, null="null"),
+        by_template("DATE_TO_CHAR", "a pattern and a DATE", S.DATE, _TEXT),
+        by_template("TIME_TO_CHAR", "a pattern and a TIME", S.TIME, _TEXT),
         _finite("POWER", power, forms("a number and an exponent", ((_D, _D), _D))),
         _finite("EXP", lambda x: x.exp(), _number),
         _finite("LN", lambda x: x.log(), _number),
@@ -202,6 +234,15 @@ SQLSTREAM = {
             ),
             tried(_overlaid, _TEXT),
             names=in_sql(sqlstream="OVERLAY"),
+        ),
+        Function(
+            "sql.regex_replace",
+            forms(
+                "a VARCHAR, a pattern, what to put in its place, a position and an occurrence",
+                ((_TEXT, _TEXT, _TEXT, S.INT, S.INT), _TEXT),
+            ),
+            tried(_regex_replaced, _TEXT),
+            names=in_sql(sqlstream="REGEX_REPLACE"),
         ),
         Function(
             "sql.trim",

@@ -101,6 +101,27 @@ def _from_unixtime(call: Call, args: list[pl.Expr]) -> pl.Expr:
     return dates.instant(args[0])
 
 
+def by_template(name: str, usage: str, source: Scalar, result: Scalar, *, null: str | None = None) -> Function:
+    """SQLstream's way of asking: the pattern comes first. `null`: what NULL becomes. A text is read as far as the
+    pattern goes, fields that it has not are those of 1970-01-01 00:00:00."""
+    reads = source is _TEXT
+    resolve_turned = _pattern(usage, source, result, reads=reads)
+
+    def resolve(args: Sequence[Expr]) -> Signature | Refused:
+        found = resolve_turned(args[::-1]) if len(args) == 2 else Refused(f"it takes {usage}")
+        return found if isinstance(found, Refused) else replace(found, args=found.args[::-1])
+
+    def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
+        turned = replace(call, args=call.args[::-1])
+        if reads:
+            return _parse(turned, args[::-1], whole=False)
+        made = _format(turned, args[::-1])
+        return made if null is None else pl.when(args[1].is_null()).then(pl.lit(null)).otherwise(made)
+
+    of = null_fails(build, NO_PATTERN)
+    return Function(f"sql.{name.lower()}", resolve, of, names=in_sql(sqlstream=name))
+
+
 def _format(call: Call, args: list[pl.Expr]) -> pl.Expr:
     x = args[0]
     match call.args[0].type:
@@ -120,12 +141,15 @@ def _format(call: Call, args: list[pl.Expr]) -> pl.Expr:
     return _each(call, [x, *args[1:]], written, pl.String())
 
 
-def _parse(call: Call, args: list[pl.Expr]) -> pl.Expr:
+def _parse(call: Call, args: list[pl.Expr], *, whole: bool | None = None) -> pl.Expr:
+    """`whole`: whether the pattern is of all of the text."""
+    # ksqlDB reads a date by SimpleDateFormat, which passes over what follows it
+    to_end = call.function != "PARSE_DATE" if whole is None else whole
+
     def read(x: pl.Expr, pattern: str, zone: str = "UTC") -> pl.Expr:
         dates.check_parse(pattern)
         dates.check_fields(pattern, call.type, reads=True)
-        # ksqlDB reads a date by SimpleDateFormat, which passes over what follows it
-        return dates.parse_pattern(x, pattern, dates.zone(zone), whole=call.function != "PARSE_DATE")
+        return dates.parse_pattern(x, pattern, dates.zone(zone), whole=to_end, loose=whole is False)
 
     out = _each(call, args, read, pl.Datetime("us"))
     match call.type:

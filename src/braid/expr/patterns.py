@@ -209,14 +209,16 @@ def split(pattern: str, text: str) -> list[str]:
     return parts
 
 
-def replaced(pattern: str, text: str, new: str) -> str:
-    """Each match replaced: `$1`, `${name}` are groups, a backslash takes the next character as it is. `ValueError` for
-    what is none, or makes a text that no record can hold."""
+def replaced(pattern: str, text: str, new: str, only: int = 0) -> str:
+    """Each match replaced, or the one with that number alone: `$1`, `${name}` are groups, a backslash takes the next
+    character as it is. `ValueError` for what is none, or makes a text that no record can hold."""
     found = compiled(pattern)
     pieces = _pieces(new, found)
     parts: list[str] = []
     at = size = 0
-    for match in found.finditer(text):
+    for n, match in enumerate(found.finditer(text), 1):
+        if only not in (0, n):
+            continue
         made = "".join(p if isinstance(p, str) else match[p] or "" for p in pieces)
         parts += [text[at : match.start()], made]
         at = match.end()
