@@ -37,6 +37,7 @@ from braid.files.text import PUT_BACK, Options, Rows, Text, csv_rows, digest_of,
 from braid.files.values import Typed, fits, from_column, typed
 from braid.guess import meant
 from braid.operators.changes import DIFF, HEADERS, NEVER, TIME
+from braid.operators.ranges import repeated
 from braid.plan.logical import Source, SourceColumn, Timestamp
 from braid.records import codec
 from braid.records.formats.delimited import delimiter_of
@@ -113,21 +114,26 @@ def reading(options: Mapping[str, str]) -> Options:
 
 
 class FileInput:
-    """Rows of files, one partition. Can be sent to other processes, which see what is added to its log."""
+    """Rows of files, one partition. Can be sent to other processes, which see what is added to its log. `needed`: the
+    fields whose columns are given; None: all are."""
 
-    def __init__(self, source: Source, log: FileLog, options: Options, cache: str) -> None:
-        self.source, self.log, self.options, self.cache = source, log, options, cache
+    def __init__(
+        self, source: Source, log: FileLog, options: Options, cache: str, needed: frozenset[str] | None = None
+    ) -> None:
+        self.source, self.log, self.options, self.cache, self.needed = source, log, options, cache, needed
         self._columns = columns_of(source)
         if options.deleted is not None:
             says = Column(options.deleted, Scalar.VARCHAR)
             self._columns += (SourceColumn(_SAYS, options.deleted, says, "value"),)
         self._time = source.timestamp or _time_of_watermark(source)
         self._declared = tuple(Column(c.field, c.column.type) for c in self._columns)
+        given = (i for i, c in enumerate(self._columns) if c.name != _SAYS and (needed is None or c.field in needed))
+        self._given = tuple(given)
         self._ahead: Ahead | None = None
         self._forgotten = 0  # so many pieces
 
-    def __reduce__(self) -> tuple[type[FileInput], tuple[Source, FileLog, Options, str]]:
-        return FileInput, (self.source, self.log, self.options, self.cache)
+    def __reduce__(self) -> tuple[type[FileInput], tuple[Any, ...]]:
+        return FileInput, (self.source, self.log, self.options, self.cache, self.needed)
 
     @property
     def partitions(self) -> int:
@@ -211,7 +217,7 @@ class FileInput:
             pieces = itertools.takewhile(lambda p: p.first < last, self.log.since(first))
             parts = [self._part(p, max(first, p.first), min(last, p.end)) for p in pieces]
         if not parts:
-            parts = [self._finished(self._empty(), np.zeros(0, np.int64))]
+            parts = [self._finished(self._kept(self._empty()), np.zeros(0, np.int64))]
         rows = filled(parts[0] if len(parts) == 1 else pl.concat(parts))
         start = self.log.end if not rows.height else max(first, 0)
         offsets = pl.int_range(start, start + rows.height, eager=True).alias("_offset")
@@ -228,12 +234,12 @@ class FileInput:
             rows = self._parquet_rows(path, start, count)
             if times is not None:
                 rows = _with_time_errors(self.source, rows, times)
+            kept = self._kept(rows)
         else:
-            frame = file_copies.rows_of(self._made(p, ".rows"), start, count)
-            rows = Rows([frame[str(i)] for i in range(len(self._columns))], frame["error"], frame["raw"])
-        if len(rows.error) != count:
+            kept = file_copies.rows_of(self._made(p, ".rows"), start, count)
+        if kept.height != count:
             raise BraidError(f"{path} has fewer rows than were counted", anew())
-        return self._finished(rows, np.zeros(count, np.int64) if times is None else times)
+        return self._finished(kept, np.zeros(count, np.int64) if times is None else times)
 
     def _path(self, name: str) -> str:
         return os.path.join(self.log.root, name)
@@ -251,9 +257,10 @@ class FileInput:
         columns = [pl.Series(str(i), [], dtype=polars_type(c.type)) for i, c in enumerate(self._declared)]
         return Rows(columns, pl.Series([], dtype=pl.String), pl.Series([], dtype=pl.String))
 
-    def _finished(self, rows: Rows, times: Times) -> pl.DataFrame:
-        """Rows in the form of `Decoded`, without their pseudo columns. Texts are made only for rows that may be dropped
-        as they are: malformed ones, and those that hold a null."""
+    def _kept(self, rows: Rows) -> pl.DataFrame:
+        """What is read of rows: the columns that are needed, by their numbers; whether a row is there or deleted, its
+        key and value as text, and its error. Texts are made only for rows that may be dropped as they are: malformed
+        ones, and those that hold a null in any column."""
         bad = rows.error.is_not_null()
         columns = [s.alias(c.name) for s, c in zip(rows.columns, self._columns, strict=True)]
         frame, live = _without_deleted(pl.DataFrame(columns), self._columns)
@@ -268,17 +275,18 @@ class FileInput:
             key.scatter(shown, _texts(few, keys, len(keys) == 1))
             value.scatter(shown, _texts(few, values, False))
             value = pl.select(pl.when(bad).then(rows.raw).when(live == 1).then(value)).to_series()
+        given = [frame[self._columns[i].name].alias(str(i)) for i in self._given]
+        told = [live.alias(DIFF), key.alias("_key"), value.alias("_value"), rows.error.alias("_error")]
+        return pl.DataFrame([*given, *told])
+
+    def _finished(self, kept: pl.DataFrame, times: Times) -> pl.DataFrame:
+        """Rows in the form of `Decoded`, without their pseudo columns."""
         t = pl.Series(TIME, times, dtype=pl.Int64)
         if times.size and times.min() == NEVER:
             t = t.set(t == NEVER, None)
-        return frame.with_columns(
-            t,
-            live.alias(DIFF),
-            pl.lit(None, pl.String).alias(HEADERS),
-            key.alias("_key"),
-            value.alias("_value"),
-            rows.error.alias("_error"),
-        )
+        columns = [kept[str(i)].alias(self._columns[i].name) for i in self._given]
+        headers = repeated(HEADERS, None, pl.String, kept.height)
+        return pl.DataFrame([*columns, t, kept[DIFF], headers, *(kept[c] for c in ("_key", "_value", "_error"))])
 
     # --------------------------------------------------- copies and times
 
@@ -345,7 +353,7 @@ class FileInput:
         t, known = self._time, self.log.of(p.name)
         what = [
             file_copies.FORMAT, p.name, p.start, p.stop, p.digest, known[0].digest if known else p.digest,
-            [[c.name, str(c.type)] for c in self._declared], [self.options.null_value, self.options.delimiter],
+            [[c.name, str(c.type)] for c in self._declared], self._given, [self.options.null_value, self.options.delimiter],
             [t.field, t.format] if t else None, *filter(None, [self.options.deleted]),
             *(["since 1970"] if t and t.since_1970 else []),
             *(["lenient"] if self.source.encoding.lenient and kind_of(p.name) == "json" else []),
@@ -374,7 +382,7 @@ class FileInput:
                 if self._time is not None:
                     times.append(self._times_of(some))
                     rows = _with_time_errors(self.source, some, times[-1])
-                copy.add(_frame(rows))
+                copy.add(self._kept(rows))
 
             def place(piece: Piece) -> None:
                 if piece.rows:
@@ -463,11 +471,6 @@ def _without_deleted(frame: pl.DataFrame, columns: Sequence[SourceColumn]) -> tu
     values = [c.name for c in columns if c.place == "value" and c.name != _SAYS]
     made = frame.drop(_SAYS).with_columns(pl.when(~gone).then(pl.col(name)).alias(name) for name in values)
     return made, pl.select(pl.when(gone).then(-1).otherwise(1).cast(pl.Int8)).to_series()
-
-
-def _frame(rows: Rows) -> pl.DataFrame:
-    columns = [s.alias(str(i)) for i, s in enumerate(rows.columns)]
-    return pl.DataFrame([*columns, rows.error.alias("error"), rows.raw.alias("raw")])
 
 
 def _texts(frame: pl.DataFrame, columns: Sequence[SourceColumn], unwrapped: bool) -> pl.Series:
