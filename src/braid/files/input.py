@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -129,6 +130,8 @@ class FileInput:
         self._declared = tuple(Column(c.field, c.column.type) for c in self._columns)
         given = (i for i, c in enumerate(self._columns) if c.name != _SAYS and (needed is None or c.field in needed))
         self._given = tuple(given)
+        times = (i for i, c in enumerate(self._columns) if self._time is not None and c.field == self._time.field)
+        self._wanted = frozenset((*self._given, *times)) if options.deleted is None else None
         self._ahead: Ahead | None = None
         self._forgotten = 0  # so many pieces
 
@@ -266,7 +269,9 @@ class FileInput:
         frame, live = _without_deleted(pl.DataFrame(columns), self._columns)
         if bad.any():
             frame = frame.select(pl.when(~bad).then(pl.all()))
-        shown = frame.select(pl.any_horizontal(pl.all().is_null())).to_series().arg_true() if columns else pl.Series([])
+        shown = pl.Series([], dtype=pl.UInt32)
+        if columns and rows.again is None:
+            shown = frame.select(pl.any_horizontal(pl.all().is_null())).to_series().arg_true()
         keys = [c for c in self._columns if c.place == "key"]
         values = [c for c in self._columns if c.place == "value" and c.name != _SAYS]
         key, value = (pl.repeat(None, len(bad), dtype=pl.String, eager=True) for _ in range(2))
@@ -353,8 +358,8 @@ class FileInput:
         t, known = self._time, self.log.of(p.name)
         what = [
             file_copies.FORMAT, p.name, p.start, p.stop, p.digest, known[0].digest if known else p.digest,
-            [[c.name, str(c.type)] for c in self._declared], self._given, [self.options.null_value, self.options.delimiter],
-            [t.field, t.format] if t else None, *filter(None, [self.options.deleted]),
+            [[c.name, str(c.type)] for c in self._declared], [self.options.null_value, self.options.delimiter],
+            [t.field, t.format] if t else None, self._given, *filter(None, [self.options.deleted]),
             *(["since 1970"] if t and t.since_1970 else []),
             *(["lenient"] if self.source.encoding.lenient and kind_of(p.name) == "json" else []),
         ]  # fmt: skip
@@ -374,14 +379,16 @@ class FileInput:
             options = shown(text.path, self.options)
             parsed = csv_rows(text, *self._matched(text.path), self._declared, options)
         else:
-            parsed = json_rows(text, self._declared, self.source.encoding.lenient)
+            parsed = json_rows(text, self._declared, self.source.encoding.lenient, self._wanted)
         times: list[Times] = []
         with file_copies.copying(self.cache) as copy:
             for some in parsed:
                 rows = some
                 if self._time is not None:
                     times.append(self._times_of(some))
-                    rows = _with_time_errors(self.source, some, times[-1])
+                    if rows.again is not None and self.source.timestamp is not None and times[-1].min() == NEVER:
+                        rows = rows.again()
+                    rows = _with_time_errors(self.source, rows, times[-1])
                 copy.add(self._kept(rows))
 
             def place(piece: Piece) -> None:

@@ -13,6 +13,7 @@ import functools
 import hashlib
 import itertools
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -53,11 +54,14 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Typed columns in declared order; `error`: why a row is malformed, else null; `raw`: what such a row holds."""
+    """Typed columns in declared order; `error`: why a row is malformed, else null; `raw`: what such a row holds.
+    `again`: where no row is malformed or holds a null, and some columns are not wanted, these are null, and this gives
+    them, too."""
 
     columns: list[pl.Series]
     error: pl.Series
     raw: pl.Series
+    again: Callable[[], Rows] | None = None
 
 
 class Text:
@@ -315,10 +319,25 @@ def _shown(row: Sequence[str | None], names: Sequence[str] | None) -> str:
 # ---------------------------------------------------------------- JSON lines
 
 
-def json_rows(text: Text, declared: Sequence[Column], lenient: bool = False) -> Iterator[Rows]:
+def json_rows(
+    text: Text, declared: Sequence[Column], lenient: bool = False, wanted: frozenset[int] | None = None
+) -> Iterator[Rows]:
     """The rows of a file with one JSON object a line; a member that is missing is null. `lenient`: numbers are read as
-    ksqlDB reads those of a topic."""
-    return ahead(functools.partial(_of_json, declared=declared, lenient=lenient), text.blocks())
+    ksqlDB reads those of a topic. `wanted`: the numbers of the columns that are; None: all are."""
+    parse = functools.partial(_of_json, declared=declared, lenient=lenient)
+    odd = threading.Event()  # a block had a null: so will others, which are not tried in vain
+
+    def parsed(data: bytes) -> Rows:
+        if wanted is not None and len(wanted) < len(declared) and not odd.is_set():
+            found = compiled.json_lines(data, declared, wanted)
+            if found is not None and found.full:
+                LINES.add(len(found.how), 0)
+                no = pl.repeat(None, len(found.how), dtype=pl.String, eager=True)
+                return Rows(found.columns, no.alias("error"), no.alias("raw"), functools.partial(parse, data))
+            odd.set()
+        return parse(data)
+
+    return ahead(parsed, text.blocks())
 
 
 def _of_json(data: bytes, declared: Sequence[Column], lenient: bool) -> Rows:
