@@ -253,7 +253,7 @@ class FileInput:
         path = self._path(p.name)
         if found is None:
             raise BraidError(f"{path} is gone", PUT_BACK)
-        if (found.size, found.mtime) != (p.size, p.mtime) and _digest(path, found.size, found.mtime) != p.digest:
+        if (found.size, found.mtime) != (p.size, p.mtime) and _digest(path, found.size, found.mtime, p.digest) != p.digest:
             raise BraidError(f"{path} was changed since it was first seen", PUT_BACK)
 
     def _empty(self) -> Rows:
@@ -333,7 +333,7 @@ class FileInput:
             self._check_same(p)
             self._write_times(f"{self._stem(p)}.times", self._parquet_times(path))
             return
-        text = Text(path, p.start, p.stop)
+        text = Text(path, p.start, p.stop, like=p.digest)
         with self._copied(text, kind) as (rows, place):
             if (text.digest, rows) != (p.digest, p.rows):
                 raise BraidError(f"{path} was changed since it was first seen", PUT_BACK)
@@ -552,9 +552,9 @@ def fitting(
 
 
 @lru_cache(maxsize=256)
-def _digest(path: str, size: int, mtime: int) -> str:
+def _digest(path: str, size: int, mtime: int, like: str = "") -> str:
     """Of a whole file, as it lies there; read once for each time of change."""
-    return digest_of(path)
+    return digest_of(path, like=like)
 
 
 _ZERO: Times = np.zeros(1, np.int64)

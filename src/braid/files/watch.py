@@ -387,8 +387,8 @@ def _touched(f: Found, behind: Piece) -> Piece:
 def _holds(path: str, f: Found, pieces: tuple[Piece, ...]) -> bool:
     """Whether a file as it lies there now begins with these pieces; a Parquet file is one of them."""
     if kind_of(path) == "parquet":
-        return digest_of(path) == pieces[0].digest
-    return all(digest_of(path, p.start, p.stop) == p.digest for p in pieces)
+        return digest_of(path, like=pieces[0].digest) == pieces[0].digest
+    return all(digest_of(path, p.start, p.stop, p.digest) == p.digest for p in pieces)
 
 
 def watched(
