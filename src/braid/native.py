@@ -41,6 +41,7 @@ def loaded() -> tuple[ctypes.CDLL | None, str]:
         made.braid_source.restype = ctypes.c_char_p
         made.braid_lines.restype = ctypes.c_size_t
         made.braid_json_lines.restype = ctypes.c_int64
+        made.braid_texts.restype = ctypes.c_int64
         of = made.braid_source().decode()
     except (OSError, AttributeError, UnicodeDecodeError) as e:
         return None, f"it cannot be loaded: {e}"

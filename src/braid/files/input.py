@@ -253,7 +253,8 @@ class FileInput:
         path = self._path(p.name)
         if found is None:
             raise BraidError(f"{path} is gone", PUT_BACK)
-        if (found.size, found.mtime) != (p.size, p.mtime) and _digest(path, found.size, found.mtime, p.digest) != p.digest:
+        touched = (found.size, found.mtime) != (p.size, p.mtime)
+        if touched and _digest(path, found.size, found.mtime, p.digest) != p.digest:
             raise BraidError(f"{path} was changed since it was first seen", PUT_BACK)
 
     def _empty(self) -> Rows:

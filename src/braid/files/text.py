@@ -89,7 +89,7 @@ class Text:
 
     @property
     def digest(self) -> str:
-        return self._hash.hexdigest()
+        return str(self._hash.hexdigest())
 
     def blocks(self, by: str | None = None, size: int | None = None) -> Iterator[bytes]:
         """Blocks of whole lines; of a CSV file delimited `by` something, of whole rows."""
@@ -179,7 +179,7 @@ def digest_of(path: str, start: int = 0, limit: int | None = None, like: str = "
     made = _hash(like)
     for data in content(path, start, limit):
         made.update(data)
-    return made.hexdigest()
+    return str(made.hexdigest())
 
 
 class _Crc32:
