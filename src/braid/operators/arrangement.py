@@ -34,6 +34,7 @@ from braid.operators.ranges import (
     Stored,
     Window,
     columns_of,
+    distinct,
     expand,
     hashes_of,
     key_order,
@@ -475,7 +476,7 @@ class Agenda(Runs):
 def cancelled(entries: pl.DataFrame, oldest: bool) -> pl.DataFrame:
     """Without entries that were taken back. What takes back an entry of an older run must live on."""
     n, diff = entries[ARRIVAL].to_numpy(), entries[DIFF].to_numpy()
-    back = np.unique(n[diff == -1])
+    back = distinct(n[diff == -1])
     made = n[diff == 1]
     live = (diff == 1) & ~np.isin(n, back)
     if not oldest:

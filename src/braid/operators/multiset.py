@@ -29,6 +29,7 @@ from braid.operators.ranges import (
     Stored,
     Window,
     columns_of,
+    distinct,
     hashes_of,
     key_order,
     keyed,
@@ -162,7 +163,7 @@ class Bag(Arrangement):
             if len(lo) and (run.high < int(lo.min()) or run.low > int(hi.max())):
                 continue
             stored = self._read(run)
-            at = np.unique(
+            at = distinct(
                 probe(looking, Stored(stored, run.plain, self.keys), Window(stored[TICK].to_numpy(), lo, hi))[1]
             )
             if len(at):

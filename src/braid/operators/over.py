@@ -25,7 +25,7 @@ from braid.operators.in_order import GROUP
 from braid.operators.multiset import EPOCH, MOST, TICK, changes_of, distinct_keys, entries_of, netted
 from braid.operators.over_calls import Partitions, answer
 from braid.operators.pairing import keys_of, payload_of
-from braid.operators.ranges import Ints, begins, columns_of, expand, grouped, rows_at
+from braid.operators.ranges import Ints, begins, columns_of, distinct, expand, grouped, rows_at
 from braid.operators.ranked import Rank, Ranked, Sorting
 from braid.operators.watermarks import Passing, after
 from braid.plan import over
@@ -106,7 +106,7 @@ class Over:
         todo = [(old, new)] if new.height else []
         while todo:
             before, come = todo.pop()
-            lives, epochs = _Lives.of(before, come, keys, payload), np.unique(come[EPOCH].to_numpy())
+            lives, epochs = _Lives.of(before, come, keys, payload), distinct(come[EPOCH].to_numpy())
             if lives.size > MOST and len(epochs) > 1:  # what leaves an operator is in the order of its epochs
                 todo += _parted(before, come, int(epochs[len(epochs) // 2]), keys)
                 continue
@@ -117,7 +117,7 @@ class Over:
         self, old: pl.DataFrame, new: pl.DataFrame, lives: _Lives, keys: list[str], payload: list[str]
     ) -> Iterator[pl.DataFrame]:
         """The entries of some epochs, some partitions at a time."""
-        hashes = np.unique(new[HASH].fill_null(0).to_numpy())
+        hashes = distinct(new[HASH].fill_null(0).to_numpy())
         if lives.size <= MOST or len(hashes) < 2:
             yield self._answers(lives)
             return

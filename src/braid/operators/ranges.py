@@ -153,6 +153,13 @@ def grouped(frame: pl.DataFrame, keys: Sequence[str]) -> tuple[Ints, Ints]:
     return order[apart], np.cumsum(begins(first[apart])) - 1
 
 
+def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Each once, in order. (NumPy's `unique` looks them up in a hash table first: of many that takes ten times as
+    long.)"""
+    ordered = np.sort(values)
+    return ordered[begins(ordered)]
+
+
 def begins(ids: npt.NDArray[Any]) -> Flags:
     """Where a run of equal numbers begins."""
     first = np.ones(len(ids), dtype=np.bool_)

@@ -40,7 +40,7 @@ from braid.operators.pairing import (
     piece_rows,
 )
 from braid.operators.places import order_of_merged, order_of_results, places_of, positions_of, same_leaf
-from braid.operators.ranges import Crowded, Ints, rows_at
+from braid.operators.ranges import Crowded, Ints, distinct, rows_at
 from braid.operators.watermarks import ABOVE_ALL
 from braid.plan import residuals, sliding
 from braid.plan.drop_reasons import Reason
@@ -365,7 +365,7 @@ class Sliding:
         if self.node.empty_buckets:
             return hop_ends(frame, first, last, now - 1)
         begin, end = hop_end(frame, pl.Series([first, last], dtype=pl.Int64)).to_list()
-        held = np.unique(lives[1 - self._table][LEAVE].to_numpy())
+        held = distinct(lives[1 - self._table][LEAVE].to_numpy())
         return held[(held >= begin) & (held <= min(end, now - 1))] if first <= last else held[:0]
 
     # ---------------------------------------------------------------- results
