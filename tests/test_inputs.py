@@ -26,7 +26,8 @@ import pytest
 from braid.errors import BraidError
 from braid.files import copies, quotes
 from braid.files import text as file_text
-from braid.files.input import FileInput, clean, needs_time, open_files
+from braid.files.input import FileInput, clean, needs_time, open_files, reading
+from braid.files.log import FileLog
 from braid.files.values import csv_field, json_lines
 from braid.operators.changes import NEVER
 from braid.plan.logical import Place, Source, SourceColumn, Timestamp
@@ -792,3 +793,82 @@ def test_a_header_with_a_carriage_return_is_refused(tmp_path: Path) -> None:
     (tmp_path / "f.csv").write_bytes(b"K,V\r1,a\r")
     with pytest.raises(BraidError, match="carriage return"):
         open_files(PLAIN, str(tmp_path / "f.csv"), tmp_path / "c")
+
+
+def _few_columns(kind: str, lines: Sequence[dict[str, Any]]) -> bytes:
+    if kind == "csv":
+        out = io.StringIO()
+        made = csv.DictWriter(out, ["K", "V", "TS", "more", "x", "gone"], lineterminator="\n")
+        made.writeheader()
+        made.writerows(lines)
+        return out.getvalue().encode()
+    return "".join(json.dumps(x) + "\n" for x in lines).encode()
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+@pytest.mark.parametrize("deleted", [False, True])
+@pytest.mark.parametrize("odd", [{}, {"more": None}, {"x": "no number"}, {"TS": "no time"}, {"TS": None}, {"K": None}])
+def test_what_a_query_does_not_need_is_shown_of_what_is_dropped(
+    kind: str, deleted: bool, odd: dict[str, Any], tmp_path: Path
+) -> None:
+    """Texts, errors and times are those of all columns, and malformed is what is malformed in any."""
+    columns: list[tuple[str, Type, Place]] = [
+        ("K", S.INT, "key"),
+        ("V", S.VARCHAR, "value"),
+        ("TS", S.VARCHAR, "value"),
+    ]
+    s = source([*columns, ("more", S.VARCHAR, "value"), ("x", S.BIGINT, "value")], "TS")
+    rows = [
+        {
+            "K": i,
+            "V": f"v{i}",
+            "TS": f"2024-03-01T00:00:{i % 60:02}",
+            "more": "ü",
+            "x": i,
+            "gone": "t" if i % 7 == 0 else "f",
+        }
+        for i in range(50)
+    ]
+    rows[20] |= odd
+    (tmp_path / f"f.{kind}").write_bytes(_few_columns(kind, rows))
+    options = {"deleted": "gone"} if deleted else {}
+    whole = opened(tmp_path, f"f.{kind}", s, options=options)
+    few = FileInput(s, whole.log, whole.options, str(tmp_path / "few"), frozenset({"V"}))
+    a, b = whole.read(0, 0, 50), pickle.loads(pickle.dumps(few)).read(0, 0, 50)
+    assert {"X.K", "X.more", "X.x"}.isdisjoint(b.rows.columns)
+    assert b.rows.equals(a.rows.select(b.rows.columns)) and b.error.equals(a.error)
+    assert [few.cut(0, 0, t) for t in (0, 1709251215000)] == [whole.cut(0, 0, t) for t in (0, 1709251215000)]
+    assert not odd or deleted or a.rows["_value"].null_count() < 50
+    sizes = [sum(f.stat().st_size for f in (tmp_path / x).glob("*.rows")) for x in ("few", "cache")]
+    assert sizes[0] < sizes[1]
+
+
+def test_a_log_of_digests_of_another_kind_is_read_on(tmp_path: Path) -> None:
+    """A log of the format before: its pieces are known by BLAKE2b, new ones by what is quicker; a changed byte is seen
+    under both."""
+    import hashlib
+
+    path = tmp_path / "f.jsonl"
+    path.write_text('{"K":1,"V":"a"}\n')
+    old = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+    (new,) = opened(tmp_path, "f.jsonl", PLAIN).files
+    assert new.digest.startswith("crc32:")
+    log = FileLog(None, str(tmp_path), pieces=[replace(new, digest=old)])
+    x = FileInput(PLAIN, log, reading({}), str(tmp_path / "again"))
+    assert values(x.read(0, 0, 1), "V") == ["a"]
+    for digest in (old, new.digest):
+        path.write_text('{"K":1,"V":"b"}\n')
+        log = FileLog(None, str(tmp_path), pieces=[replace(new, digest=digest)])
+        with pytest.raises(BraidError, match="was changed since it was first seen"):
+            FileInput(PLAIN, log, reading({}), str(tmp_path / f"changed {digest[:5]}")).read(0, 0, 1)
+
+
+def test_parts_of_a_file_end_with_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"".join(b"x" * (n % 9) + b"\n" for n in range(50)) + b"y" * 20000 + b"\nz")
+    whole = path.read_bytes()
+    for size in (1, 2, 7, 64, 5000, 1 << 16):
+        for start, limit in ((0, None), (3, None), (0, 120), (5, 5), (7, len(whole) + 9)):
+            parts = list(file_text.content(str(path), start, limit, size))
+            assert b"".join(parts) == whole[start:limit] and all(0 < len(p) <= size for p in parts)
+    assert all(p.endswith(b"\n") for p in list(file_text.content(str(path), 0, 200, 64))[:-1])

@@ -92,6 +92,23 @@ def test_lines_are_those_of_the_python_path(block: tuple[bytes, list[Column]], l
 
 
 @needs_core
+@settings(max_examples=fuzzed(150))
+@given(blocks(), st.data())
+def test_columns_that_are_not_wanted_are_looked_at(block: tuple[bytes, list[Column]], data: st.DataObject) -> None:
+    lines, columns = block
+    wanted = data.draw(st.sets(st.integers(0, len(columns) - 1)))
+    whole, few = compiled.json_lines(lines, columns), compiled.json_lines(lines, columns, wanted)
+    if whole is None or few is None:
+        assert whole is few and not lines
+        return
+    assert (whole.how == few.how).all() and (whole.ends == few.ends).all()
+    no_null = not any(c.null_count() for c in whole.columns)
+    assert few.full == whole.full == (no_null and bool((whole.how == compiled.READ).all()))
+    for i, (a, b) in enumerate(zip(whole.columns, few.columns, strict=True)):
+        assert b.equals(a) if i in wanted else b.null_count() == len(a)
+
+
+@needs_core
 @pytest.mark.parametrize("t", TYPES, ids=str)
 def test_each_value_under_each_type(t: Scalar) -> None:
     """Alone, so that no other value decides."""

@@ -26,10 +26,11 @@ impl Kind {
     }
 }
 
-/// Where the values of a column go; `used`: bytes of its text.
+/// Where the values of a column go, if they are `kept`; `used`: bytes of its text.
 pub struct Sink<'a> {
     pub name: &'a [u8],
     pub kind: Kind,
+    pub kept: bool,
     pub low: i64,
     pub high: i64,
     pub unit: i64,
@@ -42,14 +43,23 @@ pub struct Sink<'a> {
 
 impl Sink<'_> {
     fn put(&mut self, row: usize, value: u64) {
-        self.values[row] = value;
+        if self.kept {
+            self.values[row] = value;
+        }
+        self.there(row);
+    }
+
+    fn put_text(&mut self, bytes: &[u8]) {
+        self.text[self.used..self.used + bytes.len()].copy_from_slice(bytes);
+        self.used += bytes.len();
+    }
+
+    fn there(&mut self, row: usize) {
         self.valid[row / 8] |= 1 << (row % 8);
     }
 
-    fn put_text(&mut self, row: usize, bytes: &[u8]) {
-        self.text[self.used..self.used + bytes.len()].copy_from_slice(bytes);
-        self.used += bytes.len();
-        self.valid[row / 8] |= 1 << (row % 8);
+    fn has_text(&self) -> bool {
+        self.kept && self.kind == Kind::Text
     }
 }
 
@@ -58,47 +68,52 @@ pub fn read(data: &[u8], sinks: &mut [Sink], sure: &mut [u8], ends: &mut [u64]) 
     let is_text = from_utf8(data).is_ok();
     let mut hints = Vec::new();
     let (mut start, mut row) = (0, 0);
-    for s in sinks.iter_mut().filter(|s| s.kind == Kind::Text) {
+    for s in sinks.iter_mut().filter(|s| s.has_text()) {
         s.offsets[0] = 0;
     }
     while start < data.len() {
-        let end = data[start..].iter().position(|&b| b == b'\n').map_or(data.len(), |n| start + n);
-        let line = &data[start..end];
-        let next = (end + 1).min(data.len());
         if row == sure.len() {
             return None;
         }
-        sure[row] = one(line, sinks, row, is_text, &mut hints);
-        ends[row] = next as u64;
-        for s in sinks.iter_mut().filter(|s| s.kind == Kind::Text) {
+        let (how, size) = one(&data[start..], sinks, row, is_text, &mut hints);
+        start = (start + size + 1).min(data.len());
+        sure[row] = how;
+        ends[row] = start as u64;
+        for s in sinks.iter_mut().filter(|s| s.has_text()) {
             s.offsets[row + 1] = s.used as i64;
         }
-        start = next;
         row += 1;
     }
     (row == sure.len()).then_some(row)
 }
 
-/// One line: 1 where it was read, 2 where it is blank, 0 where it is left, with nothing of it in the columns.
-fn one(line: &[u8], sinks: &mut [Sink], row: usize, is_text: bool, hints: &mut Vec<usize>) -> u8 {
-    if line.iter().all(|b| matches!(b, b' ' | b'\t' | b'\r' | 0x0b | 0x0c)) {
-        return 2;
+/// The first line: 1 where it was read, 2 where it is blank, 0 where it is left, with nothing of it in the columns; and
+/// its bytes. No value goes on behind the end of a line, so that is found by reading it.
+fn one(data: &[u8], sinks: &mut [Sink], row: usize, is_text: bool, hints: &mut Vec<usize>) -> (u8, usize) {
+    if is_text {
+        if let Some(size) = object(data, sinks, row, hints) {
+            return (1, size);
+        }
     }
-    if (is_text || from_utf8(line).is_ok()) && object(line, sinks, row, hints).is_some() {
-        return 1;
+    let size = data.iter().position(|&b| b == b'\n').unwrap_or(data.len());
+    let line = &data[..size];
+    if !is_text && from_utf8(line).is_ok() && object(line, sinks, row, hints).is_some() {
+        return (1, size);
     }
     for s in sinks.iter_mut() {
         s.valid[row / 8] &= !(1 << (row % 8));
-        if s.kind == Kind::Text {
+        if s.has_text() {
             s.used = s.offsets[row] as usize;
         }
     }
-    0
+    let is_blank = line.iter().all(|b| matches!(b, b' ' | b'\t' | b'\r' | 0x0b | 0x0c));
+    (if is_blank { 2 } else { 0 }, size)
 }
 
-/// Reads an object that is all of a line. `hints`: which column the n-th member was last.
-fn object(line: &[u8], sinks: &mut [Sink], row: usize, hints: &mut Vec<usize>) -> Option<()> {
-    let mut at = Cursor { data: line, i: 0 };
+/// Reads an object that is all of the first line; gives the bytes of that. `hints`: which column the n-th member was
+/// last.
+fn object(data: &[u8], sinks: &mut [Sink], row: usize, hints: &mut Vec<usize>) -> Option<usize> {
+    let mut at = Cursor { data, i: 0 };
     let (mut seen, mut odd, mut n) = (0u64, false, 0);
     at.blanks();
     at.expect(b'{')?;
@@ -142,7 +157,7 @@ fn object(line: &[u8], sinks: &mut [Sink], row: usize, hints: &mut Vec<usize>) -
     }
     at.blanks();
     let missing = |(i, s): (usize, &Sink)| seen & (1 << i) == 0 && (odd || !s.name.is_ascii());
-    (at.i == line.len() && !sinks.iter().enumerate().any(missing)).then_some(())
+    (matches!(at.peek(), None | Some(b'\n')) && !sinks.iter().enumerate().any(missing)).then_some(at.i)
 }
 
 struct Cursor<'a> {
@@ -190,7 +205,11 @@ impl<'a> Cursor<'a> {
             return self.word(b"null");
         }
         let value = match s.kind {
-            Kind::Text => return self.text(s, row),
+            Kind::Text => {
+                if s.kept { self.text(s)? } else { self.skip_text()? }
+                s.there(row);
+                return Some(());
+            }
             Kind::Boolean if self.peek()? == b't' => self.word(b"true").map(|_| 1)?,
             Kind::Boolean => self.word(b"false").map(|_| 0)?,
             Kind::Double => self.double()?.to_bits(),
@@ -275,17 +294,17 @@ impl<'a> Cursor<'a> {
     }
 
     /// A string, its escapes resolved.
-    fn text(&mut self, s: &mut Sink, row: usize) -> Option<()> {
+    fn text(&mut self, s: &mut Sink) -> Option<()> {
         self.expect(b'"')?;
         loop {
             let start = self.i;
             self.i = special(self.data, start)?;
-            s.put_text(row, &self.data[start..self.i]);
+            s.put_text(&self.data[start..self.i]);
             match self.next()? {
                 b'"' => return Some(()),
                 b'\\' => {
                     let c = self.escape()?;
-                    s.put_text(row, c.encode_utf8(&mut [0; 4]).as_bytes());
+                    s.put_text(c.encode_utf8(&mut [0; 4]).as_bytes());
                 }
                 _ => return None,
             }

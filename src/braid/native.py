@@ -39,7 +39,9 @@ def loaded() -> tuple[ctypes.CDLL | None, str]:
             return None, f"{path} is not as it was built: remove it and build it again, python native/build.py"
         made = ctypes.CDLL(str(path))
         made.braid_source.restype = ctypes.c_char_p
+        made.braid_lines.restype = ctypes.c_size_t
         made.braid_json_lines.restype = ctypes.c_int64
+        made.braid_texts.restype = ctypes.c_int64
         of = made.braid_source().decode()
     except (OSError, AttributeError, UnicodeDecodeError) as e:
         return None, f"it cannot be loaded: {e}"

@@ -9,6 +9,7 @@ Rule: an error a user can cause is one message with what, where and what to writ
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import sys
@@ -79,6 +80,8 @@ class Braid(click.Group):
                 traceback.print_exc()
         finally:
             objects.at_start(None)
+        if args is None:
+            gc.freeze()  # what is there at the end goes with the process: it is not looked through for circles
         sys.exit(code)
 
 

@@ -2,13 +2,14 @@
 
 In: whole lines, the declared columns. Out: the columns, which lines were read, and where each ends; None where the core
 is not there, or does not take a column.
-Rule: what is read is what the reader of single lines gives (`records.codec`); what is not certain is left to it.
+Rule: what is read is what the reader of single lines gives (`records.codec`); what is not certain is left to it. All
+columns are looked at, whether their values are wanted or not.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +45,7 @@ class _Column(ctypes.Structure):
         ("name", ctypes.c_char_p),
         ("name_len", ctypes.c_size_t),
         ("kind", ctypes.c_uint32),
+        ("kept", ctypes.c_uint32),
         ("low", ctypes.c_int64),
         ("high", ctypes.c_int64),
         ("unit", ctypes.c_int64),
@@ -57,22 +59,25 @@ class _Column(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`how`: of each line; the columns have a row for each line, null where it was not read."""
+    """`how`: of each line; the columns have a row for each line, null where it was not read, or where the column is not
+    wanted; `full`: every line was read, and holds no null."""
 
     columns: list[pl.Series]
     how: Bytes
     ends: npt.NDArray[np.uint64]
+    full: bool
 
 
-def json_lines(data: bytes, columns: Sequence[Column]) -> Found | None:
+def json_lines(data: bytes, columns: Sequence[Column], wanted: Collection[int] | None = None) -> Found | None:
+    """`wanted`: the numbers of the columns whose values are; None: of all."""
     library = core()
     if library is None or not data or not 0 < len(columns) <= _MOST or any(c.type not in _KINDS for c in columns):
         return None
-    rows = data.count(b"\n") + (not data.endswith(b"\n"))
-    buffers = [_Buffers(c, rows, len(data)) for c in columns]
+    size = ctypes.c_size_t
+    rows = library.braid_lines(ctypes.c_char_p(data), size(len(data))) + (not data.endswith(b"\n"))
+    buffers = [_Buffers(c, rows, len(data), wanted is None or i in wanted) for i, c in enumerate(columns)]
     how, ends = np.zeros(rows, np.uint8), np.zeros(rows, np.uint64)
     asked = (_Column * len(columns))(*(b.asked for b in buffers))
-    size = ctypes.c_size_t
     found = library.braid_json_lines(
         ctypes.c_char_p(data),
         size(len(data)),
@@ -82,26 +87,38 @@ def json_lines(data: bytes, columns: Sequence[Column]) -> Found | None:
         ctypes.c_void_p(how.ctypes.data),
         ctypes.c_void_p(ends.ctypes.data),
     )
-    return Found([b.series(rows) for b in buffers], how, ends) if found == rows else None
+    if found != rows:
+        return None
+    full = bool((how == READ).all()) and all(b.is_full(rows) for b in buffers)
+    return Found([b.series(rows) for b in buffers], how, ends, full)
 
 
 class _Buffers:
-    """The memory of a column, as Arrow lays it out. Pages of a text that are not written cost nothing."""
+    """The memory of a column, as Arrow lays it out; of one that is not `kept` there are no values. Pages of a text that
+    are not written cost nothing."""
 
-    def __init__(self, column: Column, rows: int, length: int) -> None:
+    def __init__(self, column: Column, rows: int, length: int, kept: bool) -> None:
         assert isinstance(column.type, Scalar)
-        self.column, self.kind, whole = column, _KINDS[column.type], WHOLE.get(column.type)
+        self.column, self.kind, self.kept, whole = column, _KINDS[column.type], kept, WHOLE.get(column.type)
         self.valid = np.zeros((rows + 7) // 8, np.uint8)
         is_text = self.kind == _TEXT
-        self.values = np.zeros(0 if is_text else rows, np.int64)
-        self.offsets = np.zeros(rows + 1 if is_text else 0, np.int64)
-        self.text = np.empty(length if is_text else 0, np.uint8)
+        self.values = np.zeros(rows if kept and not is_text else 0, np.int64)
+        self.offsets = np.zeros(rows + 1 if kept and is_text else 0, np.int64)
+        self.text = np.empty(length if kept and is_text else 0, np.uint8)
         name = column.name.encode()
         low, high, unit = (whole.low, min(whole.high, 2**63 - 1), whole.unit) if whole is not None else (0, 0, 1)
         places: list[Any] = [x.ctypes.data for x in (self.valid, self.values, self.offsets, self.text)]
-        self.asked = _Column(name, len(name), self.kind, low, high, unit, *places, self.text.size)
+        self.asked = _Column(name, len(name), self.kind, kept, low, high, unit, *places, self.text.size)
+
+    def is_full(self, rows: int) -> bool:
+        """Whether no row is null."""
+        whole = rows // 8
+        return bool((self.valid[:whole] == 255).all()) and (not rows % 8 or self.valid[-1] == (1 << rows % 8) - 1)
 
     def series(self, rows: int) -> pl.Series:
+        dtype = polars_type(self.column.type)
+        if not self.kept:
+            return pl.repeat(None, rows, dtype=dtype, eager=True).alias(self.column.name)
         valid = pa.py_buffer(self.valid)
         if self.kind == _TEXT:
             used = pa.py_buffer(self.text[: int(self.offsets[-1])])
@@ -110,5 +127,4 @@ class _Buffers:
             array = pa.Array.from_buffers(pa.float64(), rows, [valid, pa.py_buffer(self.values)])
         else:
             array = pa.Array.from_buffers(pa.int64(), rows, [valid, pa.py_buffer(self.values)])
-        made = pl.Series(self.column.name, array)
-        return made.cast(polars_type(self.column.type))
+        return pl.Series(self.column.name, array).cast(dtype)

@@ -1,6 +1,6 @@
 """What is made of a piece of a file, so that it is parsed once: its rows as Parquet, their times as bare numbers.
 
-In: rows and times, as they are parsed. Out: the same, by their places.
+In: rows, of the columns that a query needs, and times, as they are parsed. Out: the same, by their places.
 Rule: a file that is there counts only if it is plain, whole and what its checksum says: each process looks once, before
 its rows are read. Else it is not there, and is made again.
 
@@ -28,7 +28,7 @@ from braid.stage.inputs import Times
 from braid.store.files import open_regular, refuse_other, remove
 from braid.store.interface import LARGEST
 
-FORMAT = 3  # of both; part of their names
+FORMAT = 4  # of both; part of their names
 GROUP = 1 << 17  # rows of a copy's row group
 CHUNK = 8192  # rows between two entries of an index of times
 ENDINGS = (".rows", ".times", ".part")

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -37,6 +38,7 @@ from braid.files.text import PUT_BACK, Options, Rows, Text, csv_rows, digest_of,
 from braid.files.values import Typed, fits, from_column, typed
 from braid.guess import meant
 from braid.operators.changes import DIFF, HEADERS, NEVER, TIME
+from braid.operators.ranges import repeated
 from braid.plan.logical import Source, SourceColumn, Timestamp
 from braid.records import codec
 from braid.records.formats.delimited import delimiter_of
@@ -113,21 +115,28 @@ def reading(options: Mapping[str, str]) -> Options:
 
 
 class FileInput:
-    """Rows of files, one partition. Can be sent to other processes, which see what is added to its log."""
+    """Rows of files, one partition. Can be sent to other processes, which see what is added to its log. `needed`: the
+    fields whose columns are given; None: all are."""
 
-    def __init__(self, source: Source, log: FileLog, options: Options, cache: str) -> None:
-        self.source, self.log, self.options, self.cache = source, log, options, cache
+    def __init__(
+        self, source: Source, log: FileLog, options: Options, cache: str, needed: frozenset[str] | None = None
+    ) -> None:
+        self.source, self.log, self.options, self.cache, self.needed = source, log, options, cache, needed
         self._columns = columns_of(source)
         if options.deleted is not None:
             says = Column(options.deleted, Scalar.VARCHAR)
             self._columns += (SourceColumn(_SAYS, options.deleted, says, "value"),)
         self._time = source.timestamp or _time_of_watermark(source)
         self._declared = tuple(Column(c.field, c.column.type) for c in self._columns)
+        given = (i for i, c in enumerate(self._columns) if c.name != _SAYS and (needed is None or c.field in needed))
+        self._given = tuple(given)
+        times = (i for i, c in enumerate(self._columns) if self._time is not None and c.field == self._time.field)
+        self._wanted = frozenset((*self._given, *times)) if options.deleted is None else None
         self._ahead: Ahead | None = None
         self._forgotten = 0  # so many pieces
 
-    def __reduce__(self) -> tuple[type[FileInput], tuple[Source, FileLog, Options, str]]:
-        return FileInput, (self.source, self.log, self.options, self.cache)
+    def __reduce__(self) -> tuple[type[FileInput], tuple[Any, ...]]:
+        return FileInput, (self.source, self.log, self.options, self.cache, self.needed)
 
     @property
     def partitions(self) -> int:
@@ -211,7 +220,7 @@ class FileInput:
             pieces = itertools.takewhile(lambda p: p.first < last, self.log.since(first))
             parts = [self._part(p, max(first, p.first), min(last, p.end)) for p in pieces]
         if not parts:
-            parts = [self._finished(self._empty(), np.zeros(0, np.int64))]
+            parts = [self._finished(self._kept(self._empty()), np.zeros(0, np.int64))]
         rows = filled(parts[0] if len(parts) == 1 else pl.concat(parts))
         start = self.log.end if not rows.height else max(first, 0)
         offsets = pl.int_range(start, start + rows.height, eager=True).alias("_offset")
@@ -228,12 +237,12 @@ class FileInput:
             rows = self._parquet_rows(path, start, count)
             if times is not None:
                 rows = _with_time_errors(self.source, rows, times)
+            kept = self._kept(rows)
         else:
-            frame = file_copies.rows_of(self._made(p, ".rows"), start, count)
-            rows = Rows([frame[str(i)] for i in range(len(self._columns))], frame["error"], frame["raw"])
-        if len(rows.error) != count:
+            kept = file_copies.rows_of(self._made(p, ".rows"), start, count)
+        if kept.height != count:
             raise BraidError(f"{path} has fewer rows than were counted", anew())
-        return self._finished(rows, np.zeros(count, np.int64) if times is None else times)
+        return self._finished(kept, np.zeros(count, np.int64) if times is None else times)
 
     def _path(self, name: str) -> str:
         return os.path.join(self.log.root, name)
@@ -244,22 +253,26 @@ class FileInput:
         path = self._path(p.name)
         if found is None:
             raise BraidError(f"{path} is gone", PUT_BACK)
-        if (found.size, found.mtime) != (p.size, p.mtime) and _digest(path, found.size, found.mtime) != p.digest:
+        touched = (found.size, found.mtime) != (p.size, p.mtime)
+        if touched and _digest(path, found.size, found.mtime, p.digest) != p.digest:
             raise BraidError(f"{path} was changed since it was first seen", PUT_BACK)
 
     def _empty(self) -> Rows:
         columns = [pl.Series(str(i), [], dtype=polars_type(c.type)) for i, c in enumerate(self._declared)]
         return Rows(columns, pl.Series([], dtype=pl.String), pl.Series([], dtype=pl.String))
 
-    def _finished(self, rows: Rows, times: Times) -> pl.DataFrame:
-        """Rows in the form of `Decoded`, without their pseudo columns. Texts are made only for rows that may be dropped
-        as they are: malformed ones, and those that hold a null."""
+    def _kept(self, rows: Rows) -> pl.DataFrame:
+        """What is read of rows: the columns that are needed, by their numbers; whether a row is there or deleted, its
+        key and value as text, and its error. Texts are made only for rows that may be dropped as they are: malformed
+        ones, and those that hold a null in any column."""
         bad = rows.error.is_not_null()
         columns = [s.alias(c.name) for s, c in zip(rows.columns, self._columns, strict=True)]
         frame, live = _without_deleted(pl.DataFrame(columns), self._columns)
         if bad.any():
             frame = frame.select(pl.when(~bad).then(pl.all()))
-        shown = frame.select(pl.any_horizontal(pl.all().is_null())).to_series().arg_true() if columns else pl.Series([])
+        shown = pl.Series([], dtype=pl.UInt32)
+        if columns and rows.again is None:
+            shown = frame.select(pl.any_horizontal(pl.all().is_null())).to_series().arg_true()
         keys = [c for c in self._columns if c.place == "key"]
         values = [c for c in self._columns if c.place == "value" and c.name != _SAYS]
         key, value = (pl.repeat(None, len(bad), dtype=pl.String, eager=True) for _ in range(2))
@@ -268,17 +281,18 @@ class FileInput:
             key.scatter(shown, _texts(few, keys, len(keys) == 1))
             value.scatter(shown, _texts(few, values, False))
             value = pl.select(pl.when(bad).then(rows.raw).when(live == 1).then(value)).to_series()
+        given = [frame[self._columns[i].name].alias(str(i)) for i in self._given]
+        told = [live.alias(DIFF), key.alias("_key"), value.alias("_value"), rows.error.alias("_error")]
+        return pl.DataFrame([*given, *told])
+
+    def _finished(self, kept: pl.DataFrame, times: Times) -> pl.DataFrame:
+        """Rows in the form of `Decoded`, without their pseudo columns."""
         t = pl.Series(TIME, times, dtype=pl.Int64)
         if times.size and times.min() == NEVER:
             t = t.set(t == NEVER, None)
-        return frame.with_columns(
-            t,
-            live.alias(DIFF),
-            pl.lit(None, pl.String).alias(HEADERS),
-            key.alias("_key"),
-            value.alias("_value"),
-            rows.error.alias("_error"),
-        )
+        columns = [kept[str(i)].alias(self._columns[i].name) for i in self._given]
+        headers = repeated(HEADERS, None, pl.String, kept.height)
+        return pl.DataFrame([*columns, t, kept[DIFF], headers, *(kept[c] for c in ("_key", "_value", "_error"))])
 
     # --------------------------------------------------- copies and times
 
@@ -320,7 +334,7 @@ class FileInput:
             self._check_same(p)
             self._write_times(f"{self._stem(p)}.times", self._parquet_times(path))
             return
-        text = Text(path, p.start, p.stop)
+        text = Text(path, p.start, p.stop, like=p.digest)
         with self._copied(text, kind) as (rows, place):
             if (text.digest, rows) != (p.digest, p.rows):
                 raise BraidError(f"{path} was changed since it was first seen", PUT_BACK)
@@ -346,7 +360,7 @@ class FileInput:
         what = [
             file_copies.FORMAT, p.name, p.start, p.stop, p.digest, known[0].digest if known else p.digest,
             [[c.name, str(c.type)] for c in self._declared], [self.options.null_value, self.options.delimiter],
-            [t.field, t.format] if t else None, *filter(None, [self.options.deleted]),
+            [t.field, t.format] if t else None, self._given, *filter(None, [self.options.deleted]),
             *(["since 1970"] if t and t.since_1970 else []),
             *(["lenient"] if self.source.encoding.lenient and kind_of(p.name) == "json" else []),
         ]  # fmt: skip
@@ -366,15 +380,17 @@ class FileInput:
             options = shown(text.path, self.options)
             parsed = csv_rows(text, *self._matched(text.path), self._declared, options)
         else:
-            parsed = json_rows(text, self._declared, self.source.encoding.lenient)
+            parsed = json_rows(text, self._declared, self.source.encoding.lenient, self._wanted)
         times: list[Times] = []
         with file_copies.copying(self.cache) as copy:
             for some in parsed:
                 rows = some
                 if self._time is not None:
                     times.append(self._times_of(some))
-                    rows = _with_time_errors(self.source, some, times[-1])
-                copy.add(_frame(rows))
+                    if rows.again is not None and self.source.timestamp is not None and times[-1].min() == NEVER:
+                        rows = rows.again()
+                    rows = _with_time_errors(self.source, rows, times[-1])
+                copy.add(self._kept(rows))
 
             def place(piece: Piece) -> None:
                 if piece.rows:
@@ -465,11 +481,6 @@ def _without_deleted(frame: pl.DataFrame, columns: Sequence[SourceColumn]) -> tu
     return made, pl.select(pl.when(gone).then(-1).otherwise(1).cast(pl.Int8)).to_series()
 
 
-def _frame(rows: Rows) -> pl.DataFrame:
-    columns = [s.alias(str(i)) for i, s in enumerate(rows.columns)]
-    return pl.DataFrame([*columns, rows.error.alias("error"), rows.raw.alias("raw")])
-
-
 def _texts(frame: pl.DataFrame, columns: Sequence[SourceColumn], unwrapped: bool) -> pl.Series:
     if not columns:
         return pl.repeat(None, frame.height, dtype=pl.String, eager=True)
@@ -542,9 +553,9 @@ def fitting(
 
 
 @lru_cache(maxsize=256)
-def _digest(path: str, size: int, mtime: int) -> str:
+def _digest(path: str, size: int, mtime: int, like: str = "") -> str:
     """Of a whole file, as it lies there; read once for each time of change."""
-    return digest_of(path)
+    return digest_of(path, like=like)
 
 
 _ZERO: Times = np.zeros(1, np.int64)

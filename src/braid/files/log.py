@@ -30,7 +30,8 @@ from braid.store.files import open_regular, refuse_other, write_atomic
 from braid.topics.files import lines_of, members, parsed, text, whole, why
 from braid.topics.sealed import has_seal, sealed, unsealed
 
-FORMAT = 1
+FORMAT = 2
+KNOWN = (1, FORMAT)  # in 1 digests were BLAKE2b, without a name
 MORE, LEFT = ".more", b"left"
 MOST = 1 << 30  # bytes of a log
 
@@ -70,6 +71,7 @@ class FileLog:
         self._firsts: list[int] = []
         self._of: dict[str, list[Piece]] = {}
         self._at = 0  # bytes of the file that have been read
+        self._format = FORMAT
         self._take(pieces)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -137,7 +139,7 @@ class FileLog:
 
     def begun(self, root: str) -> FileLog:
         """The log as a start writes it, under this root."""
-        if self.life and root == self.root:
+        if self.life and root == self.root and self._format == FORMAT:
             return self
         assert self.path is not None
         folder = os.path.dirname(self.path)
@@ -168,13 +170,14 @@ class FileLog:
             found = [self._read(line.removesuffix(b"\n")) for line in io.BytesIO(lines)]  # a bad one ends it
             if self._at == 0 and found:
                 head = found.pop(0)
-                if head.get("format") != FORMAT:
+                if head.get("format") not in KNOWN:
                     raise BraidError(f"{self.path} has another format than {FORMAT}", "use the braid that wrote it")
                 if self.life and head["life"] != self.life:
                     raise BraidError(
                         f"{self.path} was begun again by another run", "one run at a time has a checkpoint"
                     )
                 self.life, self.root = text(head["life"], "life"), text(head["root"], "root")
+                self._format = head["format"]
             pieces = [_piece(x) for x in found]
             ends = [self.end, *(p.end for p in pieces)]
             if any(p.first != end for p, end in zip(pieces, ends, strict=False)):

@@ -13,6 +13,8 @@ import functools
 import hashlib
 import itertools
 import os
+import threading
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -37,6 +39,7 @@ from braid.types import Column, Scalar, Type
 BLOCK = 16 << 20  # bytes that are parsed at once
 THREADS = min(8, os.cpu_count() or 1)  # that parse, each a block
 T = TypeVar("T")
+_NEAR = 1 << 12  # bytes in which most lines end
 _BOM = b"\xef\xbb\xbf"
 UNCLOSED = "quote "  # behind it, in `Text.tail`, where the row begins whose quote is not closed
 
@@ -53,11 +56,14 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Typed columns in declared order; `error`: why a row is malformed, else null; `raw`: what such a row holds."""
+    """Typed columns in declared order; `error`: why a row is malformed, else null; `raw`: what such a row holds.
+    `again`: where no row is malformed or holds a null, and some columns are not wanted, these are null, and this gives
+    them, too."""
 
     columns: list[pl.Series]
     error: pl.Series
     raw: pl.Series
+    again: Callable[[], Rows] | None = None
 
 
 class Text:
@@ -65,19 +71,25 @@ class Text:
 
     `last`: a last line without an end is taken, too; else it is left, and `rest` tells so. `most`: where so many bytes
     have been taken, the others are left, too. Afterwards `stop` and `digest` say what was taken, and `tail` how it ends
-    (`log.Piece`).
+    (`log.Piece`). `like`: a digest of the kind that is wanted.
     """
 
     def __init__(
-        self, path: str, start: int = 0, limit: int | None = None, last: bool = True, most: int | None = None
+        self,
+        path: str,
+        start: int = 0,
+        limit: int | None = None,
+        last: bool = True,
+        most: int | None = None,
+        like: str = "",
     ) -> None:
         self.path, self.start, self.limit, self.last, self.most = path, start, limit, last, most
         self.stop, self.tail, self.rest = start, "", False
-        self._hash = hashlib.blake2b(digest_size=16)
+        self._hash = _hash(like)
 
     @property
     def digest(self) -> str:
-        return self._hash.hexdigest()
+        return str(self._hash.hexdigest())
 
     def blocks(self, by: str | None = None, size: int | None = None) -> Iterator[bytes]:
         """Blocks of whole lines; of a CSV file delimited `by` something, of whole rows."""
@@ -98,7 +110,7 @@ class Text:
                 if self.most is not None and self.stop - self.start >= self.most:
                     self.rest = True
                     return
-            parts, length = [data[cut:]], len(data) - cut
+            parts, length = [data[cut:]] if cut < len(data) else [], len(data) - cut
             wanted = 0 if cut else min(2 * length, LONGEST + 4 * size + 1)
         rest = b"".join(parts)
         if wanted and (cut := self._whole(rest, by)):
@@ -124,18 +136,24 @@ class Text:
 
 
 def content(path: str, start: int = 0, limit: int | None = None, size: int | None = None) -> Iterator[bytes]:
-    """The content of a file from byte `start` to `limit`, in parts of at most `size` bytes."""
+    """The content of a file from byte `start` to `limit`, in parts of at most `size` bytes; of a plain one they end
+    with a line where they can, so that none of them is copied to be cut."""
     size = size or BLOCK
     try:
         with pa.input_stream(path, compression="detect") as stream:
-            if stream.seekable():
+            plain = stream.seekable()
+            if plain:
                 stream.seek(start)
             else:
                 skipped = 0
                 while skipped < start and (data := stream.read(min(size, start - skipped))):
                     skipped += len(data)
             left = None if limit is None else limit - start
-            while data := stream.read(size if left is None else min(size, left)):
+            while True:
+                most = size if left is None else min(size, left)
+                data = stream.read(_to_a_line(stream, most) if plain else most)
+                if not data:
+                    break
                 left = None if left is None else left - len(data)
                 yield data
     except FileNotFoundError:
@@ -144,15 +162,44 @@ def content(path: str, start: int = 0, limit: int | None = None, size: int | Non
         raise BraidError(f"{path} cannot be read: {e}", "is it complete, and compressed as its name says?") from None
 
 
+def _to_a_line(stream: pa.NativeFile, size: int) -> int:
+    """So many bytes, at most `size`, as end with a line, if one ends near there."""
+    at, few = stream.tell(), min(size, _NEAR)
+    stream.seek(at + size - few)
+    behind = few - 1 - stream.read(few).rfind(b"\n")
+    stream.seek(at)
+    return size - behind if behind < few else size
+
+
 PUT_BACK = f"what has been read is not read again: put the file back as it was; or {anew()}"
 
 
-def digest_of(path: str, start: int = 0, limit: int | None = None) -> str:
-    """What `Text.digest` says of these bytes."""
-    made = hashlib.blake2b(digest_size=16)
+def digest_of(path: str, start: int = 0, limit: int | None = None, like: str = "") -> str:
+    """What `Text.digest` says of these bytes. `like`: a digest of the kind that is wanted."""
+    made = _hash(like)
     for data in content(path, start, limit):
         made.update(data)
-    return made.hexdigest()
+    return str(made.hexdigest())
+
+
+class _Crc32:
+    """A checksum as `hashlib` has digests: files change by accident, and this takes a quarter of the time. Its name
+    stands before it, as those that were written before have none."""
+
+    NAME = "crc32:"
+
+    def __init__(self) -> None:
+        self._crc = 0
+
+    def update(self, data: bytes) -> None:
+        self._crc = zlib.crc32(data, self._crc)
+
+    def hexdigest(self) -> str:
+        return f"{self.NAME}{self._crc:08x}"
+
+
+def _hash(like: str) -> Any:
+    return hashlib.blake2b(digest_size=16) if like and not like.startswith(_Crc32.NAME) else _Crc32()
 
 
 # ----------------------------------------------------------------------- CSV
@@ -315,10 +362,25 @@ def _shown(row: Sequence[str | None], names: Sequence[str] | None) -> str:
 # ---------------------------------------------------------------- JSON lines
 
 
-def json_rows(text: Text, declared: Sequence[Column], lenient: bool = False) -> Iterator[Rows]:
+def json_rows(
+    text: Text, declared: Sequence[Column], lenient: bool = False, wanted: frozenset[int] | None = None
+) -> Iterator[Rows]:
     """The rows of a file with one JSON object a line; a member that is missing is null. `lenient`: numbers are read as
-    ksqlDB reads those of a topic."""
-    return ahead(functools.partial(_of_json, declared=declared, lenient=lenient), text.blocks())
+    ksqlDB reads those of a topic. `wanted`: the numbers of the columns that are; None: all are."""
+    parse = functools.partial(_of_json, declared=declared, lenient=lenient)
+    odd = threading.Event()  # a block had a null: so will others, which are not tried in vain
+
+    def parsed(data: bytes) -> Rows:
+        if wanted is not None and len(wanted) < len(declared) and not odd.is_set():
+            found = compiled.json_lines(data, declared, wanted)
+            if found is not None and found.full:
+                LINES.add(len(found.how), 0)
+                no = pl.repeat(None, len(found.how), dtype=pl.String, eager=True)
+                return Rows(found.columns, no.alias("error"), no.alias("raw"), functools.partial(parse, data))
+            odd.set()
+        return parse(data)
+
+    return ahead(parsed, text.blocks())
 
 
 def _of_json(data: bytes, declared: Sequence[Column], lenient: bool) -> Rows:

@@ -63,7 +63,8 @@ class Files:
 
 class FileWatch:
     """One source's files. `done`: how many rows have been read for good, and how many some batch has been given;
-    `closed`: its end was processed; `up`: the run stays up, so what is not there yet may still come."""
+    `closed`: its end was processed; `up`: the run stays up, so what is not there yet may still come; `needed`: as
+    `FileInput` has it."""
 
     def __init__(
         self,
@@ -74,6 +75,7 @@ class FileWatch:
         closed: bool = False,
         up: bool = False,
         note: Note = lambda text: None,
+        needed: frozenset[str] | None = None,
     ) -> None:
         self.source, self.pattern, self.up, self.note = source, files.pattern, up, note
         self._committed, self._planned = done
@@ -90,11 +92,11 @@ class FileWatch:
         self._names = Names(checkpoint)
         self._left: Iterator[Piece] = iter(())  # of what was there at the beginning
         self._reached = NEVER
-        self.input = FileInput(source, self._log, reading(files.options), checkpoint.beside(FILES).url)
+        self.input = FileInput(source, self._log, reading(files.options), checkpoint.beside(FILES).url, needed)
 
     def read_as(self, source: Source) -> FileInput:
         """The same files, read under another alias."""
-        return FileInput(source, self._log, self.input.options, self.input.cache)
+        return FileInput(source, self._log, self.input.options, self.input.cache, self.input.needed)
 
     def _list(self) -> None:
         """What is there, but for files that have no byte yet and had none before."""
@@ -385,8 +387,8 @@ def _touched(f: Found, behind: Piece) -> Piece:
 def _holds(path: str, f: Found, pieces: tuple[Piece, ...]) -> bool:
     """Whether a file as it lies there now begins with these pieces; a Parquet file is one of them."""
     if kind_of(path) == "parquet":
-        return digest_of(path) == pieces[0].digest
-    return all(digest_of(path, p.start, p.stop) == p.digest for p in pieces)
+        return digest_of(path, like=pieces[0].digest) == pieces[0].digest
+    return all(digest_of(path, p.start, p.stop, p.digest) == p.digest for p in pieces)
 
 
 def watched(
@@ -413,10 +415,10 @@ def watched(
         if leaf.clocked:
             needs_time(leaf.source)
         if name not in made:
-            leaves = [x.number for x in plan.leaves if x.source.name == name]
-            made[name] = FileWatch(
-                leaf.source, files[name], checkpoint, reached.rows(leaves), reached.closed(leaves), up, note
-            )
+            mine = [x for x in plan.leaves if x.source.name == name]
+            leaves, needed = [x.number for x in mine], frozenset(field for x in mine for field in x.reads)
+            done, closed = reached.rows(leaves), reached.closed(leaves)
+            made[name] = FileWatch(leaf.source, files[name], checkpoint, done, closed, up, note, needed)
     return list(made.values())
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from braid.expr.nodes import Col, Expr
+from braid.expr.nodes import Col, Expr, columns
 from braid.operators.aggregate import GroupBy
 from braid.operators.base import Operator
 from braid.operators.filter import Filter
@@ -65,6 +65,13 @@ class Leaf:
     silent: bool = False
     spared: bool = False
     reading: int = 0
+
+    @property
+    def reads(self) -> Iterator[str]:
+        """The fields of its source that are looked at: of columns that go on, of its keys, of its clock."""
+        clock = () if self.source.watermark is None else (self.source.watermark,)
+        names = {name for e in (*self.columns, *self.keys, *clock) for name in columns(e)}
+        return (c.field for c in self.source.columns if c.name in names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from braid.operators.ranges import (
     Keyed,
     Window,
     columns_of,
+    distinct,
     hashes_of,
     key_order,
     keyed,
@@ -275,7 +276,7 @@ def _sort_within(order: Ints, where: Ints, pairs: Pairs) -> None:
     wrong = (place[1:] == place[:-1]) & ((t[1:] < t[:-1]) | ((t[1:] == t[:-1]) & (n[1:] < n[:-1])))
     if not wrong.any():
         return
-    some = np.flatnonzero(np.isin(place, np.unique(place[1:][wrong])))
+    some = np.flatnonzero(np.isin(place, distinct(place[1:][wrong])))
     order[at[some]] = p[some][np.lexsort((n[some], t[some], place[some]))]
 
 

@@ -116,21 +116,21 @@ class Regular:
         the batch, to which those of the epochs that are done are added. `lost`: gets what is told of pairs."""
         payload = [*sides[0].payload, *(sides[1].payload if self.gives == "pairs" else [])]
         nothing = pl.concat([x.new.clear() for x in sides], how="diagonal").select(EPOCH, DIFF, HASH, *keys, *payload)
-        epochs = distinct(np.concatenate([x[EPOCH].to_numpy() for side in sides for x in (side.new, side.lone)]))
         most = piece_rows(*([side.new] for side in sides))
-        done, ends = 0, [len(epochs)]
-        while ends:
-            whole = ends == [len(epochs)] and not done
-            some = [side if whole else side.within(epochs[done : ends[-1]]) for side in sides]
+        left: list[Ints | None] = [None]  # epochs that are to be done together, the next ones last; None: all
+        while left:
+            epochs = left.pop()
+            some = sides if epochs is None else [side.within(epochs) for side in sides]
             failures = Failures(self.residual, keys)
             try:
                 made = iter([self._parts(some, keys, most, failures)])
             except Crowded as crowd:
-                if whole:  # whoever asks for more has let go of what the batch came in
+                if epochs is None:  # whoever asks for more has let go of what the batch came in
                     yield changes_of(nothing, keys, payload)
-                if ends[-1] - done > 1:
-                    size = max(1, (ends[-1] - done) * most // (2 * crowd.pairs))
-                    ends += range(done + size, ends[-1], size)[::-1]
+                    epochs = distinct(np.concatenate([x[EPOCH].to_numpy() for s in sides for x in (s.new, s.lone)]))
+                if len(epochs) > 1:
+                    size = max(1, len(epochs) * most // (2 * crowd.pairs))
+                    left += [epochs[i : i + size] for i in range(0, len(epochs), size)][::-1]
                     continue
                 failures = Failures(self.residual, keys)
                 made = self._of_one(some, keys, most, failures)
@@ -139,8 +139,7 @@ class Regular:
                 yield changes_of(rows, keys, payload)
             if (told := failures.told([*sides[0].payload, *sides[1].payload])) is not None:
                 lost.append(told)
-            done = ends.pop()
-            if ends:
+            if left:
                 for side in some:
                     side.old.with_new(side.new)
 

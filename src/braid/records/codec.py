@@ -17,7 +17,8 @@ from braid.expr.json_text import loads
 from braid.records.facet import Manner
 from braid.records.json_blocks import read_block, readable
 from braid.records.malformed import Malformed, cut
-from braid.records.values import find, json_object, json_text, read_at, reader
+from braid.records.texts import Piece, joined
+from braid.records.values import find, in_json, json_text, object_pieces, read_at, reader
 from braid.types import Column, Scalar, physical_type, polars_type
 
 S = Scalar
@@ -201,9 +202,14 @@ def encode_values(frame: pl.DataFrame, columns: Sequence[tuple[str, Column]], *,
 
     `unwrapped`: the bare value of the only column; a null value then is the text `null`.
     """
-    texts = [json_text(frame.get_column(name), c.type) for name, c in columns]
     if unwrapped:
-        if len(texts) != 1:
+        if len(columns) != 1:
             raise ValueError("an unwrapped value has exactly one column")
-        return texts[0].fill_null("null").rename("value")
-    return json_object([c.name for _, c in columns], texts, frame.height)
+        name, column = columns[0]
+        return json_text(frame.get_column(name), column.type).fill_null("null").rename("value")
+    return joined(value_pieces(frame, columns), frame.height)
+
+
+def value_pieces(frame: pl.DataFrame, columns: Sequence[tuple[str, Column]]) -> list[Piece]:
+    """The pieces of JSON texts that are not `unwrapped`."""
+    return object_pieces([c.name for _, c in columns], [in_json(frame.get_column(name), c.type) for name, c in columns])

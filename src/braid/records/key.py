@@ -13,7 +13,8 @@ import numpy as np
 import polars as pl
 import polars_hash as plh
 
-from braid.records.values import json_object, json_text
+from braid.records.texts import Piece
+from braid.records.values import in_json, json_object, json_text
 from braid.types import Column, Scalar, Type
 
 _PLAIN = (pl.Int32, pl.Int64, pl.Boolean)
@@ -32,19 +33,19 @@ def canonical_key(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.Series:
         return pl.Series("key", [None] * frame.height, dtype=pl.String)
     texts = [_text(frame.get_column(c.name), c.type) for c in columns]
     out = json_object([c.name for c in columns], texts, frame.height).rename("key")
-    missing = [t.is_null() for t in texts if not isinstance(t, str)]
+    missing = [t.values.is_null() for t in texts if not isinstance(t, str)]
     if len(missing) < len(texts):
         return out
     nothing = pl.select(pl.all_horizontal(missing)).to_series()
     return out.set(nothing, None) if nothing.any() else out
 
 
-def _text(values: pl.Series, t: Type) -> pl.Series | str:
+def _text(values: pl.Series, t: Type) -> Piece:
     """The JSON of values; one text where they are all the same, as the constant is that stands beside a key."""
     one = values.head(1)
     if values.dtype in _PLAIN and one.len() and one[0] is not None and values.eq_missing(one[0]).all():
         return str(json_text(one, t, key=True)[0])
-    return json_text(values, t, key=True)
+    return in_json(values, t, key=True)
 
 
 def byte_order(frame: pl.DataFrame, columns: Sequence[Column], binary: bool) -> pl.Series:

@@ -13,7 +13,6 @@ import binascii
 import contextlib
 import datetime as dt
 import decimal
-import json
 import math
 import re
 import struct
@@ -28,6 +27,7 @@ from braid.expr import casts, dates, jsonb_text
 from braid.expr.json_text import RawNumber, compact, dumps, loads
 from braid.expr.rows import distinct
 from braid.expr.signatures import or_null
+from braid.records import texts
 from braid.records.facet import ISO, LENIENT, TEXTS, Manner
 from braid.records.malformed import Malformed, a, not_one, shown
 from braid.types import DAY_MS, MAX_DAY, MAX_TIME, TIMESTAMPS, Array, Decimal, Map, Scalar, Struct, Type, polars_type
@@ -320,8 +320,7 @@ def _struct(t: Struct, manner: Manner) -> Reader:
 
 # ----------------------------------------------------------------- JSON texts
 
-_ESCAPES = {chr(c): json.dumps(chr(c))[1:-1] for c in (*range(32), 34, 92)}
-_ODD = r'["\\\x00-\x1f]'
+_AS_THEY_STAND = (S.SMALLINT, S.INT, S.BIGINT)  # whose JSON is that of the physical value
 
 
 def json_text(s: pl.Series, t: Type, *, key: bool = False) -> pl.Series:
@@ -330,17 +329,27 @@ def json_text(s: pl.Series, t: Type, *, key: bool = False) -> pl.Series:
     return form(t).to_json(s, t, key)
 
 
-def json_object(names: Sequence[str], texts: Sequence[pl.Series | str], height: int) -> pl.Series:
+def in_json(s: pl.Series, t: Type, *, key: bool = False) -> texts.Column:
+    """What `json_text` gives, with null as `null`, for `json_object`."""
+    if t in _AS_THEY_STAND:
+        return texts.Column(s)
+    return texts.Column(s, quoted=True) if t == S.VARCHAR else texts.Column(json_text(s, t, key=key))
+
+
+def json_object(names: Sequence[str], fields: Sequence[pl.Series | texts.Piece], height: int) -> pl.Series:
     """One JSON object per row from the JSON texts of its fields; null fields are written. A text: of all rows."""
-    fields, parts, plain = dict[str, pl.Series](), list[pl.Expr](), "{"
-    for i, (name, text) in enumerate(zip(names, texts, strict=True)):
-        plain += f"{',' if i else ''}{dumps(name)}:{text if isinstance(text, str) else ''}"
-        if not isinstance(text, str):
-            fields[str(i)] = text
-            parts += [pl.lit(plain), pl.col(str(i)).fill_null("null") if text.null_count() else pl.col(str(i))]
+    return texts.joined(object_pieces(names, fields), height)
+
+
+def object_pieces(names: Sequence[str], fields: Sequence[pl.Series | texts.Piece]) -> list[texts.Piece]:
+    """The pieces of `json_object`."""
+    pieces, plain = list[texts.Piece](), "{"
+    for i, (name, field) in enumerate(zip(names, fields, strict=True)):
+        plain += f"{',' if i else ''}{dumps(name)}:{field if isinstance(field, str) else ''}"
+        if not isinstance(field, str):
+            pieces += [plain, texts.Column(field) if isinstance(field, pl.Series) else field]
             plain = ""
-    made = pl.DataFrame(fields).select(pl.concat_str([*parts, pl.lit(plain + "}")]).alias("value")).to_series()
-    return made if fields else made.new_from_index(0, height)
+    return [*pieces, plain + "}"]
 
 
 def _quoted(s: pl.Series) -> pl.Series:
@@ -348,9 +357,7 @@ def _quoted(s: pl.Series) -> pl.Series:
 
 
 def _json_string(s: pl.Series, t: Type, key: bool) -> pl.Series:
-    if s.str.contains(_ODD).any():
-        s = s.str.replace_many(list(_ESCAPES), list(_ESCAPES.values()))
-    return _quoted(s)
+    return texts.json_string(s)
 
 
 def _json_double(s: pl.Series, t: Type, key: bool) -> pl.Series:

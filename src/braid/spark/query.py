@@ -186,6 +186,8 @@ class RunningQuery:
 
     def _once_more(self) -> bool:
         """Whether the query died of what passes: a process that came too late, a server that was away."""
+        if self._handle.isActive:  # one question to the JVM in place of three: it is asked twenty times a second
+            return False
         if was_away(self._handle):
             now = time.monotonic()
             if not self._away:

@@ -37,14 +37,16 @@ from braid.plan import groups, logical
 from braid.plan.drop_reasons import Reason
 from braid.plan.first_row import of_nothing
 from braid.plan.logical import Sink
+from braid.records import texts
 from braid.records.formats.interface import Named
 from braid.records.registry import Registry
+from braid.records.texts import Piece
 from braid.records.wire import Wires, kafka_partition, wires
 from braid.stage.decode import times_of
 from braid.stage.drops import DROPS, drops_of
 from braid.stage.ingest import needing_a_value
 from braid.stage.wire import bucket_of, joined
-from braid.topics.envelope import WINDOW
+from braid.topics.envelope import WINDOW, envelope_pieces
 from braid.types import Column, polars_type
 
 WRITTEN: dict[str, pl.DataType] = {
@@ -92,6 +94,24 @@ def written(sink: Sink, frame: pl.DataFrame, partitions: int) -> pl.DataFrame:
         _headers(frame).alias("headers"),
         _windows(sink).alias("window"),
     )
+
+
+def line_pieces(sink: Sink, frame: pl.DataFrame) -> list[Piece] | None:
+    """The pieces of the same records' lines in a topic; None where they have headers or windows."""
+    if HEADERS in frame.columns or sink.window is not None:
+        return None
+    keys, values = _columns(sink)
+    if keys and sink.encoding.key != "NONE" and (sink.whole_key or any(not frame[n].null_count() for n, _ in keys)):
+        facet = sink.encoding.of_keys(len(keys))
+        key = facet.format.pieces(frame, keys, facet)
+    else:
+        key = [texts.Column(key_texts(sink, frame))]
+    if (frame[DIFF] == 1).all():
+        facet = sink.encoding.of_values(len(values))
+        value = facet.format.pieces(frame, values, facet)
+    else:
+        value = [texts.Column(_values(sink, frame).set(frame[DIFF] != 1, None))]
+    return envelope_pieces(key, value, frame[TIME])
 
 
 def _headers(frame: pl.DataFrame) -> pl.Expr:

@@ -22,7 +22,7 @@ from braid.operators.arrangement import Newest, last_of_key
 from braid.operators.base import RunStore, State
 from braid.operators.changes import HASH, HEADERS, POS, SUB, TIME, key_column
 from braid.operators.in_windows import MIX
-from braid.operators.ranges import Hashes, columns_of, hashes_of, key_order, rows_at
+from braid.operators.ranges import Hashes, columns_of, distinct, hashes_of, key_order, rows_at
 from braid.plan.logical import Source
 from braid.stage import state_file
 from braid.stage.bucket import BucketState
@@ -109,7 +109,7 @@ class Materialized:
         there never was one."""
         among = None
         if h is not None:
-            low = np.unique(h & ~_LOWER) if self._windowed else h
+            low = distinct(h & ~_LOWER) if self._windowed else h
             among = low, low | _LOWER if self._windowed else h
         found = [rows for part in self._parts if (rows := part.standing(among)) is not None]
         return pl.concat(found, how="diagonal") if found else None

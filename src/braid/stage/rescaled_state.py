@@ -26,7 +26,7 @@ from braid.operators.arrangement import ARRIVAL, CLOSE
 from braid.operators.base import RunStore, State
 from braid.operators.changes import HASH, TIME
 from braid.operators.multiset import TICK
-from braid.operators.ranges import Ints, hashes_of, key_order, order_of, rows_at
+from braid.operators.ranges import Ints, distinct, hashes_of, key_order, order_of, rows_at
 from braid.stage.bucket import BucketState, StoredRuns
 from braid.stage.key_groups import KeyGroup, key_groups, nowhere
 
@@ -193,7 +193,7 @@ def _by_number(rows: pl.DataFrame, known: Sequence[tuple[Ints, pl.Series]]) -> p
 def _numbers(parts: Parts, bucket: int) -> Ints:
     """The arrival numbers of the rows that go to a bucket, each once, rising."""
     found = [n for runs in parts.values() for run in runs if (n := run.numbers(bucket)) is not None]
-    return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+    return distinct(np.concatenate(found)) if found else np.empty(0, np.int64)
 
 
 def _numbered(rows: pl.DataFrame, known: Ints, first: int) -> pl.DataFrame:

@@ -20,13 +20,14 @@ import io
 import os
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from uuid import uuid4
 
 import polars as pl
 
 from braid.errors import BraidError
+from braid.records import texts
 from braid.store.files import force, refuse_link, remove, scratch_name
 from braid.store.reading import LONGEST
 from braid.topics.envelope import parse_envelope
@@ -38,7 +39,7 @@ from braid.topics.view import Origin, View
 POSITIONS = {"seq": pl.Int64, "hops": pl.Int16, "n": pl.Int64}
 ANONYMOUS = "put-"  # staged names of records that belong to no query
 
-_ROWS = 1 << 14  # lines joined to one piece of bytes: memory that is used again costs no page faults
+ROWS = 1 << 14  # lines joined to one piece of bytes: memory that is used again costs no page faults
 _SETTLE = 0.05  # s; a file changed so lately may still be written
 _PATIENCE = 1.0  # s
 _ABANDONED = 3600.0  # s; age of staged files of a `put` that died
@@ -72,17 +73,20 @@ class StageWriter:
         if lines.null_count():
             raise ValueError("a record is a line, not null")
         times = parse_envelope(lines)["_t"] if times is None else times
-        for start in range(0, len(lines), _ROWS):
-            part = lines.slice(start, _ROWS)
-            lengths = part.str.len_bytes().cast(pl.Int64) + 1
-            if len(part) and int(lengths.max()) > LONGEST:  # type: ignore[arg-type]
-                what = f"a record of {int(lengths.max())} bytes for the topic {self._topic.name!r}"  # type: ignore[arg-type]
-                raise BraidError(what, f"a record is a line of at most {LONGEST >> 20} MiB")
-            data: bytes = part.str.join("\n").cast(pl.Binary).item() + b"\n"
-            self._file.write(data)
-            self._meter.add(data, lengths.to_numpy(), times.slice(start, _ROWS))
+        self.write_blocks(texts.lines(lines, ROWS), times)
         if positions is not None:
             self._positions.append(positions.select(pl.col(c).cast(t) for c, t in POSITIONS.items()))
+
+    def write_blocks(self, blocks: Iterable[texts.Block], times: pl.Series) -> None:
+        """Whole records, block by block; `times` of all."""
+        written = 0
+        for data, lengths in blocks:
+            if (longest := int(lengths.max(initial=0))) > LONGEST:
+                what = f"a record of {longest} bytes for the topic {self._topic.name!r}"
+                raise BraidError(what, f"a record is a line of at most {LONGEST >> 20} MiB")
+            self._file.write(data)
+            self._meter.add(data, lengths, times.slice(written, len(lengths)))
+            written += len(lengths)
 
     def close(self) -> Staged:
         beside, crc = None, None

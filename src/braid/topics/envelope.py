@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import polars as pl
 
+from braid.records.texts import Column, Piece, joined
 from braid.types import are_times, is_time
 
 WINDOW = pl.Struct({"start": pl.Int64, "end": pl.Int64})
@@ -333,6 +334,14 @@ def _window(text: str) -> dict[str, int | None] | None:
     return {"start": start, "end": end}
 
 
+def envelope_pieces(key: Sequence[Piece], value: Sequence[Piece], times: pl.Series) -> list[Piece]:
+    """The pieces of lines of records without headers and windows."""
+    if times.null_count():
+        raise ValueError("a record needs a time")
+    parts: list[Piece] = ['{"key":', *key, ',"value":', *value, ',"timestamp":', Column(times), "}"]
+    return [_in_a_line(x) for x in parts]
+
+
 def format_envelope(
     keys: pl.Series,
     values: pl.Series,
@@ -343,6 +352,9 @@ def format_envelope(
     """Lines of records. Keys, values and headers are JSON texts or null; windows are of type `WINDOW`."""
     if times.null_count():
         raise ValueError("a record needs a time")
+    no_headers = headers is None or headers.null_count() == len(headers)
+    if no_headers and (windows is None or windows.null_count() == len(windows)):
+        return joined(envelope_pieces([Column(keys)], [Column(values)], times), len(times)).rename("line")
     columns = [_one_line(keys).alias("key"), _one_line(values).alias("value"), times.cast(pl.Int64).alias("time")]
     null = pl.lit("null")
     pieces = [
@@ -362,6 +374,12 @@ def format_envelope(
         start, end = window.field("start").cast(pl.String), window.field("end").cast(pl.String).fill_null(null)
         pieces.append(pl.concat_str(pl.lit(',"window":['), start, pl.lit(","), end, pl.lit("]")).fill_null(""))
     return pl.DataFrame(columns).select(pl.concat_str(*pieces, pl.lit("}")).alias("line")).to_series()
+
+
+def _in_a_line(piece: Piece) -> Piece:
+    if isinstance(piece, str) or piece.quoted or piece.values.dtype != pl.String:
+        return piece
+    return Column(_one_line(piece.values))
 
 
 def _one_line(texts: pl.Series) -> pl.Series:

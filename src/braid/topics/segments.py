@@ -222,7 +222,7 @@ class Meter:
         self.highs: list[int | None] = []
         self.low: int | None = None
 
-    def add(self, data: bytes, lengths: npt.NDArray[np.int64], times: pl.Series) -> None:
+    def add(self, data: bytes | memoryview, lengths: npt.NDArray[np.int64], times: pl.Series) -> None:
         """`data` is `len(times)` whole lines; `lengths` are their bytes, line feeds included."""
         rows, bytes_ = len(times), memoryview(data)
         ends = np.cumsum(lengths) + self.size

@@ -14,11 +14,13 @@ from typing import ClassVar, Literal
 
 import polars as pl
 
+from braid.records import texts
 from braid.records.codec import Decoded, decode_values, encode_values
 from braid.records.facet import Manner, RecordSchema
 from braid.records.octets import checked
 from braid.records.registry import Registry, Schema
 from braid.records.schemas.interface import Kind
+from braid.records.texts import Piece
 from braid.types import Array, Column, Map, Scalar, Struct, Type
 
 Named = Sequence[tuple[str, Column]]  # columns of a frame, and the fields that they become
@@ -110,6 +112,10 @@ class Format:
     def encode(self, frame: pl.DataFrame, columns: Named, facet: Facet) -> pl.Series:
         """The text of each row. What has no place in a schema is null."""
         return encode_values(frame, columns, unwrapped=facet.bare)
+
+    def pieces(self, frame: pl.DataFrame, columns: Named, facet: Facet) -> list[Piece]:
+        """The same in pieces of rows of text; null as `null`."""
+        return [texts.Column(self.encode(frame, columns, facet))]
 
     def may_refuse(self, facet: Facet) -> bool:
         """Whether rows of the declared types may have no place."""

@@ -10,14 +10,22 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from braid.records.codec import Decoded, decode_values
+from braid.records.codec import Decoded, decode_values, value_pieces
 from braid.records.facet import Manner
-from braid.records.formats.interface import Facet, Format, Single
+from braid.records.formats.interface import Facet, Format, Named, Single
 from braid.records.octets import checked, no_errors
+from braid.records.texts import Piece
 from braid.types import Column
 
 
-class Json(Format):
+class Plain(Format):
+    """What is JSON as it stands."""
+
+    def pieces(self, frame: pl.DataFrame, columns: Named, facet: Facet) -> list[Piece]:
+        return super().pieces(frame, columns, facet) if facet.bare else value_pieces(frame, columns)
+
+
+class Json(Plain):
     @property
     def single(self) -> Single:
         return "either"
@@ -26,7 +34,7 @@ class Json(Format):
         return decode_values(texts, columns, unwrapped=facet.bare, manner=manner)
 
 
-class RowId(Format):
+class RowId(Plain):
     """The number of a row, or a key that a value may stand in for: what cannot be read is none."""
 
     of_values = False
