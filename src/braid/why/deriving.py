@@ -10,7 +10,7 @@ has none is looked for in all that was read. Nothing is written.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import polars as pl
@@ -33,10 +33,11 @@ from braid.types import Decimal, Scalar, polars_type
 from braid.why.asking import MOST, WHOLE, Asked, asked
 from braid.why.causes import Causes, Derived
 from braid.why.output import Output, There
+from braid.why.pages import Flags
 from braid.why.reading import BATCH, OFFSET, PARTITION, Events, events
 from braid.why.reasons import At
 from braid.why.recorded import Recorded
-from braid.why.slices import Part, given_by, key_texts
+from braid.why.slices import given_by, key_texts
 from braid.why.tree import Leaf, Telling, Tree
 from braid.why.tree_words import Derivation, Row
 
@@ -98,6 +99,16 @@ _OTHERS = "it may be of another query, of an earlier life of this one, or of a b
 _FIRST = "one group, which has its row before any record has come"
 
 
+@dataclass(frozen=True, slots=True)
+class _Equal:
+    """The records of a source of which an expression has a value (its text). `alone`: no other source gives it."""
+
+    leaf: int
+    of: Expr
+    text: str
+    alone: bool
+
+
 class NotGiven(BraidError):
     """A query does not give a row."""
 
@@ -138,12 +149,12 @@ class Deriving:
         except NotGiven:
             if self._heard.count > WHOLE:
                 raise
-            return self._judged(wanted, self._every(), left)
+            return self._judged(wanted, self._asked.every(), left)
 
     def _judged(
         self,
         wanted: Sequence[There],
-        taken: Mapping[int, pl.Series],
+        taken: Mapping[int, Flags],
         left: int,
         recorded: Sequence[Sequence[Cause]] | None = None,
     ) -> Derivation:
@@ -230,28 +241,36 @@ class Deriving:
 
     # ---------------------------------------------------------------- where to begin
 
-    def _start(self, wanted: Iterable[There]) -> Mapping[int, pl.Series]:
+    def _start(self, wanted: Sequence[There]) -> Mapping[int, Flags]:
         """The records that may have to do with some rows."""
-        found = dict[int, pl.Series]()
-        for x in wanted:
-            for n, flags in self._start_of(x).items():
-                found[n] = found[n] | flags if n in found else flags
-        none = {n: pl.repeat(False, x.height, dtype=pl.Boolean, eager=True) for n, x in self._heard.rows.items()}
-        return none | found
+        asked = [self._asked_of(x) for x in wanted]
+        flags = self._equal([x for some in asked for x in some])
+        found = {n: x.all(False) for n, x in self._heard.rows.items()}
+        for some in asked:
+            for n, mine in self._start_of(some, flags).items():
+                found[n] = found[n] | mine
+        return found
 
-    def _start_of(self, there: There) -> Mapping[int, pl.Series]:
+    def _asked_of(self, there: There) -> Sequence[_Equal]:
+        """What the columns of a row say of its records."""
         given = [*(there.key or ()), *(() if there.values is None else there.values.values())]
         parts = {id(e): part for e, part in given_by(self._query)}
         exprs = [*self._query.sink.written_key, *(o.expr for o in self._query.sink.values)]
         exprs = exprs if there.key is not None else exprs[len(self._query.sink.written_key) :]
-        alone, either = dict[int, pl.Series](), dict[int, pl.Series]()
+        made = list[_Equal]()
         for e, value in zip(exprs, given, strict=False):
             part = parts.get(id(e))
-            if part is None or value is None or not isinstance(e.type, Scalar | Decimal):
-                continue
-            into = alone if len(part) == 1 else either
-            for leaf, flags in self._equal(part, e, value).items():
-                into[leaf] = into[leaf] & flags if leaf in into else flags
+            if part is not None and value is not None and isinstance(e.type, Scalar | Decimal):
+                one = pl.DataFrame([pl.Series("x", [value], dtype=polars_type(e.type))])
+                text = key_texts(one, [Col("x", e.type)])[0]
+                made += [_Equal(leaf, x, text, len(part) == 1) for leaf, x in part.items()]
+        return made
+
+    def _start_of(self, asked: Sequence[_Equal], flags: Mapping[_Equal, Flags]) -> Mapping[int, Flags]:
+        alone, either = dict[int, Flags](), dict[int, Flags]()
+        for x in asked:
+            into, mine = alone if x.alone else either, flags[x]
+            into[x.leaf] = into[x.leaf] & mine if x.leaf in into else mine
         few = [(int(x.sum()), n) for n, x in alone.items() if x.any()]
         if few:
             _, leaf = min(few)
@@ -264,16 +283,21 @@ class Deriving:
                 f"and {self._query.name} has read {self._heard.count:,}",
                 f"as it is, it works for up to {WHOLE:,} records",
             )
-        return self._every()
+        return self._asked.every()
 
-    def _every(self) -> Mapping[int, pl.Series]:
-        return {n: pl.repeat(True, x.height, dtype=pl.Boolean, eager=True) for n, x in self._heard.rows.items()}
+    def _equal(self, asked: Sequence[_Equal]) -> Mapping[_Equal, Flags]:
+        """Which records of a source have a value."""
+        found = dict[_Equal, Flags]()
+        for leaf, rows in self._heard.rows.items():
+            mine = [x for x in dict.fromkeys(asked) if x.leaf == leaf]
+            exprs = [*dict.fromkeys(x.of for x in mine)]
 
-    def _equal(self, part: Part, e: Expr, value: object) -> Mapping[int, pl.Series]:
-        """By source, which records have a value."""
-        wanted = pl.DataFrame([pl.Series("x", [value], dtype=polars_type(e.type))])
-        text = key_texts(wanted, [Col("x", e.type)])[0]
-        return {n: (key_texts(self._heard.rows[n], [x]) == text).fill_null(False) for n, x in part.items()}
+            def equal(page: pl.DataFrame, mine: Sequence[_Equal] = mine, exprs: Sequence[Expr] = exprs) -> list[Flags]:
+                texts = {e: key_texts(page, [e]) for e in exprs}
+                return [texts[x.of] == x.text for x in mine]
+
+            found |= zip(mine, rows.where_all(equal) if mine else (), strict=True)
+        return found
 
     # -------------------------------------------------------------------- records
 
@@ -342,10 +366,8 @@ class _Seen:
     def _record_of(self, e: Clocked) -> At | None:
         batch, position = self._placed.position(e.place)
         here = (pl.col(BATCH) == batch) & (pl.col(POS) == pl.lit(position, POS_TYPE))
-        found = self._asked.heard.rows[e.leaf].filter(here).head(1)
-        if not found.height:
-            return None
-        return At(self._asked.plan.leaves[e.leaf].source.topic, *found.select(PARTITION, OFFSET, TIME).row(0))
+        found = self._asked.heard.rows[e.leaf].first(here, [PARTITION, OFFSET, TIME])
+        return At(self._asked.plan.leaves[e.leaf].source.topic, *found.row(0)) if found.height else None
 
 
 def _moved(at: At) -> str:

@@ -29,8 +29,8 @@ from braid.reference.rows import Row, evaluated
 from braid.types import WHOLE_NUMBERS
 from braid.why.knobs import compared, is_temporal
 from braid.why.notes import Notes
-from braid.why.reading import BATCH, OFFSET, PARTITION, Heard, Place
-from braid.why.slices import Sliced, Slices
+from braid.why.reading import BATCH, OFFSET, PARTITION, SHOWN, Heard, Place
+from braid.why.slices import Sliced, Slices, text_of
 
 Outcome = Literal["given", "waiting", "missing", "unread"]
 ALIKE = 2000  # keys that are compared letter by letter
@@ -193,13 +193,12 @@ class Case:
             before = (pl.col(BATCH) < batch) | ((pl.col(BATCH) == batch) & (pl.col(POS) < pl.lit(pos, POS_TYPE)))
             source = self._source(n)
             if source.watermark is None:
-                found = self.heard.rows[n].filter(before & (pl.col(TIME) == clock)).head(1)
+                shows = pl.col(TIME) == clock
             else:
-                found = self.heard.steps.filter(before & (pl.col("leaf") == n) & (pl.col("time") == clock)).head(1)
-                found = found.join(self.heard.rows[n], on=[BATCH, POS], how="inner").head(1)
+                shows = pl.col(SHOWN) == clock
+            found = self.heard.rows[n].first(before & shows, [PARTITION, OFFSET, TIME])
             if found.height:
-                row = found.select(PARTITION, OFFSET, TIME).row(0)
-                return At(source.topic, *row)
+                return At(source.topic, *found.row(0))
         return None
 
     # ------------------------------------------------------------------- others
@@ -395,9 +394,9 @@ class Case:
         found = list[At]()
         for i, met in enumerate(self.sliced.mets):
             for leaf in (n for n in leaves if met.of is node and n in met.keys):
-                rows = self.heard.rows[leaf].filter(self.slices.texts(i, leaf) == key.text)
-                topic = self._source(leaf).topic
-                found += [At(topic, *row) for row in rows.select(PARTITION, OFFSET, TIME).iter_rows()]
+                flags, topic = self.slices.with_key(i, leaf, [key.text]), self._source(leaf).topic
+                rows = self.heard.rows[leaf].heads(flags, [PARTITION, OFFSET, TIME])
+                found += [At(topic, *row) for row in rows.iter_rows()]
         return found
 
     def _alike(self, node: logical.Node, leaves: Sequence[int], key: Any) -> str | None:
@@ -406,7 +405,7 @@ class Case:
             return None
         for i, met in enumerate(self.sliced.mets):
             for leaf in (n for n in leaves if met.of is node and n in met.keys):
-                if not self.slices.texts(i, leaf).drop_nulls().len():
+                if not any(t.null_count() < t.len() for t in self.slices.texts(i, leaf)):
                     return f"{self._source(leaf).name} has no record at all"
                 found = self._nearest(i, leaf, key.text)
                 if found is not None:
@@ -416,9 +415,8 @@ class Case:
     def key_of(self, met: int, record: Record) -> str | None:
         """The key of a record where records meet."""
         own = (pl.col(PARTITION) == record.partition) & (pl.col(OFFSET) == record.offset)
-        flags = self.heard.rows[record.leaf].select(own).to_series()
-        found: list[str | None] = self.slices.texts(met, record.leaf).filter(flags).to_list()
-        return found[0] if found else None
+        found = self.heard.rows[record.leaf].first(own, [text_of(met)])
+        return found.item() if found.height else None
 
     def nearest(self, met: int, leaf: int, text: str | None) -> tuple[int, str] | None:
         """Of the other sides of a meeting the source that has a key which is nearly this one, and that."""
@@ -429,18 +427,28 @@ class Case:
 
     def _nearest(self, met: int, leaf: int, text: str) -> str | None:
         """The nearest of the keys of a source to one that it has not."""
-        asked, known = _plain(text), self.slices.texts(met, leaf).drop_nulls().unique()
-        if known.is_in([text]).any():
-            return None
-        same = [t for t in known.to_list() if _bare(t) == _bare(asked)]
-        some = {_plain(t): t for t in (known.to_list() if known.len() <= ALIKE else _begin_alike(known, asked))}
-        # another number is another thing, and no misspelling
-        found = same or ([] if asked.isdigit() else [some[t] for t in guesses(asked, some, 1)])
-        return found[0] if found else None
+        asked, bare = _plain(text), _bare(_plain(text))
+        some, alike, every = set[str](), set[str](), True
+        same: str | None = None
+        for page in self.slices.texts(met, leaf):
+            known = page.drop_nulls().unique(maintain_order=True)
+            if known.is_in([text]).any():
+                return None
+            if same is None:
+                same = next(iter(known.filter(_bares(known) == bare).to_list()), None)
+            alike |= set(_begin_alike(known, asked)[: ALIKE - len(alike)])
+            if every:
+                some |= set(known.to_list())
+                every = len(some) <= ALIKE
+        if same is not None or asked.isdigit():  # another number is another thing, and no misspelling
+            return same
+        texts = {_plain(t): t for t in (some if every else alike)}
+        found = guesses(asked, texts, 1)
+        return texts[found[0]] if found else None
 
     def values_of(self, met: int, leaf: int, text: str) -> tuple[object, ...] | None:
         """The values of a key of a source, as a record there has them."""
-        rows = self.heard.rows[leaf].filter(self.slices.texts(met, leaf) == text).head(1)
+        rows = self.heard.rows[leaf].chosen(self.slices.with_key(met, leaf, [text])).head(1)
         exprs = self.sliced.mets[met].keys[leaf]
         values = evaluate(rows, [(str(i), e) for i, e in enumerate(exprs)])[0]
         return tuple(python_values(values[str(i)])[0] for i in range(len(exprs)))
@@ -509,6 +517,13 @@ def _bare(text: str) -> str:
     """What is left of a key without case, blanks, zeros in front and signs between."""
     made = "".join(c for c in _plain(text).lower() if c.isalnum())
     return made.lstrip("0") or made
+
+
+def _bares(texts: pl.Series) -> pl.Series:
+    """The same of many keys."""
+    made = texts.str.to_lowercase().str.replace_all(r"[^\p{L}\p{N}]", "")
+    bare = made.str.strip_chars_start("0")
+    return made.zip_with(bare == "", bare)
 
 
 def _begin_alike(known: pl.Series, asked: str) -> list[str]:
