@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import process_time
@@ -47,7 +47,7 @@ from braid.topics.store import TopicStore
 from braid.topics.store_value import Store
 from braid.why.notes import Notes
 from braid.why.pages import Flags, Folder
-from braid.why.reading import BATCH, KEY, OFFSET, PARTITION, Events, Heard, Place, events, heard
+from braid.why.reading import BATCH, KEY, OFFSET, PARTITION, Events, Heard, Keyed, Place, events, heard
 from braid.why.reasons import At, Case, Verdict
 from braid.why.slices import Sliced, Slices, keyed, sliced, text_of
 from braid.why.what_if import sought
@@ -79,19 +79,29 @@ class Input:
         return Input(topic, int(partition), int(offset))
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A checkpoint."""
+
+    known: Document
+    folder: ObjectStore
+
+
 @dataclass(slots=True)
 class Asked:
-    """A query of a store, and all that it has read."""
+    """A query, and all that it has read. `inputs`: where that lies; `read`: what reads it again; `left`: what its run
+    has left, which a test's has not; `cache`: a folder for what files are parsed into, which goes with this;
+    `seconds`: for so long changes are looked for that would have made a row."""
 
     query: str
     plan: Plan
-    known: Document
-    folder: ObjectStore
     inputs: Mapping[int, Readable]
     topics: Topics
+    read: Callable[[Keyed, Folder], Heard]
+    left: Left | None
     values: bool = True
-    cache: object = None  # a folder for what files are parsed into; it goes with this
-    seconds: float = 0  # for so long changes are looked for that would have made a row
+    cache: object = None
+    seconds: float = 0
     heard: Heard = field(init=False)
     how: Sliced = field(init=False)
     slices: Slices = field(init=False)
@@ -99,7 +109,7 @@ class Asked:
     def __post_init__(self) -> None:
         self.how = sliced(self.plan.query)
         keys = partial(keyed, self.how.mets)
-        self.heard = heard(self.folder, self.known, self.plan, self.inputs, keys, Folder())
+        self.heard = self.read(keys, Folder())
         self.slices = Slices(self.how.mets, self.heard.rows)
 
     # -------------------------------------------------------------------- what is asked
@@ -140,15 +150,18 @@ class Asked:
 
     def _arrived(self, since: int, until: int | None) -> pl.Expr:
         """Records of the batches that ended then."""
-        timed = offset_search.first_timed(self.folder)
+        if self.left is None:
+            raise BraidError(f"{self.query} has no times at which its batches ended", "ask for event times")
+        folder = self.left.folder
+        timed = offset_search.first_timed(folder)
         if timed is None or (timed.batch > 0 and since < (timed.at or 0)):
             which = "" if timed is None else f" before {timed.batch}"
             raise BraidError(
                 f"when the batches of {self.query}{which} ended is not known: an earlier version wrote no times",
                 "--event-time asks for records by their own times",
             )
-        first = offset_search.first_at(self.folder, since)
-        last = None if until is None else offset_search.first_at(self.folder, until)
+        first = offset_search.first_at(folder, since)
+        last = None if until is None else offset_search.first_at(folder, until)
         if first is None:
             return pl.lit(False)
         within = pl.col(BATCH) >= first.batch
@@ -417,7 +430,8 @@ def asked(
     _check_kept(found.name, plan, known, topics)
     cache = tempfile.TemporaryDirectory(prefix="braid-files-")
     inputs = {x.number: _input(x.source, known, topics, found.folder, declared, cache.name) for x in plan.leaves}
-    return Asked(found.name, plan, known, found.folder, inputs, topics, values, cache, seconds)
+    read = partial(heard, found.folder, known, plan, inputs)
+    return Asked(found.name, plan, inputs, topics, read, Left(known, found.folder), values, cache, seconds)
 
 
 def _notes(plan: Plan, topics: Topics) -> list[str]:

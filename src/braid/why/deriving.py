@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import polars as pl
 
@@ -23,13 +24,14 @@ from braid.face.reset import queries
 from braid.face.show import open_store
 from braid.face.tabular import time_text
 from braid.operators.changes import POS, POS_TYPE, TIME
+from braid.operators.clocks import FOREVER
 from braid.plan.epochs import in_epochs
 from braid.reference import Bound, Clocked, Event, Idle, Record
 from braid.reference.rows import BEFORE, Place
 from braid.stage.cause_log import Cause
 from braid.store import ObjectStore
 from braid.topics.store_value import Store
-from braid.types import Decimal, Scalar, polars_type
+from braid.types import Decimal, Scalar, is_time, polars_type
 from braid.why.asking import MOST, WHOLE, Asked, asked
 from braid.why.causes import Causes, Derived
 from braid.why.output import Output, There
@@ -43,6 +45,19 @@ from braid.why.tree_words import Derivation, Row
 
 DEEPEST = 5  # queries one behind the other
 FOLLOWED = 3  # records of a source that are followed into the query that has written them
+
+
+class Writing(Protocol):
+    """Queries by the topics that they write."""
+
+    @property
+    def by_topic(self) -> Mapping[str, Sequence[str]]: ...
+
+    def named(self, topic: str) -> str:
+        """The topic as it is written."""
+        ...
+
+    def asked(self, query: str) -> Asked: ...
 
 
 @dataclass(slots=True)
@@ -79,7 +94,7 @@ class Writers:
 
 
 def why(
-    writers: Writers, topic: str, offset: int | None, partition: int | None, key: str | None, depth: int = 1
+    writers: Writing, topic: str, offset: int | None, partition: int | None, key: str | None, depth: int = 1
 ) -> Derivation:
     """Why rows of a topic are there: the one at an offset, or the last of a key."""
     topic = writers.named(topic)
@@ -116,7 +131,7 @@ class NotGiven(BraidError):
 class Deriving:
     """The rows of a query."""
 
-    def __init__(self, writers: Writers, mine: Asked, depth: int) -> None:
+    def __init__(self, writers: Writing, mine: Asked, depth: int) -> None:
         self._writers, self._asked, self._depth = writers, mine, depth
         self._query, self._heard = mine.plan.query, mine.heard
         self._output = Output(mine.plan.query, mine.topics)
@@ -360,7 +375,7 @@ class _Seen:
                 return f"{which}, which fell idle"
             case Bound():
                 which = ", ".join(f"{self._asked.plan.leaves[n].source.topic}:{p}" for n, p in e.partitions)
-                return f"the end of {which}"
+                return f"the end of {which}" if e.time == FOREVER else f"the clock of {which}, set to {_told(e.time)}"
         return "the end of its input"
 
     def _record_of(self, e: Clocked) -> At | None:
@@ -368,6 +383,11 @@ class _Seen:
         here = (pl.col(BATCH) == batch) & (pl.col(POS) == pl.lit(position, POS_TYPE))
         found = self._asked.heard.rows[e.leaf].first(here, [PARTITION, OFFSET, TIME])
         return At(self._asked.plan.leaves[e.leaf].source.topic, *found.row(0)) if found.height else None
+
+
+def _told(time: int) -> str:
+    """A time, or the number at which a clock that counts is."""
+    return time_text(time) if is_time(time) else str(time)
 
 
 def _moved(at: At) -> str:

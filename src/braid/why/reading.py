@@ -18,7 +18,7 @@ from typing import Any
 import polars as pl
 
 from braid.errors import BraidError
-from braid.lower.physical import Plan
+from braid.lower.physical import Leaf, Plan
 from braid.operators.changes import (
     DIFF,
     EARLY,
@@ -27,13 +27,14 @@ from braid.operators.changes import (
     POS,
     POS_TYPE,
     TIME,
+    explicit_position,
     partitioned_position,
     sequence_of,
 )
 from braid.operators.clocks import BOTH, CLOCK, FOREVER, STORED
 from braid.plan.logical import Source
 from braid.records.python import python_values
-from braid.reference import Bound, Clocked, Event, Idle, Record
+from braid.reference import Bound, Clocked, End, Event, Idle, Record
 from braid.stage import batches, offset_log, state_file
 from braid.stage.call_order import Ranks
 from braid.stage.checkpoint import Document
@@ -61,24 +62,18 @@ _TOLD: dict[str, pl.DataType] = {DIFF: pl.Int8(), HEADERS: pl.String(), ERROR: p
 _MOVED: dict[str, pl.DataType] = {SHOWN: pl.Int64(), STORES: pl.Int64()}
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """The end of a batch, where partitions fall idle or are closed: (leaf, partition)."""
-
-    batch: int
-    idle: tuple[tuple[int, int], ...]
-    closed: tuple[tuple[int, int], ...]
+Ends = Sequence[tuple[int, Event]]  # what partitions do besides, each at its position in the batch: idle, closed, ended
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
     """All that a query has read. `rows`: by source, its records: `_batch _pos _partition _offset _t _diff _headers
     _error _key` and the columns, heads `_batch _pos _partition _offset _t _key`, the keys by which they meet others,
-    and what each of them means for the clocks, where that is anything; `next`, `begin`: up to where and from where each
-    `leaf/partition` was read; `folder`: for what is not kept in memory."""
+    and what each of them means for the clocks, where that is anything; `ends`: by batch; `next`, `begin`: up to where
+    and from where each `leaf/partition` was read; `folder`: for what is not kept in memory."""
 
     rows: Mapping[int, Rows]
-    moments: Sequence[Moment]
+    ends: Mapping[int, Ends]
     batches: int
     next: Mapping[str, int]
     begin: Mapping[str, int]
@@ -100,7 +95,7 @@ def heard(
     early = early_leaves(plan, files)
     start: Mapping[str, Any] = _beginning(known)
     rows = {n: Rows(_nothing(plan.leaves[n].source, partial(keyed, n))) for n in inputs}
-    moments = list[Moment]()
+    ends = dict[int, Ends]()
     ranks = Ranks.recorded(known.sources, plan, grows=True)
     documents = _documents(folder)
     for batch, end in enumerate(documents):
@@ -110,11 +105,10 @@ def heard(
         parts = parts_of(start, end, first)
         for part in parts:
             rank = ranks[f"{part.leaf}/{part.partition}"]
-            rows[part.leaf].pages += _pages(plan, part, batch, inputs[part.leaf], rank, partial(keyed, part.leaf), into)
-        if (at := _moment(batch, parts)) is not None:
-            moments.append(at)
+            rows[part.leaf].pages += _pages(plan, part, batch, inputs[part.leaf], rank, keyed, into)
+        ends[batch] = _ends(parts)
         start = end
-    return Heard(rows, moments, len(documents), start["next"], _beginning(known)["next"], into)
+    return Heard(rows, ends, len(documents), start["next"], _beginning(known)["next"], into)
 
 
 def _documents(folder: ObjectStore) -> Sequence[Mapping[str, Any]]:
@@ -143,7 +137,7 @@ def _pages(
     batch: int,
     source: Readable,
     rank: int,
-    keyed: Callable[[pl.DataFrame], pl.DataFrame],
+    keyed: Keyed,
     into: Folder,
 ) -> Iterator[Page]:
     """The records of a part. One without a time has the highest before it, of its page or of all of these."""
@@ -155,9 +149,7 @@ def _pages(
         decoded, rows = whole()
         if rows.height:
             chunk = Chunk(part.leaf, part.partition, rank, decoded, early=part.early, floor=part.floor)
-            heads = rows.select(*_PLACES, KEY, *(keyed(rows).get_columns()))
-            head = into.kept(heads.join(_moved(plan, chunk), on=POS, how="left", maintain_order="left"))
-            yield Page(batch, part.partition, rows.height, head.read, partial(_again, whole, rows.height))
+            yield _kept(plan, chunk, rows, batch, partial(_again, whole, rows.height), keyed, into)
             part = replace(part, floor=max(part.floor, int(rows[TIME].max())))  # type: ignore[arg-type]
         first = last
 
@@ -167,14 +159,33 @@ def _whole(plan: Plan, part: Part, batch: int, source: Readable, rank: int) -> t
     decoded = above(source.read(part.partition, part.first, part.last), part.floor)
     leaf = plan.leaves[part.leaf]
     highest = pl.max_horizontal(pl.col(TIME).cum_max(), pl.lit(part.floor, pl.Int64)) - (EARLY if part.early else 0)
-    rows = decoded.rows.with_columns(
-        partitioned_position(highest, rank, pl.col(OFFSET), leaf.reading).alias(POS),
+    place = partitioned_position(highest, rank, pl.col(OFFSET), leaf.reading)
+    return decoded, _placed(leaf, decoded, decoded.rows.select(place.alias(POS))[POS], batch, part.partition)
+
+
+def _placed(leaf: Leaf, decoded: Decoded, positions: pl.Series, batch: int, partition: int) -> pl.DataFrame:
+    return decoded.rows.with_columns(
+        positions,
         pl.lit(batch, pl.Int32).alias(BATCH),
-        pl.lit(part.partition, pl.Int32).alias(PARTITION),
+        pl.lit(partition, pl.Int32).alias(PARTITION),
         decoded.error.alias(ERROR),
         pl.col(KEY).cast(pl.String, strict=False),
     ).select(*_PLACES, *_TOLD, *(c.name for c in leaf.source.columns))
-    return decoded, rows
+
+
+def _kept(
+    plan: Plan,
+    chunk: Chunk,
+    rows: pl.DataFrame,
+    batch: int,
+    whole: Callable[[], pl.DataFrame],
+    keyed: Keyed,
+    into: Folder,
+) -> Page:
+    """A page, its heads in a file."""
+    heads = rows.select(*_PLACES, KEY, *(keyed(chunk.leaf, rows).get_columns()))
+    head = into.kept(heads.join(_moved(plan, chunk), on=POS, how="left", maintain_order="left"))
+    return Page(batch, chunk.partition, rows.height, head.read, whole)
 
 
 def _again(whole: Callable[[], tuple[Decoded, pl.DataFrame]], height: int) -> pl.DataFrame:
@@ -201,10 +212,29 @@ def _nothing(source: Source, keyed: Callable[[pl.DataFrame], pl.DataFrame]) -> p
     return none.hstack(keyed(none)).hstack(pl.DataFrame(schema=_MOVED))
 
 
-def _moment(batch: int, parts: Sequence[Part]) -> Moment | None:
+def _ends(parts: Sequence[Part]) -> Ends:
+    """The end of a batch, where partitions fall idle or are closed."""
     closed = tuple((p.leaf, p.partition) for p in parts if p.ended)
     idle = tuple((p.leaf, p.partition) for p in parts if p.idle and not p.ended)
-    return Moment(batch, idle, closed) if idle or closed else None
+    made: list[tuple[int, Event]] = [(END_OF_BATCH, Idle(idle))] if idle else []
+    return made + ([(END_OF_BATCH + 1, Bound(closed, FOREVER))] if closed else [])
+
+
+def heard_in_order(plan: Plan, chunks: Iterable[Chunk], begin: Mapping[str, int], keyed: Keyed, into: Folder) -> Heard:
+    """All that a query has read whose records have an order given from outside, as one batch."""
+    rows = {x.number: Rows(_nothing(x.source, partial(keyed, x.number))) for x in plan.leaves}
+    ends, next_ = dict[tuple[int, str, int], list[tuple[int, int]]](), dict[str, int]()
+    for chunk in chunks:
+        leaf, where = plan.leaves[chunk.leaf], (chunk.leaf, chunk.partition)
+        for mark in chunk.marks:
+            ends.setdefault((mark.position, mark.kind, mark.value), []).append(where)
+        if chunk.order is not None and chunk.order.height:
+            place = explicit_position(pl.col("seq"), pl.col("hops"), pl.col("rank"), pl.col("n"), leaf.reading)
+            some = _placed(leaf, chunk.decoded, chunk.order.select(place.alias(POS))[POS], 0, chunk.partition)
+            rows[leaf.number].pages.append(_kept(plan, chunk, some, 0, into.kept(some).read, keyed, into))
+            next_[f"{leaf.number}/{chunk.partition}"] = int(some[OFFSET].max()) + 1  # type: ignore[arg-type]
+    made = [(p, End(tuple(w)) if kind == "end" else Bound(tuple(w), to)) for (p, kind, to), w in sorted(ends.items())]
+    return Heard(rows, {0: made}, 1, next_, begin, into)
 
 
 # --------------------------------------------------------------------- events
@@ -296,11 +326,10 @@ def events(heard: Heard, plan: Plan, taken: Mapping[int, pl.Series]) -> Events:
                 made += some
             runs.setdefault(page.batch, {}).setdefault((n, page.partition), []).append((page, numbers))
     ends = dict[int, list[tuple[int, int]]]()
-    for m in heard.moments:
-        for position, e in ((END_OF_BATCH, Idle(m.idle)), (END_OF_BATCH + 1, Bound(m.closed, FOREVER))):
-            if e.partitions:
-                ends.setdefault(m.batch, []).append((position, len(made)))
-                made.append(e)
+    for batch, some_ends in heard.ends.items():
+        for position, e in some_ends:
+            ends.setdefault(batch, []).append((position, len(made)))
+            made.append(e)
     return Events(_in_order(runs, ends), made, heard.folder)
 
 
@@ -308,13 +337,13 @@ def _in_order(
     runs: Mapping[int, Mapping[tuple[int, int], Sequence[tuple[Page, pl.Series | None]]]],
     ends: Mapping[int, Sequence[tuple[int, int]]],
 ) -> Iterator[pl.DataFrame]:
-    """Records that are looked at, steps of clocks, and the ends of batches, in order."""
+    """Records that are looked at, steps of clocks, and what else partitions do, in order."""
     for batch in sorted({*runs, *ends}):
-        yield from _merged([_of_run(*where, pages) for where, pages in runs.get(batch, {}).items()])
-        some = pl.DataFrame(ends.get(batch, []), {POS: POS_TYPE, "made": pl.Int64}, orient="row")
-        if some.height:
-            some = some.with_columns(pl.lit(None, t).alias(c) for c, t in _FRAME.items() if c not in some.columns)
-            yield some.with_columns(pl.lit(batch, pl.Int32).alias(BATCH)).select(*_FRAME)
+        besides = pl.DataFrame(ends.get(batch, []), {POS: POS_TYPE, "made": pl.Int64}, orient="row").with_columns(
+            pl.lit(batch if c == BATCH else None, t).alias(c) for c, t in _FRAME.items() if c not in (POS, "made")
+        )
+        records = [_of_run(*where, pages) for where, pages in runs.get(batch, {}).items()]
+        yield from _merged([*records, iter([besides.select(*_FRAME)] if besides.height else [])])
 
 
 def _of_run(leaf: int, partition: int, pages: Iterable[tuple[Page, pl.Series | None]]) -> Iterator[pl.DataFrame]:

@@ -42,7 +42,10 @@ class Recorded:
     told: Told = field(init=False, default_factory=Told)
 
     def __post_init__(self) -> None:
-        known, folder = self._asked.known, self._asked.folder
+        if self._asked.left is None:
+            self._ranks = Ranks({}, self._asked.plan, None)
+            return
+        known, folder = self._asked.left.known, self._asked.left.folder
         self._ranks = Ranks.recorded(known.sources, self._asked.plan, grows=True)
         try:
             self._upto = state_file.published(folder)
