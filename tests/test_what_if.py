@@ -24,7 +24,7 @@ import keyed_queries
 import sliding_queries
 import test_law_epochs as epochs
 from braid.bind.program import Program
-from braid.operators.changes import POS, POS_TYPE, TIME
+from braid.operators.changes import DIFF, POS, POS_TYPE, TIME
 from braid.plan.bands import Shifted
 from braid.plan.epochs import TemporalFilter
 from braid.plan.logical import Query, sources
@@ -35,7 +35,7 @@ from braid.why.knobs import knobs, with_change
 from braid.why.lengths import exact
 from braid.why.notes import Notes
 from braid.why.pages import Folder
-from braid.why.reading import BATCH, OFFSET, PARTITION, SHOWN, Heard
+from braid.why.reading import BATCH, KEY, OFFSET, PARTITION, SHOWN, Heard
 from braid.why.reasons import At, Case, Verdict
 from braid.why.slices import Slices, sliced
 from braid.why.trials import Trial
@@ -69,6 +69,8 @@ def case_of(query: Query, placed: Known) -> Case:
             pl.Series(OFFSET, [e.offset for e in mine], dtype=pl.Int64),
             pl.Series(TIME, [e.time for e in mine], dtype=pl.Int64),
             pl.lit(None, pl.Int64).alias(SHOWN),
+            pl.Series(DIFF, [-1 if e.null else 1 for e in mine], dtype=pl.Int8),
+            pl.lit(None, pl.String).alias(KEY),
         )
         made[n] = paged(how.mets, n, placed_rows)
     heard, records = Heard(made, [], 1, {}, {}, Folder()), placed.records

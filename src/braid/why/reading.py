@@ -68,9 +68,9 @@ Ends = Sequence[tuple[int, Event]]  # what partitions do besides, each at its po
 @dataclass(frozen=True, slots=True)
 class Heard:
     """All that a query has read. `rows`: by source, its records: `_batch _pos _partition _offset _t _diff _headers
-    _error _key` and the columns, heads `_batch _pos _partition _offset _t _key`, the keys by which they meet others,
-    and what each of them means for the clocks, where that is anything; `ends`: by batch; `next`, `begin`: up to where
-    and from where each `leaf/partition` was read; `folder`: for what is not kept in memory."""
+    _error _key` and the columns, heads `_batch _pos _partition _offset _t _diff _key`, the keys by which they meet
+    others, and what each of them means for the clocks, where that is anything; `ends`: by batch; `next`, `begin`: up to
+    where and from where each `leaf/partition` was read; `folder`: for what is not kept in memory."""
 
     rows: Mapping[int, Rows]
     ends: Mapping[int, Ends]
@@ -183,7 +183,7 @@ def _kept(
     into: Folder,
 ) -> Page:
     """A page, its heads in a file."""
-    heads = rows.select(*_PLACES, KEY, *(keyed(chunk.leaf, rows).get_columns()))
+    heads = rows.select(*_PLACES, DIFF, KEY, *(keyed(chunk.leaf, rows).get_columns()))
     head = into.kept(heads.join(_moved(plan, chunk), on=POS, how="left", maintain_order="left"))
     return Page(batch, chunk.partition, rows.height, head.read, whole)
 

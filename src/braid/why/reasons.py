@@ -10,27 +10,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import compress
 from typing import Any, Literal
 
 import polars as pl
 
 from braid.expr.compile import evaluate
-from braid.expr.nodes import Expr, columns
+from braid.expr.nodes import Col, Expr, columns
 from braid.expr.show import duration, show
 from braid.expr.typing import conjuncts
+from braid.face.tabular import IS_NULL, is_inner
 from braid.guess import guesses
-from braid.operators.changes import POS, POS_TYPE, TIME
+from braid.operators.changes import DIFF, POS, POS_TYPE, TIME
 from braid.plan import epochs, groups, joins, logical, sliding
 from braid.plan.drop_reasons import Reason
 from braid.plan.over import Over
 from braid.records.python import python_values
 from braid.reference import Fact, Record
 from braid.reference.rows import Row, evaluated
-from braid.types import WHOLE_NUMBERS
+from braid.types import WHOLE_NUMBERS, polars_type
 from braid.why.knobs import compared, is_temporal
 from braid.why.notes import Notes
-from braid.why.reading import BATCH, OFFSET, PARTITION, SHOWN, Heard, Place
-from braid.why.slices import Sliced, Slices, text_of
+from braid.why.reading import BATCH, KEY, OFFSET, PARTITION, SHOWN, Heard, Place
+from braid.why.slices import Sliced, Slices, key_texts, text_of
 
 Outcome = Literal["given", "waiting", "missing", "unread"]
 ALIKE = 2000  # keys that are compared letter by letter
@@ -108,8 +110,10 @@ class Case:
 
     def _given(self, place: Place, count: int, here: Sequence[Fact]) -> Verdict:
         rows = self.notes.given[place]
-        topic = self.query.sink.name
-        keys = dict.fromkeys(shown(r.key[0] if len(r.key) == 1 else r.key) for r in rows if r.key is not None)
+        topic, named = self.query.sink.name, [o.name for o in self.query.sink.key]
+        whose = [not (is_inner(named) and n.endswith(IS_NULL)) for n in named]
+        parts = (tuple(compress(r.key, whose)) if whose else r.key for r in rows if r.key is not None)
+        keys = dict.fromkeys(shown(x[0] if len(x) == 1 else x) for x in parts)
         under = f" under {', '.join(list(keys)[:3])}{' …' * (len(keys) > 3)}" if self.values and keys else ""
         gone = " The last one deletes it." if rows and rows[-1].values is None and count <= len(rows) else ""
         alone = any(f.what == "padded" for f in here) and not any(f.what == "met" for f in here)
@@ -276,14 +280,23 @@ class Case:
         if met:
             gone = f"its partner {self.where(met[-1].detail['other'])} was deleted or changed, and it has no other"
             return Verdict("missing", "partner gone", gone)
-        there = self._others_of(node, other, key) if not table else []
+        written = self._text(node, key)
+        there = self._others_of(node, other, written)
+        if there and there[-1][1]:
+            text = f"the row of {names} under its key{of} was deleted, by {there[-1][0]}"
+            return Verdict("missing", "deleted", text + self._since(place))
         if there:
             count = _many(len(there), "record")
-            text = f"{names} has {count} of its key, such as {there[0]}, and none came as far as here"
-            return Verdict("missing", "partner missing", text, f"ask why: --input {there[0]}")
+            text = f"{names} has {count} of its key, such as {there[0][0]}, and none met it here"
+            return Verdict("missing", "partner missing", text + self._since(place), f"ask why: --input {there[0][0]}")
+        until, now = f.detail.get("until"), f.detail.get("now")
+        if until is not None and now is not None and -(2**60) < now() <= until:
+            kept = f"it is kept until a clock passes {self.time_text(int(until))}, and that clock is at "
+            text = f"no partner in {names} under its key{of} so far; {kept}{self.time_text(int(now()))}"
+            return Verdict("waiting", "no partner yet", text, self._alike(node, other, written))
         kind = "row" if table else "partner"
         text = f"no {kind} in {names} under its key{of}, in all that was read"
-        return Verdict("missing", f"no {kind}", text, self._alike(node, other, key))
+        return Verdict("missing", f"no {kind}", text, self._alike(node, other, written))
 
     def failed(self, place: Place, found: Sequence[Fact]) -> Verdict:
         f = found[-1]
@@ -327,9 +340,11 @@ class Case:
         f = found[-1]
         node = self.notes.reference.nodes[f.step]
         names = " or ".join(self._source(n).name for n in self._other_side(node, f.detail["side"]))
+        since = self._since(place)
         if not names:
-            return Verdict("missing", "in a table", "it is a row of a table, which gave no row behind that")
-        return Verdict("missing", "in a table", f"it is a row of a table: no row of {names} has met it since it came")
+            return Verdict("missing", "in a table", f"it is a row of a table, which gave no row behind that{since}")
+        text = f"it is a row of a table: no row of {names} has met it since it came{since}"
+        return Verdict("missing", "in a table", text)
 
     def gone(self, place: Place, found: Sequence[Fact]) -> Verdict:
         return Verdict("missing", "deletes", "it deletes a row of a table; no row of the result was made of that")
@@ -389,17 +404,41 @@ class Case:
                 return [n for n in met.keys if n not in met.sides[side]]
         return []
 
-    def _others_of(self, node: logical.Node, leaves: Sequence[int], key: Any) -> Sequence[At]:
-        """The records of the other side that have a key, whatever became of them."""
-        found = list[At]()
+    def _text(self, node: logical.Node, key: Any) -> str:
+        """A key as the heads of records have it."""
+        met = next((m for m in self.sliced.mets if m.of is node), None)
+        if met is None or not isinstance(node, sliding.SlidingJoin):
+            return str(key.text)
+        named = [Col(f"k{i}", e.type) for i, e in enumerate(next(iter(met.keys.values())))]
+        pairs = zip(named, key.values, strict=True)
+        one = pl.DataFrame([pl.Series(c.name, [v], dtype=polars_type(c.type)) for c, v in pairs])
+        return str(key_texts(one, named)[0])
+
+    def _since(self, place: Place) -> str:
+        """What became of a row of a table later."""
+        leaf, batch, pos = self.positions[place]
+        if self._source(leaf).kind != "table":
+            return ""
+        own = self.heard.rows[leaf].first((pl.col(BATCH) == batch) & (pl.col(POS) == pl.lit(pos, POS_TYPE)), [KEY])
+        later = (pl.col(BATCH) > batch) | ((pl.col(BATCH) == batch) & (pl.col(POS) > pl.lit(pos, POS_TYPE)))
+        same = pl.col(KEY) == pl.lit(own.item() if own.height else None, pl.String)
+        found = self.heard.rows[leaf].first(same & later, [PARTITION, OFFSET, TIME, DIFF])
+        if not found.height:
+            return ""
+        *at, diff = found.row(0)
+        return f"; it was {'deleted' if diff == -1 else 'replaced'} by {At(self._source(leaf).topic, *at)}"
+
+    def _others_of(self, node: logical.Node, leaves: Sequence[int], text: str) -> Sequence[tuple[At, bool]]:
+        """The records of the other side that have a key, whatever became of them; and whether they delete it."""
+        found = list[tuple[At, bool]]()
         for i, met in enumerate(self.sliced.mets):
             for leaf in (n for n in leaves if met.of is node and n in met.keys):
-                flags, topic = self.slices.with_key(i, leaf, [key.text]), self._source(leaf).topic
-                rows = self.heard.rows[leaf].heads(flags, [PARTITION, OFFSET, TIME])
-                found += [At(topic, *row) for row in rows.iter_rows()]
+                flags, topic = self.slices.with_key(i, leaf, [text]), self._source(leaf).topic
+                rows = self.heard.rows[leaf].heads(flags, [PARTITION, OFFSET, TIME, DIFF])
+                found += [(At(topic, *row), diff == -1) for *row, diff in rows.iter_rows()]
         return found
 
-    def _alike(self, node: logical.Node, leaves: Sequence[int], key: Any) -> str | None:
+    def _alike(self, node: logical.Node, leaves: Sequence[int], text: str) -> str | None:
         """The nearest key that there is."""
         if not self.values:
             return None
@@ -407,7 +446,7 @@ class Case:
             for leaf in (n for n in leaves if met.of is node and n in met.keys):
                 if not any(t.null_count() < t.len() for t in self.slices.texts(i, leaf)):
                     return f"{self._source(leaf).name} has no record at all"
-                found = self._nearest(i, leaf, key.text)
+                found = self._nearest(i, leaf, text)
                 if found is not None:
                     return f"{self._source(leaf).name} has {_quoted(_plain(found))}: is it spelled otherwise?"
         return None

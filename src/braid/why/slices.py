@@ -18,7 +18,7 @@ from typing import assert_never
 import polars as pl
 
 from braid.expr.compile import evaluate
-from braid.expr.nodes import Col, Expr, columns, substituted
+from braid.expr.nodes import Call, Col, Expr, columns, substituted
 from braid.expr.show import show
 from braid.plan import epochs, groups, joins, logical, sliding
 from braid.plan.analytic import Analytic
@@ -64,6 +64,8 @@ def sliced(query: logical.Query) -> Sliced:
             keys, by_side = found
             named = dict(zip(("left", "right") if len(by_side) > 1 else ("own",), by_side, strict=True))
             mets.append(Met(node, named, keys, by_side[0] if alone else frozenset(), nulls))
+        if isinstance(node, sliding.SlidingJoin):
+            mets += numbers.of_windows(node)
     if query.root.mode == "retract" and not _tells_apart(query.sink.written_key, query.root):
         found = numbers.followed([(query.root, query.sink.written_key)], nulls=True)
         whole = whole or ("its table is written under a key that no source has" if found is None else None)
@@ -94,7 +96,9 @@ def _meetings(node: logical.Node) -> Iterator[tuple[Sequence[Side], bool, bool]]
             sides = [(node.left, node.on.left), (node.right, node.on.right)]
             yield sides, isinstance(node, epochs.TemporalJoin), any(node.on.null_safe)
         case groups.Aggregate():
-            yield [(node.input, [e for _, e in node.keys])], False, True
+            # a part that says whether the next one is NULL tells groups apart, and people ask without it
+            keys = [e for _, e in node.keys if not (isinstance(e, Call) and e.function == "is_null")]
+            yield [(node.input, keys or [e for _, e in node.keys])], False, True
         case Over() | Analytic():
             yield [(node.input, node.partition)], False, True
         case epochs.Coalesce():
@@ -176,6 +180,16 @@ class _Numbers:
         if len(keys) < sum(len(p) for p in best[0]):
             return None  # one source on both sides
         return keys, [frozenset(p) for p in best[0]]
+
+    def of_windows(self, node: sliding.SlidingJoin) -> Iterator[Met]:
+        """By which keys rows meet in windows. (They make no slices: which rows are in a window is a matter of all.)"""
+        for meeting in sliding.meetings(node.tree):
+            parts = [[self.part(node, e) for e in side] for side in zip(*meeting.keys, strict=True)]
+            if len(parts) == 2 and all(p is not None and len(p) == 1 for side in parts for p in side):
+                leaves = [{n for p in side if p is not None for n in p} for side in parts]
+                if [len(x) for x in leaves] == [1, 1] and leaves[0] != leaves[1]:
+                    keys = {n: tuple(p[n] for p in side if p is not None) for side in parts for n in side[0] or ()}
+                    yield Met(node, {"left": frozenset(leaves[0]), "right": frozenset(leaves[1])}, keys)
 
     def part(self, node: logical.Node, e: Expr) -> Part | None:
         return self._part(node, self._leaves[id(node)], e)
