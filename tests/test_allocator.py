@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from braid.allocator import KEPT, NAME, told
 
 
@@ -26,14 +28,16 @@ def test_what_polars_leaves_there_is_no_users_word() -> None:
     assert shown.stdout.strip() == str({NAME: KEPT})
 
 
-def test_a_command_has_it_before_polars() -> None:
+@pytest.mark.parametrize(("words", "kept"), [(["--help"], KEPT), (["why-not", "--help"], None)])
+def test_a_command_has_it_before_polars(words: list[str], kept: str | None) -> None:
+    """What reads a page at a time gives pages back at once."""
     code = (
-        "import sys; sys.argv = ['braid', '--help']\n"
+        f"import sys; sys.argv = ['braid', *{words}]\n"
         "from braid.face.cli import main\n"
         "assert 'polars' not in sys.modules\n"
         "try: main()\nexcept SystemExit: pass\n"
-        "import os; print(os.environ['" + NAME + "'])"
+        f"import os; print(os.environ.get('{NAME}') if 'polars' not in sys.modules else None)"
     )
     env = {k: v for k, v in os.environ.items() if k != NAME}
     shown = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
-    assert shown.splitlines()[-1] == KEPT
+    assert shown.splitlines()[-1] == str(kept)

@@ -24,7 +24,7 @@ import keyed_queries
 import sliding_queries
 import test_law_epochs as epochs
 from braid.bind.program import Program
-from braid.operators.changes import POS, POS_TYPE, TIME
+from braid.operators.changes import DIFF, POS, POS_TYPE, TIME
 from braid.plan.bands import Shifted
 from braid.plan.epochs import TemporalFilter
 from braid.plan.logical import Query, sources
@@ -34,14 +34,15 @@ from braid.why import trials
 from braid.why.knobs import knobs, with_change
 from braid.why.lengths import exact
 from braid.why.notes import Notes
-from braid.why.reading import BATCH, OFFSET, PARTITION, Heard
+from braid.why.pages import Folder
+from braid.why.reading import BATCH, KEY, OFFSET, PARTITION, SHOWN, Heard
 from braid.why.reasons import At, Case, Verdict
 from braid.why.slices import Slices, sliced
 from braid.why.trials import Trial
 from braid.why.what_if import ALONE, sought
 from effort import examples
 from histories import SHAPES, events, random_history, random_query
-from test_why_slices import frames, numbered
+from test_why_slices import frames, numbered, paged
 
 MOST = 6  # records of a history
 SECONDS = 60.0
@@ -58,18 +59,21 @@ class Known(list[Event]):
 def case_of(query: Query, placed: Known) -> Case:
     """All of a history as if it had been read in one batch."""
     rows, which = frames(query, placed)
-    steps = pl.DataFrame(schema={BATCH: pl.Int32, POS: POS_TYPE, "leaf": pl.Int16, "time": pl.Int64})
-    made = {}
+    how, made = sliced(query), {}
     for n, frame in rows.items():
         mine = [placed[i] for i in which[n]]
-        made[n] = frame.with_columns(
+        placed_rows = frame.with_columns(
             pl.Series(BATCH, [0] * len(mine), dtype=pl.Int32),
             pl.Series(POS, which[n], dtype=POS_TYPE),
             pl.Series(PARTITION, [e.partition for e in mine], dtype=pl.Int32),
             pl.Series(OFFSET, [e.offset for e in mine], dtype=pl.Int64),
             pl.Series(TIME, [e.time for e in mine], dtype=pl.Int64),
+            pl.lit(None, pl.Int64).alias(SHOWN),
+            pl.Series(DIFF, [-1 if e.null else 1 for e in mine], dtype=pl.Int8),
+            pl.lit(None, pl.String).alias(KEY),
         )
-    heard, how, records = Heard(made, steps, [], 1, {}, {}), sliced(query), placed.records
+        made[n] = paged(how.mets, n, placed_rows)
+    heard, records = Heard(made, [], 1, {}, {}, Folder()), placed.records
     topics = [s.topic for s in sources(query.root)]
     at = {p: At(topics[e.leaf], e.partition, e.offset, e.time) for p, e in records.items()}
     notes, positions = Notes(query, placed, records), {p: (e.leaf, 0, p[1]) for p, e in records.items()}

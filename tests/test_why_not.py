@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 import every_operator
@@ -56,8 +55,7 @@ def opened_query(of: Queries, folder: Path, name: str) -> Asked:
 
 def given(mine: Asked) -> list[OutRecord]:
     """What the definitions give of all that it has read."""
-    every = {n: pl.repeat(True, x.height, dtype=pl.Boolean, eager=True) for n, x in mine.heard.rows.items()}
-    return Reference(mine.plan.query).process(events(mine.heard, mine.plan, every))
+    return Reference(mine.plan.query).process(events(mine.heard, mine.plan, mine.every()))
 
 
 def test_what_was_read_gives_the_rows_that_are_there(ran: tuple[Queries, Path]) -> None:

@@ -21,7 +21,8 @@ from braid.plan import logical
 from braid.plan.logical import Query
 from braid.reference import Event, Fact, Record, Reference
 from braid.reference.rows import series_of
-from braid.why.slices import Slices, sliced
+from braid.why.pages import Page, Rows
+from braid.why.slices import Met, Slices, keyed, sliced
 from effort import examples
 from histories import SHAPES, History, events, random_history, random_query
 
@@ -34,6 +35,16 @@ def frames(query: Query, placed: Sequence[Event]) -> tuple[dict[int, pl.DataFram
         rows = [Reference(query)._sources[n].values(placed[i]) for i in which[n]]
         made[n] = pl.DataFrame([series_of(c.name, [r[c.name] for r in rows], c.column.type) for c in s.columns])
     return made, which
+
+
+def paged(mets: Sequence[Met], leaf: int, frame: pl.DataFrame, size: int = 3) -> Rows:
+    """The same records, a few a page."""
+    whole = frame.hstack(keyed(mets, leaf, frame))
+
+    def page(some: pl.DataFrame) -> Page:
+        return Page(0, 0, some.height, lambda names: some if names is None else some.select(names), lambda: some)
+
+    return Rows(whole.clear(), [page(whole.slice(i, size)) for i in range(0, whole.height, size)])
 
 
 def numbered(query: Query, placed: Sequence[Event]) -> list[Event]:
@@ -65,7 +76,7 @@ def checked(query: Query, history: History, name: str) -> None:
     placed = numbered(query, events(query, history))
     how = sliced(query)
     rows, which = frames(query, placed)
-    slices = Slices(how.mets, rows)
+    slices = Slices(how.mets, {n: paged(how.mets, n, x) for n, x in rows.items()})
     left = {n: pl.repeat(True, len(x), dtype=pl.Boolean, eager=True) for n, x in which.items()}
     want_rows, want_drops = judged(query, placed, None)
     got_rows, got_drops = [], []

@@ -53,12 +53,15 @@ out = Terminal()
 err = Terminal(stderr=True)
 
 
+PAGED = frozenset({"why", "why-not"})  # commands that read a page at a time, and keep nothing for the next one
+
+
 class Braid(click.Group):
     """Turns errors into messages and exit codes."""
 
     def main(self, args: Sequence[str] | None = None, *more: Any, **kwargs: Any) -> Any:
         words = list(sys.argv[1:] if args is None else args)
-        if args is None:  # the process is the command's own
+        if args is None and not PAGED.intersection(words[:2]):  # the process is the command's own
             os.environ.update(allocator.told(os.environ))
         kwargs["obj"] = args is None
         verbose = "--verbose" in words  # wherever it stands

@@ -196,7 +196,8 @@ class StreamStreamStep(JoinStep[joins.StreamStreamJoin]):
                 until, now = self._close(side, row), partial(self._ends, side)
                 self._run.tell("waits", self.number, row, until=until, now=now, side=side)
         elif not out:
-            self._run.tell("alone", self.number, row, key=key, until=self._seen_until(side, row), side=side)
+            last, seen_by = self._seen_until(side, row), partial(self._seen_by, side)
+            self._run.tell("alone", self.number, row, key=key, until=last, now=seen_by, side=side)
         if key is not None:
             insort(self._rows.setdefault((side, key.text), []), me, key=lambda x: (x.time, x.arrival))
         return out
@@ -208,6 +209,10 @@ class StreamStreamStep(JoinStep[joins.StreamStreamJoin]):
     def _seen_until(self, side: Side, row: Row) -> float:
         """The last value of a clock at which a row is seen."""
         return self._close(side, row)
+
+    def _seen_by(self, side: Side) -> float:
+        """That clock."""
+        return self._ends(side)
 
     def _is_seen(self, x: _Stored) -> bool:
         """Do rows that come now see it?"""
@@ -230,6 +235,9 @@ class ByOneClock(StreamStreamStep):
 
     def _seen_until(self, side: Side, row: Row) -> float:
         return row.time + cast(int, self.node.retention) - 1
+
+    def _seen_by(self, side: Side) -> float:
+        return self._from[side].stored
 
     def _oldest(self, side: Side) -> float:
         return self._from[side].stored - cast(int, self.node.retention) + 1

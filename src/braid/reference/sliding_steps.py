@@ -17,7 +17,7 @@ import calendar
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from braid.expr.nodes import Expr
 from braid.plan import residuals, sliding
@@ -222,7 +222,9 @@ class SlidingStep:
         ):
             if (key is None or key not in others) and self._is_new("alone", x, None):
                 told = None if key is None else Key(key, repr(key))
-                self._run.tell("alone", self.number, self._row(x), key=told, side=side)
+                until = x.leave if x.leave < OPEN and x.enter > -OPEN else None
+                now = partial(self._clock_of_others, x)
+                self._run.tell("alone", self.number, self._row(x), key=told, side=side, until=until, now=now)
         if meeting.gives != "pairs":
             return [x for x, mine in zip(left, of_left, strict=True) if bool(mine) == (meeting.gives == "matched")]
         preserved = [*zip(left, of_left, strict=True)] if meeting.how in ("left", "full") else []
@@ -242,6 +244,11 @@ class SlidingStep:
 
     def _now(self) -> float:
         return self.clock
+
+    def _clock_of_others(self, x: Alive) -> float:
+        """How far the streams have come that a row has not met: with a table it waits for nothing."""
+        mine = zip(self.inputs, self.node.operands, x.places, strict=True)
+        return min((i.clock for i, o, place in mine if o.frame is not None and place is None), default=FOREVER)
 
     def _is_new(self, what: str, x: Alive, y: Alive | None) -> bool:
         said = (what, x.places, None if y is None else y.places)

@@ -210,7 +210,7 @@ class Chunk:
 def ingested(plan: Plan, chunk: Chunk) -> Ingested:
     """The chunk's changes and clock steps."""
     leaf = plan.leaves[chunk.leaf]
-    chunk = _above(chunk)
+    chunk = replace(chunk, decoded=above(chunk.decoded, chunk.floor))
     rows = chunk.decoded.rows
     if chunk.order is not None:
         place = explicit_position(pl.col("seq"), pl.col("hops"), pl.col("rank"), pl.col("n"), leaf.reading)
@@ -224,13 +224,12 @@ def ingested(plan: Plan, chunk: Chunk) -> Ingested:
     )
 
 
-def _above(chunk: Chunk) -> Chunk:
-    """A record without a time, of which none stands before in the chunk, has the highest before the chunk."""
-    times = chunk.decoded.rows[TIME]
-    if chunk.floor == NEVER or not times.len() or times.min() != NEVER:
-        return chunk
-    rows = chunk.decoded.rows.with_columns(times.set(times == NEVER, chunk.floor))
-    return replace(chunk, decoded=replace(chunk.decoded, rows=rows))
+def above(decoded: Decoded, floor: int) -> Decoded:
+    """A record without a time, of which none stands before among these, has the highest before all of them."""
+    times = decoded.rows[TIME]
+    if floor == NEVER or not times.len() or times.min() != NEVER:
+        return decoded
+    return replace(decoded, rows=decoded.rows.with_columns(times.set(times == NEVER, floor)))
 
 
 def _ends(leaf: Leaf, chunk: Chunk, rows: pl.DataFrame) -> list[Mark]:

@@ -48,6 +48,13 @@ class Readable(Protocol):
     def read(self, partition: int, first: int, last: int) -> Decoded: ...
 
 
+def page_end(source: Readable, partition: int, first: int, last: int) -> int:
+    """Where a page from `first` on ends: at `last`, or before, where records of a topic are large."""
+    if not isinstance(source, TopicInput):
+        return last
+    return source.store.page_end(source.source.topic, partition, first, last)
+
+
 Opened = Mapping[str, Callable[[Source], Readable]]  # what opens sources that are no topics, by name
 
 

@@ -58,6 +58,10 @@ class Backend(Protocol):
         """Starts a query; `number`: of the call that does, the last one so far."""
         ...
 
+    def started(self, query: str) -> Started | None:
+        """A query that runs, or is paused."""
+        ...
+
     def upgrade(self, query: Query) -> None:
         """The query takes the place of the one of its name, and goes on from there."""
         ...
@@ -170,6 +174,9 @@ class InMemory(Generic[S]):
 
     def records(self, topic: str, start: int) -> list[Placed]:
         return self.topics[topic].records[start:]
+
+    def started(self, query: str) -> S | None:
+        return self.queries.get(query)
 
     def stop(self, query: str) -> None:
         self.queries.pop(query, None)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from time import time as clock
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from braid.batch_sql import pull_queries
 from braid.batch_sql.snapshots import Snapshots, keys_of, row_of, values_of
@@ -56,6 +56,11 @@ from braid.stage.materialized import named
 from braid.testing.backend import Backend
 from braid.topics.registries import StoreRegistry
 from braid.types import Column, Map, Struct, is_time
+
+if TYPE_CHECKING:
+    from braid.testing.asked import Tested
+    from braid.why.tree_words import Derivation
+    from braid.why.words import Answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,7 @@ class Driver:
         self._late: dict[str, list[dict[str, Any]]] = {}
         self._looked = Looked(_Lookout(self))
         self._times: list[float] = []  # when each epoch came
+        self._marks: dict[str, list[Moment]] = {}  # of each topic: clock calls, its end
 
     def __enter__(self) -> Driver:
         return self
@@ -260,7 +266,7 @@ class Driver:
         if not _is_time(time):
             raise BraidError(f"{time!r} is no time", "give whole milliseconds since 1970")
         name, declared = self._resolve(topic)
-        self._backend.mark(name, Moment(self._next(), "bound", time))
+        self._mark(name, Moment(self._next(), "bound", time))
         if declared is not None and declared.relation is not None:
             self._tables.lift(declared, self._backend.partitions(name) or 1, time)
 
@@ -269,8 +275,12 @@ class Driver:
         self._next()
         for topic in self._program.topics():
             if self._backend.partitions(topic) is not None:
-                self._backend.mark(topic, Moment(self._seq, "end"))
+                self._mark(topic, Moment(self._seq, "end"))
         self._finished = True
+
+    def _mark(self, topic: str, moment: Moment) -> None:
+        self._backend.mark(topic, moment)
+        self._marks.setdefault(topic, []).append(moment)
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Rows of a query over tables as they stand, or over a stream's records so far; of SHOW, DESCRIBE and PRINT."""
@@ -332,6 +342,51 @@ class Driver:
             return self._late.get(declared.name, [])
         return self._backend.drops(self._program.query_name(name))
 
+    def why_not(
+        self,
+        query: str,
+        *,
+        key: str | int | None = None,
+        input: str | None = None,
+        since: str | int | None = None,
+        until: str | int | None = None,
+        values: bool = True,
+        what_if: float = 10,
+    ) -> Answer:
+        """What became of the records of a key, of one record (TOPIC:PARTITION:OFFSET), or of all that have a time from
+        `since` on, and why they gave no row: as text what `braid why-not` prints, `document()` as it is with `--json`.
+        `what_if`: for so many seconds the smallest change is looked for that would have made one (0: not)."""
+        from braid.why.command import Question, answered
+
+        name = self._program.query_name(query)
+        asked, first, last = (None if x is None else str(x) for x in (key, since, until))
+        what = Question(asked, input, first, last, since is not None, values, what_if=what_if)
+        return answered(name, what, lambda: self._tested(values, what_if).asked(name))
+
+    def why(
+        self,
+        topic: str,
+        *,
+        offset: int | None = None,
+        partition: int | None = None,
+        key: str | int | None = None,
+        depth: int = 1,
+        values: bool = True,
+    ) -> Derivation:
+        """Why a row of a topic that a query writes is there (the one at an offset, or the last of a key): the records
+        that it was made of, step by step, and what let it go; as `braid why` says it."""
+        from braid.why.command import Which, explained
+
+        name, _ = self._resolve(topic)
+        which = Which(offset, partition, None if key is None else str(key), depth, values)
+        return explained(name, which, lambda: self._tested(values))
+
+    def _tested(self, values: bool, seconds: float = 0) -> Tested:
+        from braid.testing.asked import Tested
+
+        self._backend.pump()
+        return Tested(self._backend, [*self._program.queries], self._marks, values, seconds)
+
     def restart(self) -> None:
         """Stops all queries and starts them again from their checkpoints."""
         self._backend.pump()
@@ -379,6 +434,7 @@ class _World:
         self._backend.delete_topic(name)
         self._driver._tables.forget(name)
         self._driver._read.pop(name, None)
+        self._driver._marks.pop(name, None)
 
     def insert(self, records: NewRecords, line: int) -> None:
         for record in records.records:

@@ -151,6 +151,9 @@ class SparkBackend:
             ),
         )
 
+    def started(self, query: str) -> Running | None:
+        return self._queries.get(query)
+
     def stop(self, query: str) -> None:
         """The query is gone for good: one that takes its name starts anew."""
         running = self._halted(query)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import process_time
 
 import polars as pl
@@ -45,15 +46,17 @@ from braid.topics.interface import Topics, open_topics
 from braid.topics.store import TopicStore
 from braid.topics.store_value import Store
 from braid.why.notes import Notes
-from braid.why.reading import BATCH, KEY, OFFSET, PARTITION, Events, Heard, Place, events, heard
+from braid.why.pages import Flags, Folder
+from braid.why.reading import BATCH, KEY, OFFSET, PARTITION, Events, Heard, Keyed, Place, events, heard
 from braid.why.reasons import At, Case, Verdict
-from braid.why.slices import Sliced, Slices, sliced
+from braid.why.slices import Sliced, Slices, keyed, sliced, text_of
 from braid.why.what_if import sought
 from braid.why.words import Answer, Answered, Step
 
 MOST = 5_000  # records of a slice
 WHOLE = 10_000  # those of a time, and of a query that falls into no slices
 SHOWN = 20  # records of one key
+TOLD_APART = 5_000  # keys that one is compared with
 UNREAD = 200_000  # records behind the last batch among which a key is looked for
 
 
@@ -76,26 +79,37 @@ class Input:
         return Input(topic, int(partition), int(offset))
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A checkpoint."""
+
+    known: Document
+    folder: ObjectStore
+
+
 @dataclass(slots=True)
 class Asked:
-    """A query of a store, and all that it has read."""
+    """A query, and all that it has read. `inputs`: where that lies; `read`: what reads it again; `left`: what its run
+    has left, which a test's has not; `cache`: a folder for what files are parsed into, which goes with this;
+    `seconds`: for so long changes are looked for that would have made a row."""
 
     query: str
     plan: Plan
-    known: Document
-    folder: ObjectStore
     inputs: Mapping[int, Readable]
     topics: Topics
+    read: Callable[[Keyed, Folder], Heard]
+    left: Left | None
     values: bool = True
-    cache: object = None  # a folder for what files are parsed into; it goes with this
-    seconds: float = 0  # for so long changes are looked for that would have made a row
+    cache: object = None
+    seconds: float = 0
     heard: Heard = field(init=False)
     how: Sliced = field(init=False)
     slices: Slices = field(init=False)
 
     def __post_init__(self) -> None:
-        self.heard = heard(self.folder, self.known, self.plan, self.inputs)
         self.how = sliced(self.plan.query)
+        keys = partial(keyed, self.how.mets)
+        self.heard = self.read(keys, Folder())
         self.slices = Slices(self.how.mets, self.heard.rows)
 
     # -------------------------------------------------------------------- what is asked
@@ -136,15 +150,18 @@ class Asked:
 
     def _arrived(self, since: int, until: int | None) -> pl.Expr:
         """Records of the batches that ended then."""
-        timed = offset_search.first_timed(self.folder)
+        if self.left is None:
+            raise BraidError(f"{self.query} has no times at which its batches ended", "ask for event times")
+        folder = self.left.folder
+        timed = offset_search.first_timed(folder)
         if timed is None or (timed.batch > 0 and since < (timed.at or 0)):
             which = "" if timed is None else f" before {timed.batch}"
             raise BraidError(
                 f"when the batches of {self.query}{which} ended is not known: an earlier version wrote no times",
                 "--event-time asks for records by their own times",
             )
-        first = offset_search.first_at(self.folder, since)
-        last = None if until is None else offset_search.first_at(self.folder, until)
+        first = offset_search.first_at(folder, since)
+        last = None if until is None else offset_search.first_at(folder, until)
         if first is None:
             return pl.lit(False)
         within = pl.col(BATCH) >= first.batch
@@ -179,25 +196,20 @@ class Asked:
         clocks = {x.alias for node in root.walk() if isinstance(node, epochs.Clocked) for x in node.clocks}
         return {n for n, x in enumerate(logical.sources(root)) if x.alias in clocks}
 
-    def _flags(self, leaf: int, which: pl.Expr) -> pl.Series:
-        return self.heard.rows[leaf].select(which.fill_null(False).alias("f"))["f"]
+    def _flags(self, leaf: int, which: pl.Expr) -> Flags:
+        return self.heard.rows[leaf].where(which)
 
-    def _with_key(self, leaf: int, texts: Sequence[str]) -> pl.Series:
+    def _with_key(self, leaf: int, texts: Sequence[str]) -> Flags:
         """The records whose own key this is, or one that they are joined or grouped by."""
-        found = self.heard.rows[leaf].select(pl.col(KEY).is_in(texts).fill_null(False))[KEY]
-        for i, met in enumerate(self.how.mets):
-            if leaf in met.keys:
-                found = found | self.slices.texts(i, leaf).is_in(texts).fill_null(False)
-        return found
+        mine = (text_of(i) for i, met in enumerate(self.how.mets) if leaf in met.keys)
+        return self._flags(leaf, pl.any_horizontal(pl.col(c).is_in(texts).fill_null(False) for c in (KEY, *mine)))
 
     def _no_key(self, key: str) -> BraidError:
-        keys = [self.slices.texts(i, n) for i, m in enumerate(self.how.mets) for n in m.keys]
-        known: list[str] = (
-            pl.concat([k.drop_nulls().unique().cast(pl.String) for k in keys]).unique().head(5000).to_list()
-            if keys
-            else []
-        )
-        near = guesses(key, (t.strip('"') for t in known), 3)
+        known = dict[str, None]()
+        for texts in (t for i, m in enumerate(self.how.mets) for n in m.keys for t in self.slices.texts(i, n)):
+            if len(known) < TOLD_APART:
+                known |= dict.fromkeys(texts.drop_nulls().unique(maintain_order=True).to_list())
+        near = guesses(key, (t.strip('"') for t in [*known][:TOLD_APART]), 3)
         hint = suggested(near, "keys are written as in JSON, or plainly: --key 42")
         return BraidError(f"no record that {self.query} has read has the key {key}", hint)
 
@@ -244,10 +256,14 @@ class Asked:
 
     # -------------------------------------------------------------------- judging
 
-    def taken(self, asked: Mapping[int, pl.Series], limit: int) -> Mapping[int, pl.Series]:
+    def every(self) -> Mapping[int, Flags]:
+        """All that was read."""
+        return {n: x.all() for n, x in self.heard.rows.items()}
+
+    def taken(self, asked: Mapping[int, Flags], limit: int) -> Mapping[int, Flags]:
         """The records that are judged, at most `limit` of a query that falls into slices."""
-        every = {n: pl.repeat(True, x.height, dtype=pl.Boolean, eager=True) for n, x in self.heard.rows.items()}
-        start = {n: asked.get(n, ~flags) for n, flags in every.items()}
+        every = self.every()
+        start = {n: asked.get(n, x.all(False)) for n, x in self.heard.rows.items()}
         if self.heard.count <= MOST // 10:
             return every
         if self.how.whole is not None:
@@ -263,7 +279,7 @@ class Asked:
             raise BraidError(what, "ask for one record: --input TOPIC:PARTITION:OFFSET; or for a shorter time")
         return found
 
-    def _answer(self, asked: Mapping[int, pl.Series], more: Sequence[Answered], most: int | None = SHOWN) -> Answer:
+    def _answer(self, asked: Mapping[int, Flags], more: Sequence[Answered], most: int | None = SHOWN) -> Answer:
         taken = self.taken(asked, MOST if most is not None else WHOLE) if any(x.any() for x in asked.values()) else {}
         placed = events(self.heard, self.plan, taken)
         records = placed.records
@@ -271,7 +287,7 @@ class Asked:
         wanted = {
             (n, *key)
             for n, flags in asked.items()
-            for key in self.heard.rows[n].filter(flags).select(PARTITION, OFFSET).iter_rows()
+            for key in self.heard.rows[n].heads(flags, [PARTITION, OFFSET]).iter_rows()
         }
         mine = [p for p, e in records.items() if (e.leaf, e.partition, e.offset) in wanted]
         shown = mine if most is None else mine[-most:]
@@ -307,7 +323,7 @@ class Asked:
 
     def _beside_key(self, records: Sequence[Record], met: int, leaf: int, text: str) -> Events | None:
         """The events of records and of those that have another key."""
-        start = {leaf: (self.slices.texts(met, leaf) == text).fill_null(False)}
+        start = {leaf: self.slices.with_key(met, leaf, [text])}
         for x in records:
             own = self._flags(x.leaf, (pl.col(PARTITION) == x.partition) & (pl.col(OFFSET) == x.offset))
             start[x.leaf] = start[x.leaf] | own if x.leaf in start else own
@@ -414,7 +430,8 @@ def asked(
     _check_kept(found.name, plan, known, topics)
     cache = tempfile.TemporaryDirectory(prefix="braid-files-")
     inputs = {x.number: _input(x.source, known, topics, found.folder, declared, cache.name) for x in plan.leaves}
-    return Asked(found.name, plan, known, found.folder, inputs, topics, values, cache, seconds)
+    read = partial(heard, found.folder, known, plan, inputs)
+    return Asked(found.name, plan, inputs, topics, read, Left(known, found.folder), values, cache, seconds)
 
 
 def _notes(plan: Plan, topics: Topics) -> list[str]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import click
@@ -20,12 +21,11 @@ from braid.expr.user import Functions
 from braid.face.tabular import json_line, seen, time_option
 from braid.store import ObjectStore
 from braid.topics.store_value import Store
-from braid.why.asking import Input, asked
-from braid.why.deriving import DEEPEST, Writers
+from braid.why.asking import Asked, Input, asked
+from braid.why.deriving import DEEPEST, Writers, Writing
 from braid.why.deriving import why as derived
 from braid.why.tree_words import Derivation
-from braid.why.tree_words import document as tree_document
-from braid.why.words import Answer, counted, document
+from braid.why.words import Answer
 
 DAY = 86_400_000
 SECONDS = 10.0  # for which changes are looked for
@@ -55,6 +55,11 @@ def why_not(
     store: Store, query: str, what: Question, functions: Functions, parent: ObjectStore | None = None
 ) -> Answer:
     """What became of the records of a key, of one record, or of all of a time."""
+    return answered(query, what, partial(asked, store, query, functions, parent, what.values, what.file, what.what_if))
+
+
+def answered(query: str, what: Question, opened: Callable[[], Asked]) -> Answer:
+    """The answer to a question, which is checked before what was read is `opened`."""
     if [what.key, what.input, what.since].count(None) != 2:
         raise BraidError(f"what of {query} is asked?", "--key KEY, or --input TOPIC:PARTITION:OFFSET, or --since TIME")
     if (what.until is not None or what.event_time) and what.since is None:
@@ -65,7 +70,7 @@ def why_not(
     last = None if what.until is None else _time("--until", what.until)
     if first is not None and last is not None and last <= first:
         raise BraidError(f"--until {what.until} is not after --since {what.since}", "--since TIME --until TIME")
-    made = asked(store, query, functions, parent, what.values, what.file, what.what_if)
+    made = opened()
     if place is not None:
         return made.of_input(place)
     if what.key is not None:
@@ -123,6 +128,11 @@ class Which:
 
 def why(store: Store, topic: str, which: Which, functions: Functions, parent: ObjectStore | None = None) -> Derivation:
     """Why rows of a topic are there."""
+    return explained(topic, which, lambda: Writers(store, functions, parent, which.values, which.file))
+
+
+def explained(topic: str, which: Which, opened: Callable[[], Writing]) -> Derivation:
+    """The same of queries that are `opened`."""
     if (which.offset is None) == (which.key is None):
         raise BraidError(f"which row of {topic}?", "--offset N [-p PARTITION], or --key KEY")
     if which.partition is not None and which.offset is None:
@@ -131,8 +141,7 @@ def why(store: Store, topic: str, which: Which, functions: Functions, parent: Ob
         raise BraidError("offsets and partitions are counted from 0")
     if not 1 <= which.depth <= DEEPEST:
         raise BraidError(f"--depth {which.depth}: it is from 1 to {DEEPEST}")
-    writers = Writers(store, functions, parent, which.values, which.file)
-    return derived(writers, topic, which.offset, which.partition, which.key, which.depth)
+    return derived(opened(), topic, which.offset, which.partition, which.key, which.depth)
 
 
 def why_of(store: Store, line: str, functions: Functions) -> Derivation:
@@ -148,9 +157,4 @@ def why_of(store: Store, line: str, functions: Functions) -> Derivation:
 
 def print_answer(answer: Answer | Derivation, as_json: bool) -> None:
     """Prints an answer."""
-    if isinstance(answer, Derivation):
-        click.echo(json_line(tree_document(answer)) if as_json else seen(str(answer)))
-    elif as_json:
-        click.echo(json_line(counted(answer) if answer.by_reason else document(answer)))
-    else:
-        click.echo(seen(str(answer)))
+    click.echo(json_line(answer.document()) if as_json else seen(str(answer)))

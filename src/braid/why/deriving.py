@@ -10,8 +10,9 @@ has none is looked for in all that was read. Nothing is written.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import polars as pl
 
@@ -23,25 +24,40 @@ from braid.face.reset import queries
 from braid.face.show import open_store
 from braid.face.tabular import time_text
 from braid.operators.changes import POS, POS_TYPE, TIME
+from braid.operators.clocks import FOREVER
 from braid.plan.epochs import in_epochs
 from braid.reference import Bound, Clocked, Event, Idle, Record
 from braid.reference.rows import BEFORE, Place
 from braid.stage.cause_log import Cause
 from braid.store import ObjectStore
 from braid.topics.store_value import Store
-from braid.types import Decimal, Scalar, polars_type
+from braid.types import Decimal, Scalar, is_time, polars_type
 from braid.why.asking import MOST, WHOLE, Asked, asked
 from braid.why.causes import Causes, Derived
 from braid.why.output import Output, There
+from braid.why.pages import Flags
 from braid.why.reading import BATCH, OFFSET, PARTITION, Events, events
 from braid.why.reasons import At
 from braid.why.recorded import Recorded
-from braid.why.slices import Part, given_by, key_texts
+from braid.why.slices import given_by, key_texts
 from braid.why.tree import Leaf, Telling, Tree
 from braid.why.tree_words import Derivation, Row
 
 DEEPEST = 5  # queries one behind the other
 FOLLOWED = 3  # records of a source that are followed into the query that has written them
+
+
+class Writing(Protocol):
+    """Queries by the topics that they write."""
+
+    @property
+    def by_topic(self) -> Mapping[str, Sequence[str]]: ...
+
+    def named(self, topic: str) -> str:
+        """The topic as it is written."""
+        ...
+
+    def asked(self, query: str) -> Asked: ...
 
 
 @dataclass(slots=True)
@@ -78,7 +94,7 @@ class Writers:
 
 
 def why(
-    writers: Writers, topic: str, offset: int | None, partition: int | None, key: str | None, depth: int = 1
+    writers: Writing, topic: str, offset: int | None, partition: int | None, key: str | None, depth: int = 1
 ) -> Derivation:
     """Why rows of a topic are there: the one at an offset, or the last of a key."""
     topic = writers.named(topic)
@@ -98,6 +114,16 @@ _OTHERS = "it may be of another query, of an earlier life of this one, or of a b
 _FIRST = "one group, which has its row before any record has come"
 
 
+@dataclass(frozen=True, slots=True)
+class _Equal:
+    """The records of a source of which an expression has a value (its text). `alone`: no other source gives it."""
+
+    leaf: int
+    of: Expr
+    text: str
+    alone: bool
+
+
 class NotGiven(BraidError):
     """A query does not give a row."""
 
@@ -105,7 +131,7 @@ class NotGiven(BraidError):
 class Deriving:
     """The rows of a query."""
 
-    def __init__(self, writers: Writers, mine: Asked, depth: int) -> None:
+    def __init__(self, writers: Writing, mine: Asked, depth: int) -> None:
         self._writers, self._asked, self._depth = writers, mine, depth
         self._query, self._heard = mine.plan.query, mine.heard
         self._output = Output(mine.plan.query, mine.topics)
@@ -138,12 +164,12 @@ class Deriving:
         except NotGiven:
             if self._heard.count > WHOLE:
                 raise
-            return self._judged(wanted, self._every(), left)
+            return self._judged(wanted, self._asked.every(), left)
 
     def _judged(
         self,
         wanted: Sequence[There],
-        taken: Mapping[int, pl.Series],
+        taken: Mapping[int, Flags],
         left: int,
         recorded: Sequence[Sequence[Cause]] | None = None,
     ) -> Derivation:
@@ -230,28 +256,36 @@ class Deriving:
 
     # ---------------------------------------------------------------- where to begin
 
-    def _start(self, wanted: Iterable[There]) -> Mapping[int, pl.Series]:
+    def _start(self, wanted: Sequence[There]) -> Mapping[int, Flags]:
         """The records that may have to do with some rows."""
-        found = dict[int, pl.Series]()
-        for x in wanted:
-            for n, flags in self._start_of(x).items():
-                found[n] = found[n] | flags if n in found else flags
-        none = {n: pl.repeat(False, x.height, dtype=pl.Boolean, eager=True) for n, x in self._heard.rows.items()}
-        return none | found
+        asked = [self._asked_of(x) for x in wanted]
+        flags = self._equal([x for some in asked for x in some])
+        found = {n: x.all(False) for n, x in self._heard.rows.items()}
+        for some in asked:
+            for n, mine in self._start_of(some, flags).items():
+                found[n] = found[n] | mine
+        return found
 
-    def _start_of(self, there: There) -> Mapping[int, pl.Series]:
+    def _asked_of(self, there: There) -> Sequence[_Equal]:
+        """What the columns of a row say of its records."""
         given = [*(there.key or ()), *(() if there.values is None else there.values.values())]
         parts = {id(e): part for e, part in given_by(self._query)}
         exprs = [*self._query.sink.written_key, *(o.expr for o in self._query.sink.values)]
         exprs = exprs if there.key is not None else exprs[len(self._query.sink.written_key) :]
-        alone, either = dict[int, pl.Series](), dict[int, pl.Series]()
+        made = list[_Equal]()
         for e, value in zip(exprs, given, strict=False):
             part = parts.get(id(e))
-            if part is None or value is None or not isinstance(e.type, Scalar | Decimal):
-                continue
-            into = alone if len(part) == 1 else either
-            for leaf, flags in self._equal(part, e, value).items():
-                into[leaf] = into[leaf] & flags if leaf in into else flags
+            if part is not None and value is not None and isinstance(e.type, Scalar | Decimal):
+                one = pl.DataFrame([pl.Series("x", [value], dtype=polars_type(e.type))])
+                text = key_texts(one, [Col("x", e.type)])[0]
+                made += [_Equal(leaf, x, text, len(part) == 1) for leaf, x in part.items()]
+        return made
+
+    def _start_of(self, asked: Sequence[_Equal], flags: Mapping[_Equal, Flags]) -> Mapping[int, Flags]:
+        alone, either = dict[int, Flags](), dict[int, Flags]()
+        for x in asked:
+            into, mine = alone if x.alone else either, flags[x]
+            into[x.leaf] = into[x.leaf] & mine if x.leaf in into else mine
         few = [(int(x.sum()), n) for n, x in alone.items() if x.any()]
         if few:
             _, leaf = min(few)
@@ -264,16 +298,21 @@ class Deriving:
                 f"and {self._query.name} has read {self._heard.count:,}",
                 f"as it is, it works for up to {WHOLE:,} records",
             )
-        return self._every()
+        return self._asked.every()
 
-    def _every(self) -> Mapping[int, pl.Series]:
-        return {n: pl.repeat(True, x.height, dtype=pl.Boolean, eager=True) for n, x in self._heard.rows.items()}
+    def _equal(self, asked: Sequence[_Equal]) -> Mapping[_Equal, Flags]:
+        """Which records of a source have a value."""
+        found = dict[_Equal, Flags]()
+        for leaf, rows in self._heard.rows.items():
+            mine = [x for x in dict.fromkeys(asked) if x.leaf == leaf]
+            exprs = [*dict.fromkeys(x.of for x in mine)]
 
-    def _equal(self, part: Part, e: Expr, value: object) -> Mapping[int, pl.Series]:
-        """By source, which records have a value."""
-        wanted = pl.DataFrame([pl.Series("x", [value], dtype=polars_type(e.type))])
-        text = key_texts(wanted, [Col("x", e.type)])[0]
-        return {n: (key_texts(self._heard.rows[n], [x]) == text).fill_null(False) for n, x in part.items()}
+            def equal(page: pl.DataFrame, mine: Sequence[_Equal] = mine, exprs: Sequence[Expr] = exprs) -> list[Flags]:
+                texts = {e: key_texts(page, [e]) for e in exprs}
+                return [texts[x.of] == x.text for x in mine]
+
+            found |= zip(mine, rows.where_all(equal) if mine else (), strict=True)
+        return found
 
     # -------------------------------------------------------------------- records
 
@@ -336,16 +375,19 @@ class _Seen:
                 return f"{which}, which fell idle"
             case Bound():
                 which = ", ".join(f"{self._asked.plan.leaves[n].source.topic}:{p}" for n, p in e.partitions)
-                return f"the end of {which}"
+                return f"the end of {which}" if e.time == FOREVER else f"the clock of {which}, set to {_told(e.time)}"
         return "the end of its input"
 
     def _record_of(self, e: Clocked) -> At | None:
         batch, position = self._placed.position(e.place)
         here = (pl.col(BATCH) == batch) & (pl.col(POS) == pl.lit(position, POS_TYPE))
-        found = self._asked.heard.rows[e.leaf].filter(here).head(1)
-        if not found.height:
-            return None
-        return At(self._asked.plan.leaves[e.leaf].source.topic, *found.select(PARTITION, OFFSET, TIME).row(0))
+        found = self._asked.heard.rows[e.leaf].first(here, [PARTITION, OFFSET, TIME])
+        return At(self._asked.plan.leaves[e.leaf].source.topic, *found.row(0)) if found.height else None
+
+
+def _told(time: int) -> str:
+    """A time, or the number at which a clock that counts is."""
+    return time_text(time) if is_time(time) else str(time)
 
 
 def _moved(at: At) -> str:

@@ -26,10 +26,11 @@ from braid.stage.inputs import TopicInput
 from braid.topics.interface import Topics
 from braid.types import Column, Scalar
 from braid.why.asking import texts_of
+from braid.why.pages import AT_ONCE
 from braid.why.reading import KEY, OFFSET
 
 VALUE = "_value"
-PAGE = 100_000  # records read at a time
+PAGE = AT_ONCE  # records read at a time
 SHOWN = 10  # rows of a key
 
 

@@ -10,27 +10,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import compress
 from typing import Any, Literal
 
 import polars as pl
 
 from braid.expr.compile import evaluate
-from braid.expr.nodes import Expr, columns
+from braid.expr.nodes import Col, Expr, columns
 from braid.expr.show import duration, show
 from braid.expr.typing import conjuncts
+from braid.face.tabular import IS_NULL, is_inner
 from braid.guess import guesses
-from braid.operators.changes import POS, POS_TYPE, TIME
+from braid.operators.changes import DIFF, POS, POS_TYPE, TIME
 from braid.plan import epochs, groups, joins, logical, sliding
 from braid.plan.drop_reasons import Reason
 from braid.plan.over import Over
 from braid.records.python import python_values
 from braid.reference import Fact, Record
 from braid.reference.rows import Row, evaluated
-from braid.types import WHOLE_NUMBERS
+from braid.types import WHOLE_NUMBERS, polars_type
 from braid.why.knobs import compared, is_temporal
 from braid.why.notes import Notes
-from braid.why.reading import BATCH, OFFSET, PARTITION, Heard, Place
-from braid.why.slices import Sliced, Slices
+from braid.why.reading import BATCH, KEY, OFFSET, PARTITION, SHOWN, Heard, Place
+from braid.why.slices import Sliced, Slices, key_texts, text_of
 
 Outcome = Literal["given", "waiting", "missing", "unread"]
 ALIKE = 2000  # keys that are compared letter by letter
@@ -108,8 +110,10 @@ class Case:
 
     def _given(self, place: Place, count: int, here: Sequence[Fact]) -> Verdict:
         rows = self.notes.given[place]
-        topic = self.query.sink.name
-        keys = dict.fromkeys(shown(r.key[0] if len(r.key) == 1 else r.key) for r in rows if r.key is not None)
+        topic, named = self.query.sink.name, [o.name for o in self.query.sink.key]
+        whose = [not (is_inner(named) and n.endswith(IS_NULL)) for n in named]
+        parts = (tuple(compress(r.key, whose)) if whose else r.key for r in rows if r.key is not None)
+        keys = dict.fromkeys(shown(x[0] if len(x) == 1 else x) for x in parts)
         under = f" under {', '.join(list(keys)[:3])}{' …' * (len(keys) > 3)}" if self.values and keys else ""
         gone = " The last one deletes it." if rows and rows[-1].values is None and count <= len(rows) else ""
         alone = any(f.what == "padded" for f in here) and not any(f.what == "met" for f in here)
@@ -193,13 +197,12 @@ class Case:
             before = (pl.col(BATCH) < batch) | ((pl.col(BATCH) == batch) & (pl.col(POS) < pl.lit(pos, POS_TYPE)))
             source = self._source(n)
             if source.watermark is None:
-                found = self.heard.rows[n].filter(before & (pl.col(TIME) == clock)).head(1)
+                shows = pl.col(TIME) == clock
             else:
-                found = self.heard.steps.filter(before & (pl.col("leaf") == n) & (pl.col("time") == clock)).head(1)
-                found = found.join(self.heard.rows[n], on=[BATCH, POS], how="inner").head(1)
+                shows = pl.col(SHOWN) == clock
+            found = self.heard.rows[n].first(before & shows, [PARTITION, OFFSET, TIME])
             if found.height:
-                row = found.select(PARTITION, OFFSET, TIME).row(0)
-                return At(source.topic, *row)
+                return At(source.topic, *found.row(0))
         return None
 
     # ------------------------------------------------------------------- others
@@ -277,14 +280,23 @@ class Case:
         if met:
             gone = f"its partner {self.where(met[-1].detail['other'])} was deleted or changed, and it has no other"
             return Verdict("missing", "partner gone", gone)
-        there = self._others_of(node, other, key) if not table else []
+        written = self._text(node, key)
+        there = self._others_of(node, other, written)
+        if there and there[-1][1]:
+            text = f"the row of {names} under its key{of} was deleted, by {there[-1][0]}"
+            return Verdict("missing", "deleted", text + self._since(place))
         if there:
             count = _many(len(there), "record")
-            text = f"{names} has {count} of its key, such as {there[0]}, and none came as far as here"
-            return Verdict("missing", "partner missing", text, f"ask why: --input {there[0]}")
+            text = f"{names} has {count} of its key, such as {there[0][0]}, and none met it here"
+            return Verdict("missing", "partner missing", text + self._since(place), f"ask why: --input {there[0][0]}")
+        until, now = f.detail.get("until"), f.detail.get("now")
+        if until is not None and now is not None and -(2**60) < now() <= until:
+            kept = f"it is kept until a clock passes {self.time_text(int(until))}, and that clock is at "
+            text = f"no partner in {names} under its key{of} so far; {kept}{self.time_text(int(now()))}"
+            return Verdict("waiting", "no partner yet", text, self._alike(node, other, written))
         kind = "row" if table else "partner"
         text = f"no {kind} in {names} under its key{of}, in all that was read"
-        return Verdict("missing", f"no {kind}", text, self._alike(node, other, key))
+        return Verdict("missing", f"no {kind}", text, self._alike(node, other, written))
 
     def failed(self, place: Place, found: Sequence[Fact]) -> Verdict:
         f = found[-1]
@@ -328,9 +340,11 @@ class Case:
         f = found[-1]
         node = self.notes.reference.nodes[f.step]
         names = " or ".join(self._source(n).name for n in self._other_side(node, f.detail["side"]))
+        since = self._since(place)
         if not names:
-            return Verdict("missing", "in a table", "it is a row of a table, which gave no row behind that")
-        return Verdict("missing", "in a table", f"it is a row of a table: no row of {names} has met it since it came")
+            return Verdict("missing", "in a table", f"it is a row of a table, which gave no row behind that{since}")
+        text = f"it is a row of a table: no row of {names} has met it since it came{since}"
+        return Verdict("missing", "in a table", text)
 
     def gone(self, place: Place, found: Sequence[Fact]) -> Verdict:
         return Verdict("missing", "deletes", "it deletes a row of a table; no row of the result was made of that")
@@ -390,25 +404,49 @@ class Case:
                 return [n for n in met.keys if n not in met.sides[side]]
         return []
 
-    def _others_of(self, node: logical.Node, leaves: Sequence[int], key: Any) -> Sequence[At]:
-        """The records of the other side that have a key, whatever became of them."""
-        found = list[At]()
+    def _text(self, node: logical.Node, key: Any) -> str:
+        """A key as the heads of records have it."""
+        met = next((m for m in self.sliced.mets if m.of is node), None)
+        if met is None or not isinstance(node, sliding.SlidingJoin):
+            return str(key.text)
+        named = [Col(f"k{i}", e.type) for i, e in enumerate(next(iter(met.keys.values())))]
+        pairs = zip(named, key.values, strict=True)
+        one = pl.DataFrame([pl.Series(c.name, [v], dtype=polars_type(c.type)) for c, v in pairs])
+        return str(key_texts(one, named)[0])
+
+    def _since(self, place: Place) -> str:
+        """What became of a row of a table later."""
+        leaf, batch, pos = self.positions[place]
+        if self._source(leaf).kind != "table":
+            return ""
+        own = self.heard.rows[leaf].first((pl.col(BATCH) == batch) & (pl.col(POS) == pl.lit(pos, POS_TYPE)), [KEY])
+        later = (pl.col(BATCH) > batch) | ((pl.col(BATCH) == batch) & (pl.col(POS) > pl.lit(pos, POS_TYPE)))
+        same = pl.col(KEY) == pl.lit(own.item() if own.height else None, pl.String)
+        found = self.heard.rows[leaf].first(same & later, [PARTITION, OFFSET, TIME, DIFF])
+        if not found.height:
+            return ""
+        *at, diff = found.row(0)
+        return f"; it was {'deleted' if diff == -1 else 'replaced'} by {At(self._source(leaf).topic, *at)}"
+
+    def _others_of(self, node: logical.Node, leaves: Sequence[int], text: str) -> Sequence[tuple[At, bool]]:
+        """The records of the other side that have a key, whatever became of them; and whether they delete it."""
+        found = list[tuple[At, bool]]()
         for i, met in enumerate(self.sliced.mets):
             for leaf in (n for n in leaves if met.of is node and n in met.keys):
-                rows = self.heard.rows[leaf].filter(self.slices.texts(i, leaf) == key.text)
-                topic = self._source(leaf).topic
-                found += [At(topic, *row) for row in rows.select(PARTITION, OFFSET, TIME).iter_rows()]
+                flags, topic = self.slices.with_key(i, leaf, [text]), self._source(leaf).topic
+                rows = self.heard.rows[leaf].heads(flags, [PARTITION, OFFSET, TIME, DIFF])
+                found += [(At(topic, *row), diff == -1) for *row, diff in rows.iter_rows()]
         return found
 
-    def _alike(self, node: logical.Node, leaves: Sequence[int], key: Any) -> str | None:
+    def _alike(self, node: logical.Node, leaves: Sequence[int], text: str) -> str | None:
         """The nearest key that there is."""
         if not self.values:
             return None
         for i, met in enumerate(self.sliced.mets):
             for leaf in (n for n in leaves if met.of is node and n in met.keys):
-                if not self.slices.texts(i, leaf).drop_nulls().len():
+                if not any(t.null_count() < t.len() for t in self.slices.texts(i, leaf)):
                     return f"{self._source(leaf).name} has no record at all"
-                found = self._nearest(i, leaf, key.text)
+                found = self._nearest(i, leaf, text)
                 if found is not None:
                     return f"{self._source(leaf).name} has {_quoted(_plain(found))}: is it spelled otherwise?"
         return None
@@ -416,9 +454,8 @@ class Case:
     def key_of(self, met: int, record: Record) -> str | None:
         """The key of a record where records meet."""
         own = (pl.col(PARTITION) == record.partition) & (pl.col(OFFSET) == record.offset)
-        flags = self.heard.rows[record.leaf].select(own).to_series()
-        found: list[str | None] = self.slices.texts(met, record.leaf).filter(flags).to_list()
-        return found[0] if found else None
+        found = self.heard.rows[record.leaf].first(own, [text_of(met)])
+        return found.item() if found.height else None
 
     def nearest(self, met: int, leaf: int, text: str | None) -> tuple[int, str] | None:
         """Of the other sides of a meeting the source that has a key which is nearly this one, and that."""
@@ -429,18 +466,28 @@ class Case:
 
     def _nearest(self, met: int, leaf: int, text: str) -> str | None:
         """The nearest of the keys of a source to one that it has not."""
-        asked, known = _plain(text), self.slices.texts(met, leaf).drop_nulls().unique()
-        if known.is_in([text]).any():
-            return None
-        same = [t for t in known.to_list() if _bare(t) == _bare(asked)]
-        some = {_plain(t): t for t in (known.to_list() if known.len() <= ALIKE else _begin_alike(known, asked))}
-        # another number is another thing, and no misspelling
-        found = same or ([] if asked.isdigit() else [some[t] for t in guesses(asked, some, 1)])
-        return found[0] if found else None
+        asked, bare = _plain(text), _bare(_plain(text))
+        some, alike, every = set[str](), set[str](), True
+        same: str | None = None
+        for page in self.slices.texts(met, leaf):
+            known = page.drop_nulls().unique(maintain_order=True)
+            if known.is_in([text]).any():
+                return None
+            if same is None:
+                same = next(iter(known.filter(_bares(known) == bare).to_list()), None)
+            alike |= set(_begin_alike(known, asked)[: ALIKE - len(alike)])
+            if every:
+                some |= set(known.to_list())
+                every = len(some) <= ALIKE
+        if same is not None or asked.isdigit():  # another number is another thing, and no misspelling
+            return same
+        texts = {_plain(t): t for t in (some if every else alike)}
+        found = guesses(asked, texts, 1)
+        return texts[found[0]] if found else None
 
     def values_of(self, met: int, leaf: int, text: str) -> tuple[object, ...] | None:
         """The values of a key of a source, as a record there has them."""
-        rows = self.heard.rows[leaf].filter(self.slices.texts(met, leaf) == text).head(1)
+        rows = self.heard.rows[leaf].chosen(self.slices.with_key(met, leaf, [text])).head(1)
         exprs = self.sliced.mets[met].keys[leaf]
         values = evaluate(rows, [(str(i), e) for i, e in enumerate(exprs)])[0]
         return tuple(python_values(values[str(i)])[0] for i in range(len(exprs)))
@@ -509,6 +556,13 @@ def _bare(text: str) -> str:
     """What is left of a key without case, blanks, zeros in front and signs between."""
     made = "".join(c for c in _plain(text).lower() if c.isalnum())
     return made.lstrip("0") or made
+
+
+def _bares(texts: pl.Series) -> pl.Series:
+    """The same of many keys."""
+    made = texts.str.to_lowercase().str.replace_all(r"[^\p{L}\p{N}]", "")
+    bare = made.str.strip_chars_start("0")
+    return made.zip_with(bare == "", bare)
 
 
 def _begin_alike(known: pl.Series, asked: str) -> list[str]:

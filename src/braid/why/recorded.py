@@ -24,6 +24,7 @@ from braid.stage.cause_log import Cause, Told
 from braid.stage.row_causes import At
 from braid.why.asking import Asked
 from braid.why.output import Output, There
+from braid.why.pages import Flags
 from braid.why.reading import BATCH, OFFSET, PARTITION, Events, Place
 
 
@@ -41,7 +42,10 @@ class Recorded:
     told: Told = field(init=False, default_factory=Told)
 
     def __post_init__(self) -> None:
-        known, folder = self._asked.known, self._asked.folder
+        if self._asked.left is None:
+            self._ranks = Ranks({}, self._asked.plan, None)
+            return
+        known, folder = self._asked.left.known, self._asked.left.folder
         self._ranks = Ranks.recorded(known.sources, self._asked.plan, grows=True)
         try:
             self._upto = state_file.published(folder)
@@ -60,15 +64,15 @@ class Recorded:
         found = (self.told.cause(there.partition, behind, upto) for upto in sorted(tried))
         return [*dict.fromkeys(x for x in found if x is not None)]
 
-    def start(self, causes: Sequence[Sequence[Cause]]) -> Mapping[int, pl.Series] | None:
+    def start(self, causes: Sequence[Sequence[Cause]]) -> Mapping[int, Flags] | None:
         """By source, which records completed some rows; None where it is not told of one of them."""
         rows = self._asked.heard.rows
-        made = {n: pl.repeat(False, x.height, dtype=pl.Boolean, eager=True) for n, x in rows.items()}
+        made = {n: x.all(False) for n, x in rows.items()}
         for some in causes:
             any_ = False
             for leaf, x in ((n, x) for x in some for n in rows):
                 if (which := self._which(leaf, x.completed, x.batch)) is not None:
-                    flags = rows[leaf].select(which.alias("f"))["f"]
+                    flags = rows[leaf].where(which)
                     made[leaf], any_ = made[leaf] | flags, any_ or bool(flags.any())
             if not any_:
                 return None
@@ -103,6 +107,6 @@ class Recorded:
         found = set[int]()
         for leaf, rows in self._asked.heard.rows.items():
             if (which := self._which(leaf, at, batch)) is not None:
-                here = rows.filter(which & (pl.col(BATCH) == batch - self._shift))[POS].to_list()
+                here = rows.heads(rows.where(which & (pl.col(BATCH) == batch - self._shift)), [POS])[POS].to_list()
                 found |= {x // LOW if epochs else x >> LEAF_BITS for x in here}
         return found

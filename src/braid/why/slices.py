@@ -10,7 +10,7 @@ A row of a stream that looks into a table has nothing to do with the other rows 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import assert_never
@@ -18,13 +18,14 @@ from typing import assert_never
 import polars as pl
 
 from braid.expr.compile import evaluate
-from braid.expr.nodes import Col, Expr, columns, substituted
+from braid.expr.nodes import Call, Col, Expr, columns, substituted
 from braid.expr.show import show
 from braid.plan import epochs, groups, joins, logical, sliding
 from braid.plan.analytic import Analytic
 from braid.plan.over import Over
 from braid.records.key import canonical_key
 from braid.types import Column
+from braid.why.pages import Flags, Rows
 
 Part = Mapping[int, Expr]  # of a key: by source, the expression that gives it
 
@@ -63,6 +64,8 @@ def sliced(query: logical.Query) -> Sliced:
             keys, by_side = found
             named = dict(zip(("left", "right") if len(by_side) > 1 else ("own",), by_side, strict=True))
             mets.append(Met(node, named, keys, by_side[0] if alone else frozenset(), nulls))
+        if isinstance(node, sliding.SlidingJoin):
+            mets += numbers.of_windows(node)
     if query.root.mode == "retract" and not _tells_apart(query.sink.written_key, query.root):
         found = numbers.followed([(query.root, query.sink.written_key)], nulls=True)
         whole = whole or ("its table is written under a key that no source has" if found is None else None)
@@ -93,7 +96,9 @@ def _meetings(node: logical.Node) -> Iterator[tuple[Sequence[Side], bool, bool]]
             sides = [(node.left, node.on.left), (node.right, node.on.right)]
             yield sides, isinstance(node, epochs.TemporalJoin), any(node.on.null_safe)
         case groups.Aggregate():
-            yield [(node.input, [e for _, e in node.keys])], False, True
+            # a part that says whether the next one is NULL tells groups apart, and people ask without it
+            keys = [e for _, e in node.keys if not (isinstance(e, Call) and e.function == "is_null")]
+            yield [(node.input, keys or [e for _, e in node.keys])], False, True
         case Over() | Analytic():
             yield [(node.input, node.partition)], False, True
         case epochs.Coalesce():
@@ -176,6 +181,16 @@ class _Numbers:
             return None  # one source on both sides
         return keys, [frozenset(p) for p in best[0]]
 
+    def of_windows(self, node: sliding.SlidingJoin) -> Iterator[Met]:
+        """By which keys rows meet in windows. (They make no slices: which rows are in a window is a matter of all.)"""
+        for meeting in sliding.meetings(node.tree):
+            parts = [[self.part(node, e) for e in side] for side in zip(*meeting.keys, strict=True)]
+            if len(parts) == 2 and all(p is not None and len(p) == 1 for side in parts for p in side):
+                leaves = [{n for p in side if p is not None for n in p} for side in parts]
+                if [len(x) for x in leaves] == [1, 1] and leaves[0] != leaves[1]:
+                    keys = {n: tuple(p[n] for p in side if p is not None) for side in parts for n in side[0] or ()}
+                    yield Met(node, {"left": frozenset(leaves[0]), "right": frozenset(leaves[1])}, keys)
+
     def part(self, node: logical.Node, e: Expr) -> Part | None:
         return self._part(node, self._leaves[id(node)], e)
 
@@ -229,42 +244,65 @@ def below_of(node: logical.Node) -> Sequence[logical.Node]:
 
 
 class Slices:
-    """The records of a query by their keys. `rows`: of each source, its decoded records, by number."""
+    """The records of a query by their keys. `rows`: of each source its records, by number; their heads have these
+    (`keyed`)."""
 
-    def __init__(self, mets: Sequence[Met], rows: Mapping[int, pl.DataFrame]) -> None:
-        self.mets = mets
-        self._keys = {(i, n): key_texts(rows[n], e, m.nulls) for i, m in enumerate(mets) for n, e in m.keys.items()}
+    def __init__(self, mets: Sequence[Met], rows: Mapping[int, Rows]) -> None:
+        self.mets, self._rows = mets, rows
 
-    def texts(self, met: int, leaf: int) -> pl.Series:
-        """The key of each record of a source."""
-        return self._keys[met, leaf]
+    def texts(self, met: int, leaf: int) -> Iterator[pl.Series]:
+        """The keys of the records of a source, page by page."""
+        return self._rows[leaf].column(text_of(met))
 
-    def closed(self, start: Mapping[int, pl.Series], most: int) -> dict[int, pl.Series] | None:
+    def with_key(self, met: int, leaf: int, texts: Collection[str]) -> Flags:
+        """The records of a source that have one of these keys."""
+        return self._rows[leaf].where(pl.col(text_of(met)).is_in([*texts]))
+
+    def closed(self, start: Mapping[int, Flags], most: int) -> dict[int, Flags] | None:
         """By source, whether a record has to do with one of `start` (flags), these included; None where these would be
         more than `most`."""
-        taken = {n: flags.clone() for n, flags in start.items()}
-        todo: list[tuple[int, pl.Series, int | None]] = [(n, x, None) for n, x in start.items() if x.any()]
-        seen: dict[tuple[int, bool], set[str]] = {}
+        # rows of tables that were only looked up have nothing to do with others that look them up
+        taken = {False: dict(start), True: {n: x & ~x for n, x in start.items()}}
+        todo: list[tuple[int, Flags, bool]] = [(n, x, False) for n, x in start.items() if x.any()]
+        seen: dict[tuple[int, bool, bool], set[str]] = {}
+        both = start
         while todo:
-            leaf, new, by = todo.pop()
+            leaf, new, only_looked_up = todo.pop()
+            if int(new.sum()) > most:
+                return None
             for i, met in enumerate(self.mets):
-                if leaf not in met.keys or (by == i and leaf in met.from_):
+                if leaf not in met.keys:
                     continue
-                known = seen.setdefault((i, leaf in met.from_), set())
-                texts = set(self._keys[i, leaf].filter(new).drop_nulls().unique().to_list()) - known
+                looks = leaf in met.from_
+                known = seen.setdefault((i, looks, only_looked_up), set())
+                found = self._rows[leaf].heads(new, [text_of(i)]).to_series()
+                texts = set(found.drop_nulls().unique().to_list()) - known
                 if not texts:
                     continue
                 known |= texts
                 for other in met.keys:
-                    if other in met.from_ and leaf in met.from_:
+                    if other in met.from_ and (looks or only_looked_up):
                         continue
-                    found = self._keys[i, other].is_in(list(texts)).fill_null(False) & ~taken[other]
-                    if found.any():
-                        taken[other] = taken[other] | found
-                        todo.append((other, found, i))
-            if sum(int(x.sum()) for x in taken.values()) > most:
+                    so = looks or only_looked_up
+                    more = self.with_key(i, other, texts) & ~taken[so][other]
+                    if more.any():
+                        taken[so][other] = taken[so][other] | more
+                        todo.append((other, more, so))
+            both = {n: x | taken[True][n] for n, x in taken[False].items()}
+            if sum(int(x.sum()) for x in both.values()) > most:
                 return None
-        return taken
+        return dict(both)
+
+
+def text_of(met: int) -> str:
+    """The column of heads that has the keys by which records meet there."""
+    return f"_met{met}"
+
+
+def keyed(mets: Sequence[Met], leaf: int, rows: pl.DataFrame) -> pl.DataFrame:
+    """The keys of records of a source, by which they meet others."""
+    mine = ((i, met) for i, met in enumerate(mets) if leaf in met.keys)
+    return pl.DataFrame([key_texts(rows, met.keys[leaf], met.nulls).alias(text_of(i)) for i, met in mine])
 
 
 def key_texts(rows: pl.DataFrame, exprs: Sequence[Expr], nulls: bool = False) -> pl.Series:

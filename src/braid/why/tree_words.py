@@ -55,6 +55,10 @@ class Derivation:
     def __str__(self) -> str:
         return "\n".join(_lines(self))
 
+    def document(self) -> dict[str, Any]:
+        """What `braid why --json` prints."""
+        return document(self)
+
 
 # ------------------------------------------------------------------- as a program reads it
 

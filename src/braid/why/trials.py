@@ -46,7 +46,7 @@ class Trial:
     records: Mapping[Place, Record] = field(default_factory=dict)
     first: tuple[Place, Place] | None = None
 
-    def over(self, events: Iterable[Event]) -> Iterator[Event]:
+    def over(self, events: Sequence[Event]) -> Iterator[Event]:
         """The events, as they are then."""
         some = self._reordered(events) if self.first is not None else events
         for e in some:
@@ -57,16 +57,15 @@ class Trial:
             else:
                 yield e
 
-    def _reordered(self, events: Iterable[Event]) -> Iterator[Event]:
+    def _reordered(self, events: Sequence[Event]) -> Iterator[Event]:
         """A record before another one, or before its epoch, and no more where it was."""
         assert self.first is not None
-        every = [*events]
         mine, other = self.first
-        record = next(e for e in every if e.place == mine)
+        record = next(e for e in events if e.place == mine)
         in_turn_of = epochs.in_epochs(self.changed.query.root)
         placed = replace(record, place=(other[0] - 1, other[1])) if in_turn_of else record
         done = False
-        for e in every:
+        for e in events:
             if not done and (e.place == other or (in_turn_of and e.place[0] >= other[0])):
                 yield placed
                 done = True

@@ -76,6 +76,10 @@ class Answer:
     def __str__(self) -> str:
         return "\n".join(summary(self) if self.by_reason else lines(self))
 
+    def document(self) -> dict[str, Any]:
+        """What `braid why-not --json` prints."""
+        return counted(self) if self.by_reason else document(self)
+
 
 # ------------------------------------------------------------------- as a program reads it
 
