@@ -84,13 +84,13 @@ def flink(state: str, more: Mapping[str, str] = MappingProxyType({})) -> Engine:
     def ran(asked: Asked, events: Path, here: Path) -> Ran:
         tables = [_flink_source(kind, columns, events) for kind, columns in asked.reads.items()]
         sql = {pl.Int64(): "BIGINT", pl.String(): "STRING", pl.Float64(): "DOUBLE"}
-        columns = ", ".join(f"{name} {sql[t]}" for name, t in asked.result.items())
+        columns = ", ".join(f"`{name}` {sql[t]}" for name, t in asked.result.items())
         files = f"'connector' = 'filesystem', 'path' = '{here / 'out'}', 'format' = 'json'"
         goes = files if asked.appends else "'connector' = 'blackhole'"
         tables.append(f"CREATE TABLE o ({columns}) WITH ({goes})")
         own = {"state.backend.type": state, "execution.checkpointing.dir": f"file://{here / 'checkpoints'}"}
         settings = {**_FLINK, **own, **more}
-        names = ", ".join(asked.result)
+        names = ", ".join(f"`{name}`" for name in asked.result)
         document = {
             "settings": settings,
             "tables": tables,

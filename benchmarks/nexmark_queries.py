@@ -133,9 +133,9 @@ def _of_duck(sql: str) -> str:
 
 
 def _in_flink(sql: str) -> str:
-    return sql.replace(_DAY, "DATE_FORMAT(date_time, 'yyyy-MM-dd')").replace(
-        "to_char(date_time, 'HH24:MI')", "DATE_FORMAT(date_time, 'HH:mm')"
-    )
+    """DAY is a word of its grammar."""
+    sql = sql.replace(f"{_DAY} AS day", f"{_DAY} AS `day`").replace(_DAY, "DATE_FORMAT(date_time, 'yyyy-MM-dd')")
+    return sql.replace("to_char(date_time, 'HH24:MI')", "DATE_FORMAT(date_time, 'HH:mm')")
 
 
 _N, _S = pl.Int64(), pl.String()

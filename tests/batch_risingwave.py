@@ -337,6 +337,55 @@ def group(
     return question(rng, tables, *parts, [*names, *chosen], changes(rng, tables))
 
 
+def different(rng: random.Random, sets: bool = False) -> Question:
+    """Calls over the different values of one or two expressions, of all rows and of those that pass one condition or
+    another; beside them perhaps calls over all rows."""
+    t = table(rng, "t")
+    rel = leaf(rng, t, "a")
+    of = rng.sample(of_type(rel.columns, "int", "long", "text"), 2)[: rng.choice([1, 2])]
+    passes = [predicate(rng, rel.columns, "risingwave") for _ in range(2)]
+    only = rng.random() < 0.3  # none is of all rows
+    chosen: dict[str, E] = {}
+    for i in range(rng.choice([2, 3, 4, 5])):
+        e, p = rng.choice(of), rng.choice([*passes, *([] if only else [None])])
+        own = ["string"] if e.type == "text" else ["sum", "avg", "bit_xor", "var_pop", "array"]
+        made = []
+        f = rng.choice(["count", "count", *own])
+        for which in (0, 1):
+            value, behind = e[which], "" if p is None else f" FILTER (WHERE {p[which]})"
+            match f:
+                case "string":
+                    made.append(f"string_agg(DISTINCT {value}, ',' ORDER BY {value}){behind}")
+                case "array":
+                    listed = f"array_agg(DISTINCT {value} ORDER BY {value} NULLS LAST){behind}"
+                    made.append(f"array_to_string({listed}, ',', '-')" if which == 0 else _written(listed))
+                case "var_pop":
+                    made.append(f"round(CAST(var_pop(DISTINCT {value}){behind} AS NUMERIC(38, 9)), 4)")
+                case _:
+                    made.append(f"{f}(DISTINCT {value}){behind}")
+        chosen[f"d{i}"] = E(*made, "long")
+    for i in range(rng.choice([0, 0, 1, 2])):
+        p = rng.choice(passes)
+        e = aggregate(rng, rel.columns)
+        chosen[f"a{i}"] = E(*(f"{e[w]} FILTER (WHERE {p[w]})" for w in (0, 1)), "long") if rng.random() < 0.5 else e
+    by = rng.sample(of_type(rel.columns, "int", "text"), 2 if sets else rng.choice([0, 1]))
+    names = [f"g{i}" for i in range(len(by))]
+    if by and (sets or rng.random() < 0.5):
+        chosen["c"] = same("count(*)", "long")
+    parts = []
+    for which in (0, 1):
+        shown = ", ".join(f"{e[which]} AS {n}" for n, e in (*zip(names, by, strict=True), *chosen.items()))
+        keys = ", ".join(e[which] for e in by)
+        tail = f" GROUP BY {f'CUBE ({keys})' if sets else keys}" if by else ""
+        parts.append(f"SELECT {shown} FROM {(rel.sql, rel.duck)[which]}{tail}{' HAVING count(*) > 0' if sets else ''}")
+    return question(rng, [t], *parts, [*names, *chosen], changes(rng, [t]))
+
+
+def _written(array: str) -> str:
+    """A list as text, NULLs as a line, in DuckDB's words."""
+    return f"array_to_string(list_transform({array}, lambda x: COALESCE(CAST(x AS VARCHAR), '-')), ',')"
+
+
 def one_group(rng: random.Random) -> Question:
     """A group without GROUP BY below a join, a UNION or another group."""
     tables = [table(rng, name) for name in "tu"]
@@ -681,6 +730,8 @@ SHAPES: dict[str, Shape] = {
     "risingwave ordered aggregates without key": partial(group, ordered=True, whole=True),
     "risingwave more without groups": partial(group, more=True, whole=True),
     "risingwave sets": partial(group, more=True, sets=True),
+    "risingwave different values": different,
+    "risingwave different values in sets": partial(different, sets=True),
     "risingwave partners": partners,
     "risingwave over": over,
     "risingwave over joins": partial(over, joined=True),

@@ -258,7 +258,7 @@ def _same_key(keys: Keys, own: Keys) -> bool:
 
 def _grouped(node: Node) -> bool:
     """Are its rows groups, whose key no row lacks?"""
-    while isinstance(node, logical.Filter):
+    while isinstance(node, logical.Filter | logical.Project):
         node = node.input
     return isinstance(node, groups.Aggregate) and all(never_null(e) for _, e in node.keys)
 

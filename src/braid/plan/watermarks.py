@@ -62,7 +62,11 @@ def progress(node: Node) -> Progress:
         case Aggregate(input=x, keys=keys):
             below = progress(x)
             return {c.name: bounds for c, e in keys if (bounds := watermark(_grouped(e), below))}
-        case epochs.Changes(input=Aggregate() | Filter(input=Aggregate()) as groups):
+        case epochs.Changes(
+            input=Aggregate()
+            | Filter(input=Aggregate())
+            | Project(input=Aggregate() | Filter(input=Aggregate())) as groups
+        ):
             return progress(groups)  # rows that come or go are not below it
         case Over(input=x, partition=partition):  # a row that comes may change all others of its partition
             below = progress(x)
@@ -95,7 +99,7 @@ def passed(node: Node, known: Progress | None = None) -> Passed | None:
         case Over(partition=partition):
             known = progress(node)
             return next((Passed(c, known[c.name]) for c in partition if c.name in known), None)
-        case Filter(input=x) | epochs.Changes(input=x) if x.mode == "upsert":
+        case Filter(input=x) | epochs.Changes(input=Project(input=x)) | epochs.Changes(input=x) if x.mode == "upsert":
             return passed(x, known)
         case Source(key=key) if known:
             return next((Passed(c.col, known[c.name]) for c in key if c.name in known), None)

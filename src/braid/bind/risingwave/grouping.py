@@ -11,28 +11,34 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from braid.bind.expressions import Aggregations, any_of, children, with_span
+from braid.bind.expressions import Aggregations, children, with_span
 from braid.bind.risingwave.batch_aggregates import is_known
+from braid.bind.risingwave.different import (
+    Different,
+    either,
+    finally_picked,
+    grouped,
+    is_one,
+    multiplied,
+    over_values,
+    told_apart,
+)
 from braid.bind.risingwave.expressions import Names, bind, bind_condition, bound, condition, usual_name
 from braid.bind.risingwave.over import Overs
 from braid.bind.risingwave.scope import default_name
-from braid.bind.select.aggregates import WITH_NULLS, WITHIN, Asked, OrderedBy, ignores_distinct, value
+from braid.bind.select.aggregates import WITH_NULLS, WITHIN, Asked, OrderedBy, ignores_distinct, is_rounded, value
 from braid.bind.select.grouping import Groups, nullable
 from braid.bind.select.items import Item, listed, place_of
 from braid.bind.select.scope import Scope
 from braid.errors import SqlError
 from braid.expr import typing
-from braid.expr.nodes import Call, Col, Expr, Lit, MakeStruct, substituted
-from braid.expr.postgres import typing as postgres
+from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.postgres.typing import finished
-from braid.plan.epochs import Changes
-from braid.plan.groups import GATHER, PRESENT, Aggregate, Aggregation
-from braid.plan.logical import Filter, Lateral, Node
-from braid.plan.names import level_of, own
+from braid.plan.logical import Filter, Node
+from braid.plan.names import own
 from braid.sql import ast
-from braid.types import WHOLE_NUMBERS, Array, Scalar
+from braid.types import Scalar
 
-_WRITTEN_ONE_WAY = (*WHOLE_NUMBERS, Scalar.VARCHAR, Scalar.BOOLEAN, Scalar.DATE)
 MOST_SETS = 64
 
 
@@ -55,13 +61,13 @@ class Grouped:
 
 @dataclass(slots=True, kw_only=True)
 class _Groups(Groups):
-    """Over the rows `read`. `distinct`: what is asked of different values of an expression; `aggregations`: of all
-    rows."""
+    """Over the rows `read`. `distinct`: what is asked of different values, by what they are of (and, where a sum is
+    rounded, by condition); `aggregations`: of all rows."""
 
     read: Node
     scope: Scope
     alias: str
-    distinct: dict[Expr, Aggregations] = field(default_factory=dict)
+    distinct: dict[tuple[Expr, Expr | None], Different] = field(default_factory=dict)
     sets: _Sets | None = None
 
     @property
@@ -73,11 +79,11 @@ class _Groups(Groups):
         if e in self.shown:
             return
         n = len(self.shown)
-        by = _told_apart(e)
+        by = told_apart(e)
         value = by if self.sets is None else self.sets.value(by, e)
         missing, key = nullable(f"{self.alias}.group_{n}", value)
         self.keys += [missing, key]
-        self.shown[e] = typing.case([(missing[0], Lit(None, e.type))], postgres.cast(key[0], e.type))
+        self.shown[e] = either(missing[0], key[0], e.type)
 
     def ask(self, e: ast.Expr) -> Expr | None:
         """What an aggregate gives that only this dialect has, or the key that `e` is, if it is a grouping
@@ -109,15 +115,12 @@ class _Groups(Groups):
         if any(o.by != args[0] for o in order):
             hint = "order by the value itself, or GROUP BY it in a sub-query"
             raise SqlError(f"{call.name.lower()} with DISTINCT is ordered by its value only", call.span, hint)
-        if passes is not None and call.name in WITH_NULLS:
-            hint = "filter in a sub-query: FROM (SELECT … WHERE …)"
-            raise SqlError(f"{call.name.lower()} with DISTINCT and FILTER is not supported yet", call.span, hint)
-        of = args[0] if passes is None else typing.case([(passes, args[0])])
-        n = len(self.distinct)
-        into = self.distinct.setdefault(of, Aggregations(f"{self.alias}.distinct_{n}_"))
-        one = Col(_value_of(into), of.type)
-        order = tuple(replace(o, by=one) for o in order)
-        return value(Asked(call.name, (one, *args[1:]), into, True, None, order))
+        by = args[0], passes if is_rounded(call.name, args[0].type) else None
+        into = Aggregations(f"{self.alias}.distinct_{len(self.distinct)}_")
+        of = self.distinct.setdefault(by, Different(args[0], into))
+        of.nulls |= call.name in WITH_NULLS
+        order = tuple(replace(o, by=of.value) for o in order)
+        return value(Asked(call.name, (of.value, *args[1:]), of.into, True, of.passes(passes), order))
 
     def _ordered(self, i: ast.OrderItem) -> OrderedBy:
         first = i.descending if i.nulls_first is None else i.nulls_first
@@ -126,113 +129,14 @@ class _Groups(Groups):
     def node(self) -> Node:
         """The changes of the groups. One that has no rows any more is gone."""
         if self.distinct:
-            return self._of_different()
+            different = [*self.distinct.values()]
+            return over_values(self.read, self.alias, self.keys, bool(self.shown), different, self.aggregations)
         rows = self.aggregations.column("COUNT", None, Scalar.BIGINT) if self.shown and self.over_table else None
-        return _grouped(self.read, self.keys, self.aggregations.made, rows)
-
-    def _of_different(self) -> Node:
-        """Groups over groups. Below, each row counts once for each DISTINCT, by its value, and once for all others:
-        `part` says for which."""
-        alias, node = self.alias, self.read
-        part, among = Col(f"{alias}.part", Scalar.INT), Col(f"{alias}.of_part", Scalar.INT)
-        alone = len(self.distinct) == 1 and not self.aggregations.made
-
-        def of(column: Col, n: int, e: Expr) -> Expr:
-            return e if alone else typing.case([(typing.call("eq", [column, Lit(n, Scalar.INT)]), e)])
-
-        fixed: list[tuple[Col, Expr]] = [(c, e) for c, e in self.keys if isinstance(e, Lit)]
-        keys: list[tuple[Col, Expr]] = [
-            (Col(f"{c.name}_below", c.type), e) for c, e in self.keys if not isinstance(e, Lit)
-        ]
-        above: list[tuple[Col, Expr]] = [
-            *fixed,
-            *((c, Col(f"{c.name}_below", c.type)) for c, e in self.keys if not isinstance(e, Lit)),
-        ]
-        if not alone:
-            node = _multiplied(node, part, len(self.distinct) + 1)
-            keys.append((among, part))
-        given: dict[str, Expr] = {}
-        for n, (e, into) in enumerate(self.distinct.items(), 1):
-            missing, key = nullable(f"{alias}.value_{n}", of(part, n, _told_apart(e)))
-            keys += [missing, key]
-            shown = typing.case([(missing[0], Lit(None, e.type))], postgres.cast(key[0], e.type))
-            given[_value_of(into)] = of(among, n, shown)
-        below = Aggregations(f"{alias}.below_")
-        picked = [
-            _picked(a, of(among, 0, below.column(a.function, of(part, 0, _what(a)), a.output.type, a.options, a.code)))
-            for a in self.aggregations.made
-        ]
-        rows = below.column("COUNT", None, Scalar.BIGINT) if node.mode != "append" else None
-        node = _grouped(node, keys, below.made, rows)
-        parts = [(None if alone else typing.call("eq", [among, Lit(n, Scalar.INT)]), into.made)
-                 for n, into in enumerate(self.distinct.values(), 1)]  # fmt: skip
-        each = [a if mine is None else _of_part(a, mine) for mine, these in parts for a in these]
-        made = [replace(a, arg=None if a.arg is None else substituted(a.arg, given)) for a in each]
-        every = Aggregation(Col(f"{alias}.rows", Scalar.BIGINT), "COUNT", None)
-        return _grouped(node, above, [*picked, *made, every], every.output if self.shown else None)
+        return grouped(self.read, self.keys, self.aggregations.made, rows)
 
     def final(self, e: Expr) -> Expr:
-        """An item over the columns of `node`. What was counted below another group is a pick: none of nothing."""
-        if not self.distinct:
-            return e
-        above: dict[str, Expr] = {}
-        for a in self.aggregations.made:
-            if a.function == "COUNT":
-                above[a.output.name] = typing.call("COALESCE", [a.output, Lit(0, Scalar.BIGINT)])
-            if a.function == GATHER:
-                one = _picked(a, a.output).output
-                first = postgres.row("pg.subscript", [one, Lit(1, Scalar.BIGINT)])
-                above[a.output.name] = typing.field(first, "V")
-        return substituted(e, above)
-
-
-def _picked(a: Aggregation, of: Expr) -> Aggregation:
-    """What gives the one value of part 0; that of a count need not be kept beside its group. An array is in one."""
-    if a.function != GATHER:
-        return Aggregation(a.output, "SUM" if a.function == "COUNT" else "MAX", of)
-    each = typing.struct([(PRESENT, typing.call("is_not_null", [of])), ("V", of)])
-    return Aggregation(Col(f"{a.output.name}_picked", Array(each.type)), GATHER, each)
-
-
-def _of_part(a: Aggregation, mine: Expr) -> Aggregation:
-    """One that has NULLs, too: of its part alone, since the rows of others have no value."""
-    match a.arg:
-        case None:
-            return replace(a, arg=typing.case([(mine, Lit(1, Scalar.INT))]))
-        case MakeStruct(fields=((name, Lit(value=True)), *others)) if a.function == GATHER:
-            return replace(a, arg=typing.struct([(name, mine), *others]))
-        case _:
-            return a
-
-
-def _what(a: Aggregation) -> Expr:
-    return Lit(1, Scalar.INT) if a.arg is None else a.arg
-
-
-def _value_of(into: Aggregations) -> str:
-    """Where a value stands whose different ones are aggregated."""
-    return f"{into.name}value"
-
-
-def _grouped(node: Node, keys: Sequence[tuple[Col, Expr]], made: Sequence[Aggregation], rows: Expr | None) -> Node:
-    """The changes of groups. `rows`: how many a group has, where it may have none any more."""
-    made, counted = list(made), None
-    if node.mode != "append" and any(a.leaves for a in made):
-        counted = next((a.output for a in made if a.function == "COUNT" and a.arg is None), None)
-        if counted is None:
-            counted = Col(f"{level_of(keys[0][0].name)}.rows", Scalar.BIGINT)
-            made.append(Aggregation(counted, "COUNT", None))
-    found: Node = Aggregate(node, tuple(keys), tuple(made), rows=counted)
-    if rows is not None:
-        found = Filter(found, typing.call("gt", [rows, Lit(0, Scalar.BIGINT)]))
-    return Changes(found)
-
-
-def _multiplied(node: Node, number: Col, count: int) -> Node:
-    """Each row so many times, with its number from 0."""
-    numbers = tuple(Lit(n, Scalar.INT) for n in range(count))
-    index = None if node.mode == "append" else Col(f"{number.name}_index", Scalar.INT)
-    return Lateral(node, Call("make_array", numbers, Array(Scalar.INT)), number, index)
+        """An item over the columns of `node`."""
+        return finally_picked(e, self.aggregations) if self.distinct else e
 
 
 @dataclass(slots=True)
@@ -247,23 +151,15 @@ class _Sets:
     def value(self, by: Expr, e: Expr) -> Expr:
         """What a grouping expression groups by, in the sets that have it."""
         having = [n for n, s in enumerate(self.sets) if e in s]
-        return by if len(having) == len(self.sets) else typing.case([(self._is_one(self.number, having), by)])
+        return by if len(having) == len(self.sets) else typing.case([(is_one(self.number, having), by)])
 
     def grouping(self, args: Sequence[Expr]) -> Expr:
         """Which of the arguments are not grouped by: a bit each, the last one the lowest."""
         if not args or any(not any(a in s for s in self.sets) for a in args):
             raise SqlError("grouping takes what GROUP BY has", hint="write an expression of GROUP BY")
         bits = [sum(1 << len(args) - 1 - i for i, a in enumerate(args) if a not in s) for s in self.sets]
-        whens = [(self._is_one(self.key, [n]), Lit(b, Scalar.INT)) for n, b in enumerate(bits)]
+        whens = [(is_one(self.key, [n]), Lit(b, Scalar.INT)) for n, b in enumerate(bits)]
         return typing.case(whens)
-
-    @staticmethod
-    def _is_one(number: Col, of: Sequence[int]) -> Expr:
-        return any_of([typing.call("eq", [number, Lit(n, Scalar.INT)]) for n in of], _or)
-
-
-def _or(a: Expr, b: Expr) -> Expr:
-    return typing.call("or", [a, b])
 
 
 def has_aggregates(s: ast.Select) -> bool:
@@ -326,7 +222,7 @@ def _keyed(s: ast.Select, node: Node, scope: Scope, alias: str) -> _Groups:
     sets = _sets(s, scope)
     if len(sets) > 1:
         groups.sets = _Sets(sets, Col(f"{alias}.set", Scalar.INT), Col(f"{alias}.of_set", Scalar.INT))
-        groups.read = _multiplied(node, groups.sets.number, len(sets))
+        groups.read = multiplied(node, groups.sets.number, len(sets))
         groups.keys.append((groups.sets.key, groups.sets.number))
     exprs = list(dict.fromkeys(e for x in sets for e in x))
     if s.distinct is not None:
@@ -370,11 +266,3 @@ def meant_by(e: ast.Expr, items: tuple[ast.SelectItem, ...], scope: Scope) -> as
         return e
     place = place_of(e, [i.alias for i in items])
     return e if place is None else items[place].expr
-
-
-def _told_apart(e: Expr) -> Expr:
-    """What values are grouped by: themselves; arrays by their text, where equal ones have the same."""
-    t = e.type
-    while isinstance(t, Array):
-        t = t.element
-    return postgres.cast(e, Scalar.VARCHAR) if t is not e.type and t in _WRITTEN_ONE_WAY else e

@@ -126,12 +126,19 @@ def ignores_distinct(name: str) -> bool:
     return name in FUNCTIONS and FUNCTIONS[name].once
 
 
+def is_rounded(name: str, t: Type) -> bool:
+    """Whether a value that goes and comes again may change the result: it is a sum of numbers that are rounded, or a
+    user's aggregate."""
+    return t in FLOATS or name not in FUNCTIONS or FUNCTIONS[name].rounded
+
+
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """`once`: equal values change nothing."""
+    """`once`: equal values change nothing; `rounded`: it is rounded on the way."""
 
     value: Callable[[Asked], Expr]
     once: bool = False
+    rounded: bool = False
 
 
 def _at_least(a: Asked, e: Expr, n: int, then: Expr) -> Expr:
@@ -313,7 +320,7 @@ def _between(e: Expr, most: float) -> Expr:
 
 
 def _spreads(root: bool, of_all: bool) -> _Function:
-    return _Function(lambda a: _spread(a, root, of_all))
+    return _Function(lambda a: _spread(a, root, of_all), rounded=True)
 
 
 FUNCTIONS: dict[str, _Function] = {
