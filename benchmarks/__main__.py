@@ -140,6 +140,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--state", type=lambda t: tuple(map(int, t.split(","))), help="rows of live state, with commas")
     parser.add_argument("--state-batches", type=int, help="of 11,000 rows on each (40)")
     parser.add_argument("--memory", help="of the JVM (6g)")
+    parser.add_argument("--engines", help="beside Braid in nexmark: 'Flink, heap;Spark' (all)")
     parser.add_argument("--cores", type=int, help="that Spark uses (2)")
     return parser.parse_args()
 

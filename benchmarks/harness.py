@@ -32,6 +32,7 @@ class Sizes:
     state_batches: int = 40
     memory: str = "6g"
     cores: int = 2
+    engines: str = ""  # of NEXMark, those beside Braid, with ';' between; none: all
 
     @property
     def files(self) -> int:
