@@ -26,7 +26,7 @@ import polars as pl
 
 from braid.expr import casts, dates, jsonb_text
 from braid.expr.json_text import RawNumber, compact, dumps, loads
-from braid.expr.rows import distinct
+from braid.expr.rows import distinct, runs
 from braid.expr.signatures import or_null
 from braid.records.facet import ISO, LENIENT, TEXTS, Manner
 from braid.records.malformed import Malformed, a, not_one, shown
@@ -348,6 +348,13 @@ def _quoted(s: pl.Series) -> pl.Series:
 
 
 def _json_string(s: pl.Series, t: Type, key: bool) -> pl.Series:
+    if (found := runs([s])) is not None:
+        first, run = found
+        return _written(s.gather(first)).gather(run)
+    return _written(s)
+
+
+def _written(s: pl.Series) -> pl.Series:
     if s.str.contains(_ODD).any():
         s = s.str.replace_many(list(_ESCAPES), list(_ESCAPES.values()))
     return _quoted(s)
