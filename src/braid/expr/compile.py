@@ -17,6 +17,7 @@ from braid.expr import casts, user
 from braid.expr.functions import FUNCTIONS
 from braid.expr.lambdas import LAMBDAS, applied
 from braid.expr.nodes import Call, Case, Cast, Col, Expr, Field, Lambda, Lit, MakeStruct, Param, changed, inputs, parts
+from braid.expr.rows import runs
 from braid.expr.signatures import Once
 from braid.types import Array, Map, Scalar, Struct, Type, polars_type
 
@@ -165,7 +166,12 @@ def _call(e: Call, args: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
         return user.called(e.code, args, e.type)
     once = _once(e.function)
     assert once is not None
-    return once(e, args)
+    found = runs(args.get_columns())
+    if found is None:
+        return once(e, args)
+    first, run = found
+    value, failed = once(e, pl.DataFrame([c.gather(first) for c in args.get_columns()]))
+    return value.gather(run), failed.gather(run)
 
 
 def value_of(e: Expr) -> object:

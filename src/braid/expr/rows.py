@@ -1,4 +1,4 @@
-"""The slow path: a Python function over each row, for the few meanings Polars cannot express; and lists of values.
+"""The slow path: a Python function over each row, for the few meanings Polars cannot express; lists, equal rows.
 
 In: Polars expressions and a function of plain values. Out: a Polars expression.
 Rule: null in, null out; used only where a caller says why no columnar form gives the exact meaning.
@@ -16,6 +16,8 @@ import pyarrow as pa
 
 LARGEST = 16 << 20  # bytes of a text that is made of others: a record has no more
 LONGEST = 1 << 20  # characters that a padding fills up to; a length can come from data, and records are not longer
+
+_MANY, _FIRST = 8, 1024  # rows to equal ones that follow each other, on average; so many are looked at before all
 
 
 def rows(f: Callable[..., object], args: Sequence[pl.Expr], dtype: pl.DataType, *, nulls: bool = False) -> pl.Expr:
@@ -64,6 +66,22 @@ def once(f: Callable[..., object], args: pl.DataFrame, dtype: pl.DataType) -> tu
                 known[row] = (None, True)
         found.append(known[row])
     return made("", [v for v, _ in found], dtype), pl.Series([bad for _, bad in found], dtype=pl.Boolean)
+
+
+def runs(columns: Sequence[pl.Series]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
+    """Rows that are equal and follow each other: where such begin, and of each row the number of its run; None where
+    these are of a few rows only, or hold what is not compared by its bytes."""
+    if not columns or len(columns[0]) < _MANY or any(c.dtype.is_nested() or c.dtype.is_float() for c in columns):
+        return None
+    begins = np.zeros(0, dtype=np.bool_)
+    for some in ([c.head(_FIRST) for c in columns], columns):
+        begins = np.zeros(len(some[0]), dtype=np.bool_)
+        begins[:1] = True
+        for column in some:
+            begins |= column.ne_missing(column.shift()).to_numpy()
+            if np.count_nonzero(begins) * _MANY > len(begins):
+                return None
+    return np.flatnonzero(begins), np.cumsum(begins) - 1
 
 
 def made(name: str, values: Sequence[object], dtype: pl.DataType) -> pl.Series:

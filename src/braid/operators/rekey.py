@@ -12,22 +12,20 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
 
 from braid.expr import compile
 from braid.expr.nodes import Expr
+from braid.expr.rows import runs
 from braid.operators.base import Behind, Result, State
 from braid.operators.changes import DIFF, HASH, key_column
 from braid.operators.clocks import Clocks
 from braid.operators.pairing import failed_rows, keys_of
-from braid.operators.ranges import Flags, columns_of, repeated, rows_at
+from braid.operators.ranges import columns_of, repeated, rows_at
 from braid.plan.node import Mode
 from braid.plan.told import Told
 from braid.records.key import canonical_key, key_hash
 from braid.types import Column
-
-MANY = 8  # rows to a key that follow each other, on average
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,27 +74,12 @@ def hash_of_key(made: pl.DataFrame, keys: Sequence[Expr], whole: bool, one: bool
     if not keys:
         return repeated(HASH, None, pl.UInt64, made.height)
     columns = [Column(key_column(i), e.type) for i, e in enumerate(keys)]
-    begins = _begins(made)
-    if begins is not None:
-        firsts = hash_of_key(rows_at(made, np.flatnonzero(begins)), keys, whole)
-        return firsts.gather(np.cumsum(begins) - 1).alias(HASH)
+    found = runs(made.get_columns())
+    if found is not None:
+        first, run = found
+        return hash_of_key(rows_at(made, first), keys, whole).gather(run).alias(HASH)
     text = canonical_key(made, columns)
     if whole and len(keys) > 1:
         there = pl.all_horizontal(pl.col(c.name).is_not_null() for c in columns)
         text = made.select(pl.when(there).then(text).alias("k"))["k"]
     return key_hash(text).alias(HASH)
-
-
-def _begins(keys: pl.DataFrame) -> Flags | None:
-    """Where another key stands than in the row before; None where that is so of more than a few rows."""
-    if keys.height < MANY:
-        return None
-    begins = np.zeros(keys.height, dtype=np.bool_)
-    for column in keys.get_columns():
-        if column.dtype.is_nested() or column.dtype.is_float() or column.dtype == pl.String:
-            return None
-        begins |= column.ne_missing(column.shift()).to_numpy()
-        if np.count_nonzero(begins) * MANY > keys.height:
-            return None
-    begins[:1] = True
-    return begins
