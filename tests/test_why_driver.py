@@ -98,3 +98,57 @@ def test_what_cannot_be_asked() -> None:
         d.execute("PAUSE o;")
         with pytest.raises(BraidError, match="O is paused"):
             d.why_not("o", key=1)
+
+
+def test_a_value_that_is_null_is_read_back_as_none() -> None:
+    with Driver() as d:
+        d.execute("""
+        CREATE STREAM s (k INT KEY, v INT, w STRING) WITH (kafka_topic='s', value_format='JSON', partitions=1);
+        CREATE STREAM o WITH (wrap_single_value=false) AS SELECT k, v FROM s;
+        CREATE STREAM p WITH (value_format='DELIMITED') AS SELECT k, v, w FROM s;
+        """)
+        d.write("s", 1, {"v": None, "w": ""})
+        d.write("s", 2, {"v": 2, "w": None})
+        for topic in ("o", "p"):
+            for offset in range(2):
+                (row,) = d.why(topic, offset=offset).rows
+                assert row.sure and str(row.completed) == f"s:0:{offset}"
+
+
+def test_a_record_is_asked_for_by_the_key_of_its_row() -> None:
+    with Driver() as d:
+        d.execute("""
+        CREATE STREAM s (k INT KEY, v STRING) WITH (kafka_topic='s', value_format='JSON', partitions=1);
+        CREATE STREAM o AS SELECT k, v FROM s WHERE k > 1 PARTITION BY v;
+        """)
+        d.write("s", 1, {"v": "one"})
+        d.write("s", 2, {"v": "one"})
+        assert [x.verdict.reason for x in d.why_not("o", key="one").records] == ["condition", "given"]
+
+
+def test_what_nothing_is_said_of_waits_for_its_time() -> None:
+    with Driver("sqlstream") as d:
+        d.execute("""
+        CREATE STREAM doors (name VARCHAR(8), n INT);
+        CREATE VIEW o AS SELECT STREAM name, COUNT(*) AS c FROM doors AS d
+          GROUP BY name, STEP(d.ROWTIME BY INTERVAL '10' SECOND);
+        """)
+        d.write("DOORS", None, {"NAME": "gate", "N": 1}, timestamp=31 * S)
+        (mine,) = d.why_not("O", input="DOORS:0:0").records
+        assert mine.verdict.outcome == "waiting", mine.verdict
+
+
+def test_a_group_of_hundreds_of_records() -> None:
+    with Driver(batch=50) as d:
+        d.execute("""
+        CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);
+        CREATE TABLE g AS SELECT v, COUNT(*) AS n FROM s GROUP BY v;
+        """)
+        for k in range(300):
+            d.write("s", k, {"v": 1}, timestamp=k)
+        (row,) = d.why("g", offset=len(d.read("g")) - 1).rows
+        assert row.values == {"N": 300} and row.sure
+        tree = row.tree
+        while tree.inputs:
+            (tree,) = tree.inputs
+        assert tree.count == 300 and len(tree.leaves) == 20

@@ -115,6 +115,10 @@ class Reference:
         """LIMIT is reached: the query looks at nothing more."""
         return self.query.sink.limit is not None and self._given >= self.query.sink.limit
 
+    def clock_of(self, leaf: int) -> float:
+        """How far a source has come."""
+        return self._sources[leaf].clock
+
     def listen(self, listener: Callable[[Fact], None], asked: Collection[Place], only: Collection[What] = ()) -> None:
         """From now on it is told what becomes of the records at these places. `only`: such facts, and no others."""
         self._run.listener, self._run.asked, self._run.only = listener, frozenset(asked), only

@@ -53,14 +53,13 @@ from braid.records.wire import Wires
 from braid.stage.call_order import Moment, Placed, raw_frame
 from braid.stage.decode import Decoded, decode, key_of
 from braid.stage.materialized import named
+from braid.testing.answering import Answering
 from braid.testing.backend import Backend
 from braid.topics.registries import StoreRegistry
 from braid.types import Column, Map, Struct, is_time
 
 if TYPE_CHECKING:
     from braid.testing.asked import Tested
-    from braid.why.tree_words import Derivation
-    from braid.why.words import Answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ class Record:
     window: tuple[int, int] | None = None
 
 
-class Driver:
+class Driver(Answering):
     """Runs statements on records given one by one. Use it as a context manager.
 
     `batch`: at most so many records a micro-batch (1: each its own). `buckets`: how many the state is spread over.
@@ -342,50 +341,14 @@ class Driver:
             return self._late.get(declared.name, [])
         return self._backend.drops(self._program.query_name(name))
 
-    def why_not(
-        self,
-        query: str,
-        *,
-        key: str | int | None = None,
-        input: str | None = None,
-        since: str | int | None = None,
-        until: str | int | None = None,
-        values: bool = True,
-        what_if: float = 10,
-    ) -> Answer:
-        """What became of the records of a key, of one record (TOPIC:PARTITION:OFFSET), or of all that have a time from
-        `since` on, and why they gave no row: as text what `braid why-not` prints, `document()` as it is with `--json`.
-        `what_if`: for so many seconds the smallest change is looked for that would have made one (0: not)."""
-        from braid.why.command import Question, answered
-
-        name = self._program.query_name(query)
-        asked, first, last = (None if x is None else str(x) for x in (key, since, until))
-        what = Question(asked, input, first, last, since is not None, values, what_if=what_if)
-        return answered(name, what, lambda: self._tested(values, what_if).asked(name))
-
-    def why(
-        self,
-        topic: str,
-        *,
-        offset: int | None = None,
-        partition: int | None = None,
-        key: str | int | None = None,
-        depth: int = 1,
-        values: bool = True,
-    ) -> Derivation:
-        """Why a row of a topic that a query writes is there (the one at an offset, or the last of a key): the records
-        that it was made of, step by step, and what let it go; as `braid why` says it."""
-        from braid.why.command import Which, explained
-
-        name, _ = self._resolve(topic)
-        which = Which(offset, partition, None if key is None else str(key), depth, values)
-        return explained(name, which, lambda: self._tested(values))
-
-    def _tested(self, values: bool, seconds: float = 0) -> Tested:
+    def _tested(self, values: bool, seconds: float) -> Tested:
         from braid.testing.asked import Tested
 
         self._backend.pump()
         return Tested(self._backend, [*self._program.queries], self._marks, values, seconds)
+
+    def _called(self, name: str, query: bool) -> str:
+        return self._program.query_name(name) if query else self._resolve(name)[0]
 
     def restart(self) -> None:
         """Stops all queries and starts them again from their checkpoints."""

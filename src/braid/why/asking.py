@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -51,7 +52,7 @@ from braid.why.reading import BATCH, KEY, OFFSET, PARTITION, Events, Heard, Keye
 from braid.why.reasons import At, Case, Verdict
 from braid.why.slices import Sliced, Slices, keyed, sliced, text_of
 from braid.why.what_if import sought
-from braid.why.words import Answer, Answered, Step
+from braid.why.words import EXAMPLES, Answer, Answered, Step
 
 MOST = 5_000  # records of a slice
 WHOLE = 10_000  # those of a time, and of a query that falls into no slices
@@ -293,9 +294,12 @@ class Asked:
         shown = mine if most is None else mine[-most:]
         notes = Notes(self.plan.query, placed, shown)
         positions = {p: (records[p].leaf, *placed.position(p)) for p in shown}
-        case = Case(self.plan.query, notes, self.heard, self.slices, self.how, at, positions, time_text, self.values)
+        parts = (self.plan.query, notes, self.heard, self.slices, self.how, at, positions, time_text, self.values)
+        case = Case(*parts, taken, hints=most is not None)
         made = [self._answered(case, p, records[p], at[p]) for p in shown]
-        if most is not None and self.seconds > 0:
+        if most is None:
+            made = self._with_hints(replace(case, hints=True), dict(zip(shown, made, strict=True)))
+        elif self.seconds > 0:
             made = self._with_changes(case, placed, dict(zip(shown, made, strict=True)))
         judged = sum(int(x.sum()) for x in taken.values())
         return Answer(
@@ -314,6 +318,18 @@ class Asked:
         steps = [*_steps(case, place)]
         name, batch = self.plan.leaves[record.leaf].source.name, case.positions[place][1]
         return Answered(at, name, *self.shown(record), batch, case.verdict(place), steps)
+
+    def _with_hints(self, case: Case, made: Mapping[Place, Answered]) -> list[Answered]:
+        """The records, the first ones of each reason, which are shown, with hints."""
+        count = Counter[str]()
+        found = list[Answered]()
+        for place, x in made.items():
+            count[x.verdict.reason] += 1
+            if count[x.verdict.reason] <= EXAMPLES and x.verdict.outcome != "given":
+                found.append(replace(x, verdict=case.verdict(place)))
+            else:
+                found.append(x)
+        return found
 
     def _with_changes(self, case: Case, placed: Events, made: Mapping[Place, Answered]) -> list[Answered]:
         """The records, those that gave no row with what would have made one."""

@@ -10,7 +10,7 @@ has none is looked for in all that was read. Nothing is written.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -177,9 +177,9 @@ class Deriving:
         must be there."""
         placed = events(self._heard, self._asked.plan, taken)
         causes = Causes(self._query, placed)
-        by_text = dict[str, list[int]]()
-        for n, row in enumerate(causes.rows):
-            by_text.setdefault(self._output.says(row), []).append(n)
+        by_text = _by_text(self._output.says(x) for x in causes.rows)
+        if not all(x.says in by_text for x in wanted) and causes.rows and self._query.sink.values:
+            by_text = _by_text(self._output.say_as_read(causes.rows)) | by_text
         seen = _Seen(self._asked, placed)
         rows, lost = list[Row](), list[str]()
         for n, x in enumerate(wanted):
@@ -333,6 +333,14 @@ class Deriving:
                     tree.deeper[n] = why(self._writers, at.topic, at.offset, at.partition, None, self._depth - 1)
                 except BraidError as e:
                     tree.deeper[n] = e
+
+
+def _by_text(said: Iterable[str]) -> dict[str, list[int]]:
+    """The numbers of rows by what they say."""
+    found = dict[str, list[int]]()
+    for n, text in enumerate(said):
+        found.setdefault(text, []).append(n)
+    return found
 
 
 class _Seen:

@@ -22,6 +22,7 @@ from braid.plan.epochs import in_epochs
 from braid.plan.logical import Query, Sink, Source, SourceColumn
 from braid.records.python import python_values
 from braid.reference import OutRecord
+from braid.reference.rows import series_of
 from braid.stage.inputs import TopicInput
 from braid.topics.interface import Topics
 from braid.types import Column, Scalar
@@ -143,6 +144,21 @@ class Output:
     def says(self, row: OutRecord) -> str:
         """What a row says that the definitions give."""
         return self._says(row.key, row.values, row.time, row.window)
+
+    def say_as_read(self, rows: Sequence[OutRecord]) -> list[str]:
+        """The same of rows as they are read back: a format may write what it has not got (a null) as another value."""
+        columns = [Column(o.name, o.expr.type) for o in self.query.sink.values]
+        facet, values = self.query.sink.encoding.of_values(len(columns)), [r.values or {} for r in rows]
+        frame = pl.DataFrame([series_of(c.name, [v.get(c.name) for v in values], c.type) for c in columns])
+        texts = facet.format.encode(frame, [(c.name, c) for c in columns], facet)
+        there = pl.Series([r.values is not None for r in rows], dtype=pl.Boolean)
+        read, null, _ = facet.decode(texts.zip_with(there, pl.Series([None], dtype=texts.dtype)), columns)
+        names = {c.name: python_values(read[c.name]) for c in columns}
+        made = ({n: x[i] for n, x in names.items()} for i in range(len(rows)))
+        return [
+            self._says(r.key, None if gone else mine, r.time, r.window)
+            for r, mine, gone in zip(rows, made, null, strict=True)
+        ]
 
     def _says(
         self,

@@ -8,7 +8,7 @@ behind that was filtered. Values are shown where they decide, and not at all whe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import compress
 from typing import Any, Literal
@@ -31,6 +31,7 @@ from braid.reference.rows import Row, evaluated
 from braid.types import WHOLE_NUMBERS, polars_type
 from braid.why.knobs import compared, is_temporal
 from braid.why.notes import Notes
+from braid.why.pages import Flags
 from braid.why.reading import BATCH, KEY, OFFSET, PARTITION, SHOWN, Heard, Place
 from braid.why.slices import Sliced, Slices, key_texts, text_of
 
@@ -67,7 +68,7 @@ class Verdict:
 @dataclass(frozen=True, slots=True)
 class Case:
     """What reasons are found by. `at`: which record is at a place; `time_text`: how times are shown; `values`: whether
-    values may be."""
+    values may be; `taken`: the slice (None: all records); `hints`: whether keys are looked for that are alike."""
 
     query: logical.Query
     notes: Notes
@@ -78,6 +79,9 @@ class Case:
     positions: Mapping[Place, tuple[int, int, int]]  # of a record: its source, batch and position
     time_text: Callable[[int], str]
     values: bool = True
+    taken: Mapping[int, Flags] | None = None
+    hints: bool = True
+    _by_key: dict[tuple[int, int], Mapping[str, Sequence[tuple[At, bool]]]] = field(default_factory=dict)
 
     # ---------------------------------------------------------------- verdicts
 
@@ -350,7 +354,13 @@ class Case:
         return Verdict("missing", "deletes", "it deletes a row of a table; no row of the result was made of that")
 
     def read(self, place: Place, found: Sequence[Fact]) -> Verdict:
-        return Verdict("missing", "no row", "it was read, and gave no row")
+        if found[-1].row.gone:
+            return Verdict("missing", "deletes", "it deletes the row of its key; no row of the result was made of that")
+        time, clock = self.at[place].time, self.notes.reference.clock_of(self.positions[place][0])
+        if not -(2**60) < clock <= time:
+            return Verdict("missing", "no row", "it was read, and gave no row")
+        text = f"it waits until the clock of its source passes its time; that clock is at {self.time_text(int(clock))}"
+        return Verdict("waiting", "waiting", text, "records with later times, in all partitions, let it go")
 
     # -------------------------------------------------------------------- facts
 
@@ -433,14 +443,22 @@ class Case:
         found = list[tuple[At, bool]]()
         for i, met in enumerate(self.sliced.mets):
             for leaf in (n for n in leaves if met.of is node and n in met.keys):
-                flags, topic = self.slices.with_key(i, leaf, [text]), self._source(leaf).topic
-                rows = self.heard.rows[leaf].heads(flags, [PARTITION, OFFSET, TIME, DIFF])
-                found += [(At(topic, *row), diff == -1) for *row, diff in rows.iter_rows()]
+                found += self._records_by_key(i, leaf).get(text, ())
         return found
+
+    def _records_by_key(self, met: int, leaf: int) -> Mapping[str, Sequence[tuple[At, bool]]]:
+        """Those of the slice, which has all of the keys of whom it is asked about."""
+        if (met, leaf) not in self._by_key:
+            rows, made = self.heard.rows[leaf], dict[str, list[tuple[At, bool]]]()
+            flags = rows.all() if self.taken is None else self.taken[leaf]
+            for text, *at, diff in rows.heads(flags, [text_of(met), PARTITION, OFFSET, TIME, DIFF]).iter_rows():
+                made.setdefault(text, []).append((At(self._source(leaf).topic, *at), diff == -1))
+            self._by_key[met, leaf] = made
+        return self._by_key[met, leaf]
 
     def _alike(self, node: logical.Node, leaves: Sequence[int], text: str) -> str | None:
         """The nearest key that there is."""
-        if not self.values:
+        if not (self.values and self.hints):
             return None
         for i, met in enumerate(self.sliced.mets):
             for leaf in (n for n in leaves if met.of is node and n in met.keys):

@@ -34,13 +34,14 @@ Part = Mapping[int, Expr]  # of a key: by source, the expression that gives it
 class Met:
     """Records with one key have to do with each other: `keys`, by the number of the source. `of`: the node at which
     they meet; `sides`: the sources of each. `from_`: of these sources none by itself: records come in by the others
-    alone. `nulls`: a key with a NULL is one, too."""
+    alone. `nulls`: a key with a NULL is one, too. `told`: it is only what people call records by; nothing follows."""
 
     of: logical.Node
     sides: Mapping[str, frozenset[int]]
     keys: Mapping[int, tuple[Expr, ...]]
     from_: frozenset[int] = frozenset()
     nulls: bool = False
+    told: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ def sliced(query: logical.Query) -> Sliced:
         found = numbers.followed([(query.root, query.sink.written_key)], nulls=True)
         whole = whole or ("its table is written under a key that no source has" if found is None else None)
         mets += [] if found is None else [Met(query.root, {"own": found[1][0]}, found[0], nulls=True)]
+    if query.sink.written_key and (own := numbers.followed([(query.root, query.sink.written_key)], nulls=True)):
+        mets.append(Met(query.root, {"own": own[1][0]}, own[0], nulls=True, told=True))
     if query.sink.limit is not None:
         whole = "LIMIT counts all rows"
     return Sliced(tuple(mets), whole)
@@ -271,7 +274,7 @@ class Slices:
             if int(new.sum()) > most:
                 return None
             for i, met in enumerate(self.mets):
-                if leaf not in met.keys:
+                if met.told or leaf not in met.keys:
                     continue
                 looks = leaf in met.from_
                 known = seen.setdefault((i, looks, only_looked_up), set())
