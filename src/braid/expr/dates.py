@@ -347,12 +347,6 @@ def check_fields(pattern: str, t: Type, *, reads: bool) -> None:
         raise SqlError(f"a {t} has no {lacks}, which the date pattern {pattern!r} asks for", hint=hint)
 
 
-def midnights(s: pl.Series) -> pl.Series:
-    """The days of times that begin them; null for other times."""
-    days = s.dt.date()
-    return days.set((s != days.cast(DATETIME)).fill_null(False), None)
-
-
 def format_pattern(x: pl.Expr, pattern: str, z: Zone) -> pl.Expr:
     """The Datetime `x` (UTC) as text."""
     local = to_local(x, z)
@@ -553,17 +547,12 @@ def _month(letter: str, have: Mapping[str, int]) -> pl.Expr:
     return text.str.to_lowercase().replace_strict(names, default=None, return_dtype=pl.Int64).fill_null(1)
 
 
-_NUMBERS = "yudHhKkms"
-
-
 def _loose(part: _Part, after: _Part | None) -> str:
     letter, count, _ = part
-    if letter and letter in "ML" and count >= 3:
+    if letter in ("M", "L") and count >= 3:
         return f"(?P<{letter}>{'|'.join((*_MONTHS, *(m[:3] for m in _MONTHS)))})"
-    is_number = letter and (letter in _NUMBERS or (letter in "ML" and count < 3))
-    if is_number and (after is None or after[0] not in (*_NUMBERS, "M", "L", "S")):
-        return f"(?P<{letter}>[0-9]{{1,9}})"
-    return _regex(part)
+    alone = after is None or after[0] not in (*"yudHhKkmsMLS",)
+    return f"(?P<{letter}>[0-9]{{1,9}})" if alone and letter in (*"yudHhKkmsML",) else _regex(part)
 
 
 def _regex(part: _Part) -> str:

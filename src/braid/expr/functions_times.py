@@ -101,6 +101,12 @@ def _from_unixtime(call: Call, args: list[pl.Expr]) -> pl.Expr:
     return dates.instant(args[0])
 
 
+def _midnights(s: pl.Series) -> pl.Series:
+    """The days of times that begin them; null for other times."""
+    days = s.dt.date()
+    return days.set((s != days.cast(dates.DATETIME)).fill_null(False), None)
+
+
 def by_template(name: str, usage: str, source: Scalar, result: Scalar, *, null: str | None = None) -> Function:
     """SQLstream's way of asking: the pattern comes first. `null`: what NULL becomes. A text is read as far as the
     pattern goes, fields that it has not are those of 1970-01-01 00:00:00."""
@@ -156,7 +162,7 @@ def _parse(call: Call, args: list[pl.Expr], *, whole: bool | None = None) -> pl.
         case S.BIGINT:
             return out.dt.epoch("ms")
         case S.DATE:
-            return out.map_batches(dates.midnights, return_dtype=pl.Date, is_elementwise=True)
+            return out.map_batches(_midnights, return_dtype=pl.Date, is_elementwise=True)
         case S.TIME:
             return out.dt.time()
         case S.INT:
