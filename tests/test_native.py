@@ -11,13 +11,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from braid import native
-from braid.files import compiled
 from braid.files.text import _of_json, _of_json_by_python
+from braid.records import codec, compiled
 from braid.types import Column, Scalar
 from effort import fuzzed
 
@@ -109,6 +110,21 @@ def test_columns_that_are_not_wanted_are_looked_at(block: tuple[bytes, list[Colu
 
 
 @needs_core
+@settings(max_examples=fuzzed(60))
+@given(blocks(), st.sampled_from(["plain", "iso", "texts", "lenient", "lenient iso"]))
+def test_values_of_records_are_those_of_the_python_path(block: tuple[bytes, list[Column]], manner: Any) -> None:
+    """As topics have them: nulls among them, one or several lines in a text."""
+    data, columns = block
+    some: list[str | None] = [line.decode(errors="replace") for line in data.split(b"\n")]
+    for texts in (some * 70, [*some * 70, None, "null"], [*some * 70, data.decode(errors="replace")]):
+        values = pl.Series("v", texts, dtype=pl.String)
+        own, python = (codec.decode_values(values, columns, manner=manner, by_core=x) for x in (True, False))
+        for a, b in zip((own[0], *own[1:]), (python[0], *python[1:]), strict=True):
+            assert a.equals(b), (texts[:10], manner)
+        assert own[0].schema == python[0].schema
+
+
+@needs_core
 @pytest.mark.parametrize("t", TYPES, ids=str)
 def test_each_value_under_each_type(t: Scalar) -> None:
     """Alone, so that no other value decides."""
@@ -137,6 +153,30 @@ def test_what_programs_write_is_read_by_the_core(blanks: tuple[str, str]) -> Non
     found = compiled.json_lines(data, columns)
     assert found is not None and (found.how == compiled.READ).all()
     same(data, columns)
+
+
+@needs_core
+def test_names_in_other_letters() -> None:
+    """ksqlDB writes AUCTION where a file has auction. What is exact counts before what is not."""
+    columns = [Column("AUCTION", S.BIGINT), Column("At", S.TIMESTAMP), Column("X", S.INT)]
+    lines = [{"auction": n, "at": 1_709_280_000_000 + n} for n in range(50)]
+    lines += [
+        {"auction": 1, "x": 5},
+        {"auction": 1, "AUCTION": 2},
+        {"Auction": 3},
+        {"at": None},
+        {"X": 7, "\u212a": 1},
+        {},
+    ]
+    data = "".join(json.dumps(x) + "\n" for x in lines).encode()
+    found = compiled.json_lines(data, columns)
+    assert found is not None and (found.how[:50] == compiled.READ).all()
+    assert found.how[50:].tolist() == [0, 0, 0, 1, 0, 1]
+    same(data, columns)
+    for first in ('{"a":1}', '{"A":1}', "x", "", '{"a":1,"A":2}', "[1]"):
+        for other in ('{"a":3,"A":4}', '{"A":5}', '{"a":6,"a":7}', '{"\\u0041":8}', "{}"):
+            same(f"{first}\n{other}\n".encode(), [Column("A", S.INT)])
+            same(f"{first}\n{other}\n".encode(), [Column("A", S.INT), Column("a", S.INT)])
 
 
 @needs_core

@@ -26,10 +26,12 @@ impl Kind {
     }
 }
 
-/// Where the values of a column go, if they are `kept`; `used`: bytes of its text.
+/// Where the values of a column go, if they are `kept`; `used`: bytes of its text. `loose`: a line with another name that
+/// is equal but for case is left.
 pub struct Sink<'a> {
     pub name: &'a [u8],
     pub kind: Kind,
+    pub loose: bool,
     pub kept: bool,
     pub low: i64,
     pub high: i64,
@@ -156,8 +158,8 @@ fn object(data: &[u8], sinks: &mut [Sink], row: usize, hints: &mut Vec<usize>) -
         }
     }
     at.blanks();
-    let missing = |(i, s): (usize, &Sink)| seen & (1 << i) == 0 && (odd || !s.name.is_ascii());
-    (matches!(at.peek(), None | Some(b'\n')) && !sinks.iter().enumerate().any(missing)).then_some(at.i)
+    let unsure = |(i, s): (usize, &Sink)| (odd && s.loose) || (seen & (1 << i) == 0 && (odd || !s.name.is_ascii()));
+    (matches!(at.peek(), None | Some(b'\n')) && !sinks.iter().enumerate().any(unsure)).then_some(at.i)
 }
 
 struct Cursor<'a> {

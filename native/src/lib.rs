@@ -10,14 +10,16 @@ pub use texts::{write, Piece, Valid};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
-/// A column: its name, what it takes, and where its values go. `kept`: 0 where only its bits are wanted, and it has no
-/// room for values. `low` and `high`: of whole numbers (`high` is one too many); `unit`: by what one is multiplied.
+/// A column: its name, what it takes, and where its values go. `loose`: not 0 where it was declared in other letters.
+/// `kept`: 0 where only its bits are wanted, and it has no room for values. `low` and `high`: of whole numbers (`high` is
+/// one too many); `unit`: by what one is multiplied.
 /// `valid`: a bit a row; `values`: 8 bytes a row (none of texts); `offsets`: one more than rows, and `text`, of texts.
 #[repr(C)]
 pub struct Column {
     name: *const u8,
     name_len: usize,
     kind: u32,
+    loose: u32,
     kept: u32,
     low: i64,
     high: i64,
@@ -64,6 +66,7 @@ pub unsafe extern "C" fn braid_json_lines(
             sinks.push(Sink {
                 name: from_raw_parts(c.name, c.name_len),
                 kind,
+                loose: c.loose != 0,
                 kept,
                 low: c.low,
                 high: c.high,

@@ -27,11 +27,10 @@ import pyarrow as pa
 
 from braid.errors import BraidError, anew
 from braid.expr.json_text import dumps
-from braid.files import compiled
 from braid.files.quotes import bare, fields, first_row, fit, outside, rows, unclosed, whole_rows
 from braid.files.values import HAS_EMPTY, Fitted, from_text, typed
 from braid.native import LINES
-from braid.records import codec
+from braid.records import codec, compiled
 from braid.store.reading import LONGEST
 from braid.topics.segments import is_packed, split_lines
 from braid.types import Column, Scalar, Type
@@ -415,7 +414,9 @@ def _of_json_by_python(data: bytes, declared: Sequence[Column], lenient: bool) -
         blank = [x is not None and not x.strip() for x in lines["_raw"].to_list()]
         lines = lines.filter(~pl.Series(blank, dtype=pl.Boolean))
     texts = lines["_line"]
-    frame, nothing, error = codec.decode_values(texts, declared, manner="lenient iso" if lenient else "iso")
+    frame, nothing, error = codec.decode_values(
+        texts, declared, manner="lenient iso" if lenient else "iso", by_core=False
+    )
     why = (
         pl.when(pl.lit(texts.is_null()))
         .then(pl.lit("the line is not UTF-8"))

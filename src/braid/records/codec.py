@@ -14,10 +14,12 @@ from typing import Any
 import polars as pl
 
 from braid.expr.json_text import loads
-from braid.records.facet import Manner
+from braid.records import compiled
+from braid.records.facet import ISO, Manner
 from braid.records.json_blocks import read_block, readable
 from braid.records.malformed import Malformed, cut
-from braid.records.texts import Piece, joined
+from braid.records.texts import Column as Text
+from braid.records.texts import Piece, joined, written
 from braid.records.values import find, in_json, json_text, object_pieces, read_at, reader
 from braid.types import Column, Scalar, physical_type, polars_type
 
@@ -30,16 +32,22 @@ _SMALLEST = 1024  # but in no smaller ones: they are read line by line
 
 
 def decode_values(
-    texts: pl.Series, columns: Sequence[Column], *, unwrapped: bool = False, manner: Manner = "plain"
+    texts: pl.Series,
+    columns: Sequence[Column],
+    *,
+    unwrapped: bool = False,
+    manner: Manner = "plain",
+    by_core: bool = True,
 ) -> Decoded:
     """Columns of JSON values, `is_null_value`, and `error` (null where the record is well formed).
 
-    `unwrapped`: the text is the bare value of the only column, not an object. `manner`: see `Manner`.
+    `unwrapped`: the text is the bare value of the only column, not an object. `manner`: see `Manner`. `by_core`: what
+    the compiled core is sure of is read by it.
     """
     if unwrapped and len(columns) != 1:
         raise ValueError("an unwrapped value has exactly one column")
     if not unwrapped and columns and all(readable(c.type) for c in columns):
-        return _decode_blocks(texts, columns, manner)
+        return _decode_by_core(texts, columns, manner) if by_core else _decode_blocks(texts, columns, manner)
     return _decode_bare(texts, columns[0], manner) if unwrapped else _decode_slow(texts, columns, False, manner)
 
 
@@ -90,6 +98,19 @@ def _series(column: Column, values: list[Any]) -> pl.Series:
 
 
 # ------------------------------------------------------------------ columnar
+
+
+def _decode_by_core(texts: pl.Series, columns: Sequence[Column], manner: Manner) -> Decoded:
+    """What the compiled core reads of the texts, a line each, and the rest without it."""
+    lines = written([Text(texts), "\n"], len(texts)) if len(texts) >= _FEW else None
+    data = lines.part(0, len(texts))[0].tobytes() if lines is not None else b""
+    found = compiled.json_lines(data, columns, iso=manner in ISO)
+    if found is None or len(found.how) != len(texts):  # some text has a line break
+        return _decode_blocks(texts, columns, manner)
+    known, frame = pl.Series(found.how == compiled.READ), pl.DataFrame(found.columns)
+    if known.all():
+        return clean(frame)
+    return in_place(known, clean(frame.filter(known)), _decode_blocks(texts.filter(~known), columns, manner))
 
 
 def _decode_blocks(texts: pl.Series, columns: Sequence[Column], manner: Manner) -> Decoded:

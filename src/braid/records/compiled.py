@@ -3,7 +3,8 @@
 In: whole lines, the declared columns. Out: the columns, which lines were read, and where each ends; None where the core
 is not there, or does not take a column.
 Rule: what is read is what the reader of single lines gives (`records.codec`); what is not certain is left to it. All
-columns are looked at, whether their values are wanted or not.
+columns are looked at, whether their values are wanted or not. A column whose name the first lines have in other letters
+(dialects write AUCTION where a file has auction) is looked for by these.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from braid.expr.json_text import loads
 from braid.native import core
 from braid.records.values import WHOLE
 from braid.types import TIMESTAMPS, Column, Scalar, polars_type
 
 _MOST = 64  # columns
+_LINES, _SAMPLE = 4, 1 << 14  # lines, and about so many bytes, in which names are looked for
 _WHOLE, _MOMENT, _DOUBLE, _BOOLEAN, _TEXT = range(5)
 _KINDS = {
     Scalar.SMALLINT: _WHOLE,
@@ -45,6 +48,7 @@ class _Column(ctypes.Structure):
         ("name", ctypes.c_char_p),
         ("name_len", ctypes.c_size_t),
         ("kind", ctypes.c_uint32),
+        ("loose", ctypes.c_uint32),
         ("kept", ctypes.c_uint32),
         ("low", ctypes.c_int64),
         ("high", ctypes.c_int64),
@@ -68,14 +72,22 @@ class Found:
     full: bool
 
 
-def json_lines(data: bytes, columns: Sequence[Column], wanted: Collection[int] | None = None) -> Found | None:
-    """`wanted`: the numbers of the columns whose values are; None: of all."""
+def json_lines(
+    data: bytes, columns: Sequence[Column], wanted: Collection[int] | None = None, *, iso: bool = True
+) -> Found | None:
+    """`wanted`: the numbers of the columns whose values are; None: of all. `iso`: times may be ISO text."""
     library = core()
     if library is None or not data or not 0 < len(columns) <= _MOST or any(c.type not in _KINDS for c in columns):
         return None
+    if len({c.name.lower() for c in columns}) < len(columns):  # one name may be of several
+        return None
     size = ctypes.c_size_t
     rows = library.braid_lines(ctypes.c_char_p(data), size(len(data))) + (not data.endswith(b"\n"))
-    buffers = [_Buffers(c, rows, len(data), wanted is None or i in wanted) for i, c in enumerate(columns)]
+    names = _spelled(data, [c.name for c in columns])
+    buffers = [
+        _Buffers(c, name, rows, len(data), wanted is None or i in wanted, iso)
+        for i, (c, name) in enumerate(zip(columns, names, strict=True))
+    ]
     how, ends = np.zeros(rows, np.uint8), np.zeros(rows, np.uint64)
     asked = (_Column * len(columns))(*(b.asked for b in buffers))
     found = library.braid_json_lines(
@@ -93,22 +105,38 @@ def json_lines(data: bytes, columns: Sequence[Column], wanted: Collection[int] |
     return Found([b.series(rows) for b in buffers], how, ends, full)
 
 
+def _spelled(data: bytes, names: Sequence[str]) -> list[str]:
+    """The names as the first lines have them: exactly, else without case, as `values.find` looks for them."""
+    exact, folded = set[str](), dict[str, str]()
+    if all(n.isascii() for n in names):
+        for line in data[: data.find(b"\n", _SAMPLE) + 1 or len(data)].split(b"\n")[:_LINES]:
+            try:
+                members = loads(line.decode())
+            except ValueError:
+                continue
+            for name in members if isinstance(members, dict) else ():
+                exact.add(name)
+                folded.setdefault(name.lower(), name)
+    return [n if n in exact else folded.get(n.lower(), n) for n in names]
+
+
 class _Buffers:
     """The memory of a column, as Arrow lays it out; of one that is not `kept` there are no values. Pages of a text that
     are not written cost nothing."""
 
-    def __init__(self, column: Column, rows: int, length: int, kept: bool) -> None:
+    def __init__(self, column: Column, spelled: str, rows: int, length: int, kept: bool, iso: bool) -> None:
         assert isinstance(column.type, Scalar)
-        self.column, self.kind, self.kept, whole = column, _KINDS[column.type], kept, WHOLE.get(column.type)
+        self.column, self.kept, whole = column, kept, WHOLE.get(column.type)
+        self.kind = _WHOLE if column.type in TIMESTAMPS and not iso else _KINDS[column.type]
         self.valid = np.zeros((rows + 7) // 8, np.uint8)
         is_text = self.kind == _TEXT
         self.values = np.zeros(rows if kept and not is_text else 0, np.int64)
         self.offsets = np.zeros(rows + 1 if kept and is_text else 0, np.int64)
         self.text = np.empty(length if kept and is_text else 0, np.uint8)
-        name = column.name.encode()
+        name, loose = spelled.encode(), spelled != column.name
         low, high, unit = (whole.low, min(whole.high, 2**63 - 1), whole.unit) if whole is not None else (0, 0, 1)
         places: list[Any] = [x.ctypes.data for x in (self.valid, self.values, self.offsets, self.text)]
-        self.asked = _Column(name, len(name), self.kind, kept, low, high, unit, *places, self.text.size)
+        self.asked = _Column(name, len(name), self.kind, loose, kept, low, high, unit, *places, self.text.size)
 
     def is_full(self, rows: int) -> bool:
         """Whether no row is null."""
