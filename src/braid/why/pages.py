@@ -18,37 +18,44 @@ from tempfile import TemporaryDirectory
 import polars as pl
 
 AT_ONCE = 16_384  # records of a page
+IN_MEMORY = 1 << 23  # bytes of frames
 
 Flags = pl.Series  # of the records of a source, in order: whether each is one
 
 
 class Folder:
-    """A folder of frames. It goes with this."""
+    """A folder of frames, which goes with this. The first of them are kept in memory: those of a query with few records
+    are, of which there may be many, as each batch has its own."""
 
     def __init__(self) -> None:
         self._folder = TemporaryDirectory(prefix="braid-why-")
-        self._numbers = count()
+        self._numbers, self._room = count(), IN_MEMORY
 
     @property
     def path(self) -> str:
         return self._folder.name
 
     def kept(self, frame: pl.DataFrame) -> Kept:
-        """A frame in a file."""
-        made = Kept(os.path.join(self.path, f"{next(self._numbers)}.arrow"), frame.height, self)
+        """A frame, in a file where it has no room."""
+        self._room -= int(frame.estimated_size())
+        if self._room >= 0:
+            return Kept("", self, frame)
+        made = Kept(os.path.join(self.path, f"{next(self._numbers)}.arrow"), self)
         frame.write_ipc(made.path, compression="uncompressed")
         return made
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A frame in a file, in a folder that is there as long as this."""
+    """A frame, or the file that it is in, in a folder that is there as long as this."""
 
     path: str
-    height: int
     folder: Folder
+    frame: pl.DataFrame | None = None
 
     def read(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        if self.frame is not None:
+            return self.frame if columns is None else self.frame.select(columns)
         return pl.read_ipc(self.path, columns=None if columns is None else [*columns])
 
 
