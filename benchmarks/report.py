@@ -152,7 +152,7 @@ def markdown(table: Table) -> str:
 INTRODUCTION = """# Benchmarks
 
 By the stopwatch, from the shell to the last row, over NEXMark's four million events as JSON lines on two cores, Braid
-takes 0.73 to 1.0 of Flink's time and 0.57 to 0.69 of that of Spark's own joins (`docs/performance.md` says how it was
+takes 0.38 to 0.60 of Flink's time and 0.30 to 0.45 of that of Spark's own joins (`docs/performance.md` says how it was
 measured). This page has what lies inside: joins over columns that lie ready, whose results go nowhere.
 
 Made by `make bench`; `make bench-small` takes a few minutes and says less. Sizes are arguments:
