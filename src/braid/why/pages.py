@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import polars as pl
 
 AT_ONCE = 16_384  # records of a page
-IN_MEMORY = 1 << 23  # bytes of frames
+IN_MEMORY = 1 << 24  # bytes of frames
 
 Flags = pl.Series  # of the records of a source, in order: whether each is one
 
@@ -35,10 +35,14 @@ class Folder:
     def path(self) -> str:
         return self._folder.name
 
+    def has_room(self, frame: pl.DataFrame) -> bool:
+        """Whether it can be kept in memory; then it is to be."""
+        self._room -= int(frame.estimated_size())
+        return self._room >= 0
+
     def kept(self, frame: pl.DataFrame) -> Kept:
         """A frame, in a file where it has no room."""
-        self._room -= int(frame.estimated_size())
-        if self._room >= 0:
+        if self.has_room(frame):
             return Kept("", self, frame)
         made = Kept(os.path.join(self.path, f"{next(self._numbers)}.arrow"), self)
         frame.write_ipc(made.path, compression="uncompressed")
