@@ -13,6 +13,8 @@ import polars as pl
 
 from braid.expr import dates, patterns
 from braid.expr.functions_numbers import log10, power
+from braid.expr.functions_standard import BEYOND
+from braid.expr.functions_text import refused_pattern
 from braid.expr.functions_times import by_template
 from braid.expr.nodes import Call, Expr
 from braid.expr.rows import distinct
@@ -122,9 +124,10 @@ def _resolve_unix(args: Sequence[Expr]) -> Signature | Refused:
 
 
 def _tsdiff(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    """Milliseconds from the first to the second."""
-    first, second = (x if a.type is S.BIGINT else x.dt.epoch("ms") for a, x in zip(call.args, args, strict=True))
-    return second - first
+    """Milliseconds from the first to the second; null where there are too many."""
+    ms = (x if a.type is S.BIGINT else x.dt.epoch("ms") for a, x in zip(call.args, args, strict=True))
+    first, second = (x.cast(pl.Int128) for x in ms)
+    return (second - first).cast(pl.Int64, strict=False)
 
 
 # ---------------------------------------------------------------------- numbers
@@ -157,6 +160,17 @@ def _overlaid(text: str, new: str, start: int, length: int | None = None) -> str
     if length < 0:
         raise ValueError("the length is negative")
     return text[: max(start - 1, 0)] + new + text[max(start - 1 + length, 0) :]
+
+
+_replaced = forms(
+    "a VARCHAR, a pattern, what to put in its place, a position and an occurrence",
+    ((_TEXT, _TEXT, _TEXT, S.INT, S.INT), _TEXT),
+)
+
+
+def _resolve_replaced(args: Sequence[Expr]) -> Signature | Refused:
+    found = _replaced(args)
+    return found if isinstance(found, Refused) else refused_pattern(args[1]) or found
 
 
 def _regex_replaced(text: str, pattern: str, new: str, start: int, which: int) -> str:
@@ -206,7 +220,7 @@ SQLSTREAM = {
         Function(
             "sql.tsdiff",
             forms("a start and an end", ((S.TIMESTAMP, S.TIMESTAMP), S.BIGINT), ((S.BIGINT, S.BIGINT), S.BIGINT)),
-            _tsdiff,
+            null_fails(_tsdiff, BEYOND),
             names=in_sql(sqlstream="TSDIFF"),
         ),
         by_template("CHAR_TO_TIMESTAMP", "a pattern and a VARCHAR", _TEXT, S.TIMESTAMP),
@@ -237,10 +251,7 @@ SQLSTREAM = {
         ),
         Function(
             "sql.regex_replace",
-            forms(
-                "a VARCHAR, a pattern, what to put in its place, a position and an occurrence",
-                ((_TEXT, _TEXT, _TEXT, S.INT, S.INT), _TEXT),
-            ),
+            _resolve_replaced,
             tried(_regex_replaced, _TEXT),
             names=in_sql(sqlstream="REGEX_REPLACE"),
         ),

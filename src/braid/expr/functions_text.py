@@ -203,15 +203,20 @@ def _resolve_regexp(at: int, counts: tuple[int, ...], result: Scalar | Array, us
         types = (_TEXT, _TEXT, _TEXT if counts == (3,) else S.INT)[: len(args)]
         if len(args) not in counts or any(a.type not in (t, S.NULL) for a, t in zip(args, types, strict=True)):
             return Refused(f"it takes {usage}")
-        pattern = constant(args[at])
-        if isinstance(pattern, str):
-            try:
-                patterns.compiled(pattern)
-            except patterns.BadPattern as e:
-                return Refused(f"{pattern!r} is not a pattern here: {e}", "write it as for java.util.regex")
-        return Signature(types, result)
+        return refused_pattern(args[at]) or Signature(types, result)
 
     return resolve
+
+
+def refused_pattern(e: Expr) -> Refused | None:
+    """Why a constant is no pattern."""
+    pattern = constant(e)
+    if isinstance(pattern, str):
+        try:
+            patterns.compiled(pattern)
+        except patterns.BadPattern as bad:
+            return Refused(f"{pattern!r} is not a pattern here: {bad}", "write it as for java.util.regex")
+    return None
 
 
 def _regexp(f: Callable[..., object], t: Type, at: int) -> Fallible:

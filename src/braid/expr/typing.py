@@ -115,13 +115,18 @@ def cast(expr: Expr, type_: Type) -> Expr:
     return Cast(expr, type_)
 
 
-def field(expr: Expr, name: str) -> Expr:
-    """`expr->name`: names are matched without case, an exact match first."""
+_NO_STRUCT = "-> takes a STRUCT; an element of an ARRAY or MAP is x[…]"
+
+
+def field(expr: Expr, name: str, *, exact: bool = False, hint: str = _NO_STRUCT) -> Expr:
+    """`expr->name`: names are matched without case, an exact match first; with `exact` that alone. `hint`: where it is
+    no STRUCT."""
     t = expr.type
     if not isinstance(t, Struct):
-        raise SqlError(f"{t} has no field {name}", hint="-> takes a STRUCT; an element of an ARRAY or MAP is x[…]")
+        raise SqlError(f"{t} has no field {name}", hint=hint)
     found = next((f for f in t.fields if f.name == name), None)
-    found = found or next((f for f in t.fields if f.name.lower() == name.lower()), None)
+    if found is None and not exact:
+        found = next((f for f in t.fields if f.name.lower() == name.lower()), None)
     if found is None:
         raise SqlError(f"no field {name} in {t}", hint=f"its fields are {', '.join(f.name for f in t.fields)}")
     return Field(expr, found.name, found.type)

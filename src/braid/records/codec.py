@@ -102,7 +102,7 @@ def _series(column: Column, values: list[Any]) -> pl.Series:
 
 def _decode_by_core(texts: pl.Series, columns: Sequence[Column], manner: Manner) -> Decoded:
     """What the compiled core reads of the texts, a line each, and the rest without it."""
-    lines = written([Text(texts), "\n"], len(texts)) if len(texts) >= _FEW else None
+    lines = written([Text(texts), "\n"], len(texts)) if compiled.takes(columns) else None
     data = lines.part(0, len(texts))[0].tobytes() if lines is not None else b""
     found = compiled.json_lines(data, columns, iso=manner in ISO)
     if found is None or len(found.how) != len(texts):  # some text has a line break

@@ -72,14 +72,18 @@ class Found:
     full: bool
 
 
+def takes(columns: Sequence[Column]) -> bool:
+    """Whether the core reads such columns: one name is of one of them."""
+    names = {c.name.lower() for c in columns}
+    return 0 < len(columns) <= _MOST and len(names) == len(columns) and all(c.type in _KINDS for c in columns)
+
+
 def json_lines(
     data: bytes, columns: Sequence[Column], wanted: Collection[int] | None = None, *, iso: bool = True
 ) -> Found | None:
     """`wanted`: the numbers of the columns whose values are; None: of all. `iso`: times may be ISO text."""
     library = core()
-    if library is None or not data or not 0 < len(columns) <= _MOST or any(c.type not in _KINDS for c in columns):
-        return None
-    if len({c.name.lower() for c in columns}) < len(columns):  # one name may be of several
+    if library is None or not data or not takes(columns):
         return None
     size = ctypes.c_size_t
     rows = library.braid_lines(ctypes.c_char_p(data), size(len(data))) + (not data.endswith(b"\n"))

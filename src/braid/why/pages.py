@@ -35,15 +35,15 @@ class Folder:
     def path(self) -> str:
         return self._folder.name
 
-    def has_room(self, frame: pl.DataFrame) -> bool:
-        """Whether it can be kept in memory; then it is to be."""
+    def in_memory(self, frame: pl.DataFrame) -> Kept | None:
+        """A frame, if it has room there."""
         self._room -= int(frame.estimated_size())
-        return self._room >= 0
+        return Kept("", self, frame) if self._room >= 0 else None
 
     def kept(self, frame: pl.DataFrame) -> Kept:
         """A frame, in a file where it has no room."""
-        if self.has_room(frame):
-            return Kept("", self, frame)
+        if (found := self.in_memory(frame)) is not None:
+            return found
         made = Kept(os.path.join(self.path, f"{next(self._numbers)}.arrow"), self)
         frame.write_ipc(made.path, compression="uncompressed")
         return made

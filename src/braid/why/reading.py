@@ -149,7 +149,8 @@ def _pages(
         decoded, rows = whole()
         if rows.height:
             chunk = Chunk(part.leaf, part.partition, rank, decoded, early=part.early, floor=part.floor)
-            again = partial(_same, rows) if into.has_room(rows) else partial(_again, whole, rows.height)
+            held = into.in_memory(rows)
+            again = partial(_again, whole, rows.height) if held is None else held.read
             yield _kept(plan, chunk, rows, batch, again, keyed, into)
             part = replace(part, floor=max(part.floor, int(rows[TIME].max())))  # type: ignore[arg-type]
         first = last
@@ -187,10 +188,6 @@ def _kept(
     heads = rows.select(*_PLACES, DIFF, KEY, *(keyed(chunk.leaf, rows).get_columns()))
     head = into.kept(heads.join(_moved(plan, chunk), on=POS, how="left", maintain_order="left"))
     return Page(batch, chunk.partition, rows.height, head.read, whole)
-
-
-def _same(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows
 
 
 def _again(whole: Callable[[], tuple[Decoded, pl.DataFrame]], height: int) -> pl.DataFrame:

@@ -19,7 +19,7 @@ from braid.expr import user
 from braid.expr.casts import as_decimal
 from braid.expr.compile import failed, to_polars
 from braid.expr.functions import FUNCTIONS, by_name
-from braid.expr.nodes import Call, Case, Cast, Expr, Field, Lit
+from braid.expr.nodes import Call, Case, Cast, Expr, Lit
 from braid.expr.postgres import arrays, casts, jsonb
 from braid.expr.postgres.base import DIALECT, becomes, common
 from braid.expr.postgres.intervals import operator as operator_of_times
@@ -27,6 +27,7 @@ from braid.expr.postgres.operators import operated
 from braid.expr.show import show
 from braid.expr.signatures import Function, Refused
 from braid.expr.typing import call_own
+from braid.expr.typing import field as field_of
 from braid.types import WHOLE_NUMBERS, Array, Decimal, Scalar, Struct, Type, has_structures, is_numeric
 
 S = Scalar
@@ -207,15 +208,8 @@ def _document_hint(op: str, a: Type) -> str:
 
 def field(e: Expr, name: str) -> Expr:
     """`(e).name`."""
-    if not isinstance(e.type, Struct):
-        hint = "take a field of a JSONB with ->" if e.type is S.JSONB else "only a STRUCT has fields; a column is t.c"
-        raise SqlError(f"{e.type} has no field {name}", hint=hint)
-    found = next((f for f in e.type.fields if f.name == name), None)
-    if found is None:
-        raise SqlError(
-            f"no field {name} in {e.type}", hint=f"its fields are {', '.join(f.name for f in e.type.fields)}"
-        )
-    return Field(e, found.name, found.type)
+    hint = "take a field of a JSONB with ->" if e.type is S.JSONB else "only a STRUCT has fields; a column is t.c"
+    return field_of(e, name, exact=True, hint=hint)
 
 
 def document(e: Expr) -> Expr:
