@@ -142,6 +142,38 @@ def test_sqlstream() -> None:
         assert one(d.why_not("P", key="zz")).verdict.text.startswith("no partner in T under its key 'zz'")
 
 
+def test_sqlstream_of_three() -> None:
+    """A join of three meets twice: what a row lacks is what it lacks there."""
+    with Driver("sqlstream") as d:
+        d.execute("""
+        CREATE STREAM a (k VARCHAR(8), g INTEGER);
+        CREATE STREAM b (k VARCHAR(8), n INTEGER, m VARCHAR(8));
+        CREATE STREAM c (n INTEGER, m VARCHAR(8));
+        CREATE VIEW o AS SELECT STREAM a.k AS k, c.n FROM a OVER (RANGE INTERVAL '10' SECOND PRECEDING)
+          JOIN b OVER (RANGE INTERVAL '10' SECOND PRECEDING) ON a.k = b.k
+          JOIN c OVER (RANGE INTERVAL '10' SECOND PRECEDING) ON b.n = c.n AND b.m = c.m;
+        """)
+        for topic, value in (
+            ("a", {"k": "ok"}), ("b", {"k": "ok", "n": 1, "m": "X"}), ("c", {"n": 1, "m": "X"}),
+            ("a", {"k": "first"}), ("b", {"k": "second", "n": 1, "m": "X"}), ("c", {"n": 7, "m": "Y"}),
+            ("a", {"k": "third"}), ("b", {"k": "third", "n": 8, "m": "X"}), ("c", {"n": 5, "m": "W"}),
+            ("a", {"k": "fourth"}), ("b", {"k": "fourth", "n": 7, "m": "y"}),
+        ):  # fmt: skip
+            d.write(topic, None, value, timestamp=100 * S)
+        for topic in "abc":
+            d.write(topic, None, {"k": "clock", "n": 0, "m": "0"}, timestamp=200 * S)
+        for key, other, hint in (
+            ("first", "B under its key 'first'", None),
+            ("second", "A under its key 'second'", None),
+            ("third", "C under its key 8, 'X'", None),
+            ("7, Y", "B under its key 7, 'Y'", "B has '7, y': is it spelled otherwise?"),
+            ("7,'Y'", "B under its key 7, 'Y'", "B has '7, y': is it spelled otherwise?"),
+            ("5, W", "B under its key 5, 'W'", None),
+        ):
+            said = {x.verdict.text: x.verdict.hint for x in d.why_not("O", key=key, what_if=0).records}
+            assert said == {f"no partner in {other}, in all that was read": hint}, key
+
+
 def test_lenses() -> None:
     with Driver("lenses") as d:
         d.execute("""

@@ -250,7 +250,8 @@ OWN = frozenset((  # functions that PostgreSQL does not have
     "ARRAY_CONTAINED", "ARRAY_CONTAINS", "ARRAY_DISTINCT", "ARRAY_FLATTEN", "ARRAY_JOIN", "ARRAY_MAX", "ARRAY_MIN",
     "ARRAY_REVERSE", "ARRAY_SORT", "ARRAY_SUM", "COTH", "JSONB_TO_ARRAY", "SHA1",
 ))  # fmt: skip
-_DOCUMENTS = ("TO_JSONB", "JSONB_BUILD_ARRAY", "JSONB_BUILD_OBJECT")  # NULL is a null in them
+# NULL is a null in them; what is empty is written in one line
+_DOCUMENTS = ("TO_JSONB", "JSONB_BUILD_ARRAY", "JSONB_BUILD_OBJECT", "JSONB_PRETTY")
 _ORDERED = ("<", "<=", ">", ">=", "BETWEEN", "GREATEST", "LEAST")
 
 

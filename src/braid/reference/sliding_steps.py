@@ -211,7 +211,7 @@ class SlidingStep:
                     pair = _both(x, y)
                     fits = pair.enter <= pair.leave and self._fits(meeting, pair)
                     if self._run.listener is not None and (x.origin or y.origin):
-                        self._say(x, y, pair, fits)
+                        self._say(meeting, x, y, pair, fits)
                     if fits:
                         pairs.append(pair)
                         of_left[i].append(pair)
@@ -220,25 +220,26 @@ class SlidingStep:
             *((x, key, keys_r, "left") for x, key in zip(left, keys_l, strict=True) if x.origin),
             *((y, key, keys_l, "right") for y, key in zip(right, keys_r, strict=True) if y.origin),
         ):
-            if (key is None or key not in others) and self._is_new("alone", x, None):
+            if (key is None or key not in others) and self._is_new("alone", x, meeting):
                 told = None if key is None else Key(key, repr(key))
                 until = x.leave if x.leave < OPEN and x.enter > -OPEN else None
                 now = partial(self._clock_of_others, x)
-                self._run.tell("alone", self.number, self._row(x), key=told, side=side, until=until, now=now)
+                row = self._row(x)
+                self._run.tell("alone", self.number, row, key=told, side=side, until=until, now=now, at=meeting)
         if meeting.gives != "pairs":
             return [x for x, mine in zip(left, of_left, strict=True) if bool(mine) == (meeting.gives == "matched")]
         preserved = [*zip(left, of_left, strict=True)] if meeting.how in ("left", "full") else []
         preserved += [*zip(right, of_right, strict=True)] if meeting.how in ("right", "full") else []
         return pairs + [alone for x, mine in preserved for alone in self._alone(meeting, x, mine)]
 
-    def _say(self, x: Alive, y: Alive, pair: Alive, fits: bool) -> None:
+    def _say(self, meeting: Meeting, x: Alive, y: Alive, pair: Alive, fits: bool) -> None:
         """What two rows of one key have to do with each other, once."""
         apart = int(max(pair.enter - pair.leave, 0)) if abs(pair.leave) < OPEN else 0
         what: What = "met" if fits else "failed" if not apart else "missed"
         if self._is_new(what, x, y):
             for a, b in ((x, y), (y, x)):
                 row = self._row(a)
-                self._run.tell(what, self.number, row, other=self._row(b), apart=apart, came=True)
+                self._run.tell(what, self.number, row, other=self._row(b), apart=apart, came=True, at=meeting)
                 if fits:
                     self._run.tell("waits", self.number, row, until=pair.enter, now=self._now)
 
@@ -250,8 +251,8 @@ class SlidingStep:
         mine = zip(self.inputs, self.node.operands, x.places, strict=True)
         return min((i.clock for i, o, place in mine if o.frame is not None and place is None), default=FOREVER)
 
-    def _is_new(self, what: str, x: Alive, y: Alive | None) -> bool:
-        said = (what, x.places, None if y is None else y.places)
+    def _is_new(self, what: str, x: Alive, other: Alive | Meeting) -> bool:
+        said = (what, x.places, id(other) if isinstance(other, Meeting) else other.places)
         new = said not in self._said
         self._said.add(said)
         return new

@@ -8,7 +8,6 @@ more than `WHOLE`: then that is said, and what to ask instead.
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,11 +45,12 @@ from braid.topics.files import members
 from braid.topics.interface import Topics, open_topics
 from braid.topics.store import TopicStore
 from braid.topics.store_value import Store
+from braid.why.key_text import shown_text, texts_of
 from braid.why.notes import Notes
 from braid.why.pages import Flags, Folder
 from braid.why.reading import BATCH, KEY, OFFSET, PARTITION, Events, Heard, Keyed, Place, events, heard
 from braid.why.reasons import At, Case, Verdict
-from braid.why.slices import Sliced, Slices, keyed, sliced, text_of
+from braid.why.slices import Sliced, Slices, keyed, part_names, sliced, text_of
 from braid.why.what_if import sought
 from braid.why.words import EXAMPLES, Answer, Answered, Step
 
@@ -127,9 +127,8 @@ class Asked:
 
     def of_key(self, key: str) -> Answer:
         """What became of the records of a key, be it theirs or one that they are joined or grouped by."""
-        texts = texts_of(key)
-        found = {n: self._with_key(n, texts) for n in self.heard.rows if n not in self._clocks}
-        unread = [*self._unread(texts)]
+        found = {n: self._with_key(n, key) for n in self.heard.rows if n not in self._clocks}
+        unread = [*self._unread(key)]
         if not any(flags.any() for flags in found.values()) and not unread:
             raise self._no_key(key)
         return self._answer(found, unread)
@@ -200,21 +199,26 @@ class Asked:
     def _flags(self, leaf: int, which: pl.Expr) -> Flags:
         return self.heard.rows[leaf].where(which)
 
-    def _with_key(self, leaf: int, texts: Sequence[str]) -> Flags:
+    def _with_key(self, leaf: int, key: str) -> Flags:
         """The records whose own key this is, or one that they are joined or grouped by."""
-        mine = (text_of(i) for i, met in enumerate(self.how.mets) if leaf in met.keys)
-        return self._flags(leaf, pl.any_horizontal(pl.col(c).is_in(texts).fill_null(False) for c in (KEY, *mine)))
+        mine = ((text_of(i), part_names(met.keys[leaf])) for i, met in enumerate(self.how.mets) if leaf in met.keys)
+        texts = {KEY: self._texts(leaf, key)} | {c: texts_of(key, names) for c, names in mine}
+        return self._flags(leaf, pl.any_horizontal(pl.col(c).is_in(t).fill_null(False) for c, t in texts.items()))
+
+    def _texts(self, leaf: int, key: str) -> list[str]:
+        """The texts that the own key of a record of a source may have."""
+        return texts_of(key, [c.field for c in self.plan.leaves[leaf].source.columns if c.place == "key"])
 
     def _no_key(self, key: str) -> BraidError:
         known = dict[str, None]()
         for texts in (t for i, m in enumerate(self.how.mets) for n in m.keys for t in self.slices.texts(i, n)):
             if len(known) < TOLD_APART:
                 known |= dict.fromkeys(texts.drop_nulls().unique(maintain_order=True).to_list())
-        near = guesses(key, (t.strip('"') for t in [*known][:TOLD_APART]), 3)
+        near = guesses(key, map(shown_text, [*known][:TOLD_APART]), 3)
         hint = suggested(near, "keys are written as in JSON, or plainly: --key 42")
         return BraidError(f"no record that {self.query} has read has the key {key}", hint)
 
-    def _unread(self, texts: Sequence[str]) -> Iterator[Answered]:
+    def _unread(self, key: str) -> Iterator[Answered]:
         """The records of a key behind the last batch."""
         left = UNREAD
         for leaf in self.plan.leaves:
@@ -225,7 +229,11 @@ class Asked:
                 if upto > first:
                     left -= upto - first
                     rows = source.read(partition, first, upto).rows
-                    mine = rows.filter(pl.col(KEY).is_in(texts)) if KEY in rows.columns else rows.clear()
+                    mine = (
+                        rows.filter(pl.col(KEY).is_in(self._texts(leaf.number, key)))
+                        if KEY in rows.columns
+                        else rows.clear()
+                    )
                     for offset, time in mine.select(OFFSET, TIME).head(SHOWN).iter_rows():
                         at = At(leaf.source.topic, partition, offset, time)
                         yield Answered(at, leaf.source.name, None, None, None, _UNREAD)
@@ -404,18 +412,6 @@ def _said(case: Case, place: Place, f: Fact) -> str | None:
         case "dropped":
             return f"{called}: dropped ({f.detail['reason']})"
     return None
-
-
-def texts_of(key: str) -> list[str]:
-    """The texts that a key may have: as JSON, or plainly."""
-    made = [key, json.dumps(key), json.dumps(key, ensure_ascii=False)]
-    try:
-        found = json.loads(key)
-        made.append(json.dumps(found, separators=(",", ":"), ensure_ascii=False))
-        made += [json.dumps({n: v for n, v in found.items()})] if isinstance(found, dict) else []
-    except ValueError:
-        pass
-    return list(dict.fromkeys(made))
 
 
 def asked(

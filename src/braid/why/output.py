@@ -26,7 +26,7 @@ from braid.reference.rows import series_of
 from braid.stage.inputs import TopicInput
 from braid.topics.interface import Topics
 from braid.types import Column, Scalar
-from braid.why.asking import texts_of
+from braid.why.key_text import texts_of
 from braid.why.pages import AT_ONCE
 from braid.why.reading import KEY, OFFSET
 
@@ -93,7 +93,7 @@ class Output:
 
     def with_key(self, key: str) -> tuple[Sequence[There], int]:
         """The last rows of a key, as it is written or as it is shown, and how many there are."""
-        which = pl.col(KEY).is_in(texts_of(key))
+        which = pl.col(KEY).is_in(texts_of(key, [o.name for o in self.query.sink.key]))
         if is_inner(o.name for o in self.query.sink.key):
             which |= pl.col(KEY).map_elements(lambda x: shown_key(json.loads(x)) == key, return_dtype=pl.Boolean)
         found = [*self._all(which)]

@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 
 import polars as pl
 
-AT_ONCE = 16_384  # records of a page
-IN_MEMORY = 1 << 24  # bytes of frames
+AT_ONCE = 8_192  # records of a page
+IN_MEMORY = 1 << 22  # bytes of frames
 
 Flags = pl.Series  # of the records of a source, in order: whether each is one
 

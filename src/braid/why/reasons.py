@@ -29,6 +29,7 @@ from braid.records.python import python_values
 from braid.reference import Fact, Record
 from braid.reference.rows import Row, evaluated
 from braid.types import WHOLE_NUMBERS, polars_type
+from braid.why.key_text import shown_text
 from braid.why.knobs import compared, is_temporal
 from braid.why.notes import Notes
 from braid.why.pages import Flags
@@ -257,7 +258,8 @@ class Case:
     def alone(self, place: Place, found: Sequence[Fact]) -> Verdict:
         f = found[-1]
         key, side, node = f.detail.get("key"), f.detail["side"], self.notes.reference.nodes[f.step]
-        other = self._other_side(node, side)
+        at = self.meeting(f)
+        other = self._other_side(at, side)
         names = " or ".join(self._source(n).name for n in other) or "the other side"
         if key is None:
             return Verdict(
@@ -280,12 +282,13 @@ class Case:
                 then = self.where(later[0].row, later[0].place)
                 text = f"{names} had no row under its key{of} when it came; one came later: {then}"
                 return Verdict("missing", "row came later", text, "a stream row meets a table once, when it comes")
-        met = [x for x in self.notes.said[place] if x.step == f.step and x.what == "met" and x.detail.get("other")]
+        said = self.notes.said[place]
+        met = [x for x in said if x.what == "met" and self.meeting(x) is at and x.detail.get("other")]
         if met:
             gone = f"its partner {self.where(met[-1].detail['other'])} was deleted or changed, and it has no other"
             return Verdict("missing", "partner gone", gone)
-        written = self._text(node, key)
-        there = self._others_of(node, other, written)
+        written = self._text(at, key)
+        there = self._others_of(at, other, written)
         if there and there[-1][1]:
             text = f"the row of {names} under its key{of} was deleted, by {there[-1][0]}"
             return Verdict("missing", "deleted", text + self._since(place))
@@ -297,10 +300,10 @@ class Case:
         if until is not None and now is not None and -(2**60) < now() <= until:
             kept = f"it is kept until a clock passes {self.time_text(int(until))}, and that clock is at "
             text = f"no partner in {names} under its key{of} so far; {kept}{self.time_text(int(now()))}"
-            return Verdict("waiting", "no partner yet", text, self._alike(node, other, written))
+            return Verdict("waiting", "no partner yet", text, self._alike(at, other, written))
         kind = "row" if table else "partner"
         text = f"no {kind} in {names} under its key{of}, in all that was read"
-        return Verdict("missing", f"no {kind}", text, self._alike(node, other, written))
+        return Verdict("missing", f"no {kind}", text, self._alike(at, other, written))
 
     def failed(self, place: Place, found: Sequence[Fact]) -> Verdict:
         f = found[-1]
@@ -342,8 +345,7 @@ class Case:
 
     def stands(self, place: Place, found: Sequence[Fact]) -> Verdict:
         f = found[-1]
-        node = self.notes.reference.nodes[f.step]
-        names = " or ".join(self._source(n).name for n in self._other_side(node, f.detail["side"]))
+        names = " or ".join(self._source(n).name for n in self._other_side(self.meeting(f), f.detail["side"]))
         since = self._since(place)
         if not names:
             return Verdict("missing", "in a table", f"it is a row of a table, which gave no row behind that{since}")
@@ -407,17 +409,21 @@ class Case:
                 return [e for _, e in node.keys]
         return mine.row_key if isinstance(mine, logical.Source) else ()
 
-    def _other_side(self, node: logical.Node, side: str) -> Sequence[int]:
+    def meeting(self, f: Fact) -> object:
+        """At which a fact is told: a node, or one of the meetings in it."""
+        return f.detail.get("at") or self.notes.reference.nodes[f.step]
+
+    def _other_side(self, at: object, side: str) -> Sequence[int]:
         """The sources that give the key of the other side."""
         for met in self.sliced.mets:
-            if met.of is node and side in met.sides:
+            if met.of is at and side in met.sides:
                 return [n for n in met.keys if n not in met.sides[side]]
         return []
 
-    def _text(self, node: logical.Node, key: Any) -> str:
+    def _text(self, at: object, key: Any) -> str:
         """A key as the heads of records have it."""
-        met = next((m for m in self.sliced.mets if m.of is node), None)
-        if met is None or not isinstance(node, sliding.SlidingJoin):
+        met = next((m for m in self.sliced.mets if m.of is at), None)
+        if met is None or not isinstance(at, sliding.Meeting):
             return str(key.text)
         named = [Col(f"k{i}", e.type) for i, e in enumerate(next(iter(met.keys.values())))]
         pairs = zip(named, key.values, strict=True)
@@ -438,11 +444,11 @@ class Case:
         *at, diff = found.row(0)
         return f"; it was {'deleted' if diff == -1 else 'replaced'} by {At(self._source(leaf).topic, *at)}"
 
-    def _others_of(self, node: logical.Node, leaves: Sequence[int], text: str) -> Sequence[tuple[At, bool]]:
+    def _others_of(self, at: object, leaves: Sequence[int], text: str) -> Sequence[tuple[At, bool]]:
         """The records of the other side that have a key, whatever became of them; and whether they delete it."""
         found = list[tuple[At, bool]]()
         for i, met in enumerate(self.sliced.mets):
-            for leaf in (n for n in leaves if met.of is node and n in met.keys):
+            for leaf in (n for n in leaves if met.of is at and n in met.keys):
                 found += self._records_by_key(i, leaf).get(text, ())
         return found
 
@@ -456,17 +462,17 @@ class Case:
             self._by_key[met, leaf] = made
         return self._by_key[met, leaf]
 
-    def _alike(self, node: logical.Node, leaves: Sequence[int], text: str) -> str | None:
+    def _alike(self, at: object, leaves: Sequence[int], text: str) -> str | None:
         """The nearest key that there is."""
         if not (self.values and self.hints):
             return None
         for i, met in enumerate(self.sliced.mets):
-            for leaf in (n for n in leaves if met.of is node and n in met.keys):
+            for leaf in (n for n in leaves if met.of is at and n in met.keys):
                 if not any(t.null_count() < t.len() for t in self.slices.texts(i, leaf)):
                     return f"{self._source(leaf).name} has no record at all"
                 found = self._nearest(i, leaf, text)
                 if found is not None:
-                    return f"{self._source(leaf).name} has {_quoted(_plain(found))}: is it spelled otherwise?"
+                    return f"{self._source(leaf).name} has {_quoted(shown_text(found))}: is it spelled otherwise?"
         return None
 
     def key_of(self, met: int, record: Record) -> str | None:
@@ -484,7 +490,7 @@ class Case:
 
     def _nearest(self, met: int, leaf: int, text: str) -> str | None:
         """The nearest of the keys of a source to one that it has not."""
-        asked, bare = _plain(text), _bare(_plain(text))
+        asked, bare = shown_text(text), _bare(text)
         some, alike, every = set[str](), set[str](), True
         same: str | None = None
         for page in self.slices.texts(met, leaf):
@@ -497,9 +503,10 @@ class Case:
             if every:
                 some |= set(known.to_list())
                 every = len(some) <= ALIKE
-        if same is not None or asked.isdigit():  # another number is another thing, and no misspelling
+        if same is not None:
             return same
-        texts = {_plain(t): t for t in (some if every else alike)}
+        texts = {shown_text(t): t for t in sorted(some if every else alike)}
+        texts = {x: t for x, t in texts.items() if _has_numbers_of(asked, x)}
         found = guesses(asked, texts, 1)
         return texts[found[0]] if found else None
 
@@ -561,18 +568,19 @@ def shown(value: object) -> str:
     return str(value)
 
 
-def _plain(text: str) -> str:
-    """The text of a key without the quotes of JSON."""
-    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
-
-
 def _quoted(text: str) -> str:
     return f"'{text}'"
 
 
+def _has_numbers_of(asked: str, key: str) -> bool:
+    """Another number is another thing, and no misspelling."""
+    parts, others = asked.split(", "), key.split(", ")
+    return len(parts) == len(others) and all(a == b for a, b in zip(parts, others, strict=True) if a.isdigit())
+
+
 def _bare(text: str) -> str:
     """What is left of a key without case, blanks, zeros in front and signs between."""
-    made = "".join(c for c in _plain(text).lower() if c.isalnum())
+    made = "".join(c for c in text.lower() if c.isalnum())
     return made.lstrip("0") or made
 
 

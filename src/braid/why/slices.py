@@ -33,10 +33,11 @@ Part = Mapping[int, Expr]  # of a key: by source, the expression that gives it
 @dataclass(frozen=True, slots=True)
 class Met:
     """Records with one key have to do with each other: `keys`, by the number of the source. `of`: the node at which
-    they meet; `sides`: the sources of each. `from_`: of these sources none by itself: records come in by the others
-    alone. `nulls`: a key with a NULL is one, too. `told`: it is only what people call records by; nothing follows."""
+    they meet, or the meeting in it; `sides`: the sources of each. `from_`: of these sources none by itself: records
+    come in by the others alone. `nulls`: a key with a NULL is one, too. `told`: it is only what people call records by;
+    nothing follows."""
 
-    of: logical.Node
+    of: logical.Node | sliding.Meeting
     sides: Mapping[str, frozenset[int]]
     keys: Mapping[int, tuple[Expr, ...]]
     from_: frozenset[int] = frozenset()
@@ -192,7 +193,7 @@ class _Numbers:
                 leaves = [{n for p in side if p is not None for n in p} for side in parts]
                 if [len(x) for x in leaves] == [1, 1] and leaves[0] != leaves[1]:
                     keys = {n: tuple(p[n] for p in side if p is not None) for side in parts for n in side[0] or ()}
-                    yield Met(node, {"left": frozenset(leaves[0]), "right": frozenset(leaves[1])}, keys)
+                    yield Met(meeting, {"left": frozenset(leaves[0]), "right": frozenset(leaves[1])}, keys)
 
     def part(self, node: logical.Node, e: Expr) -> Part | None:
         return self._part(node, self._leaves[id(node)], e)
@@ -308,9 +309,14 @@ def keyed(mets: Sequence[Met], leaf: int, rows: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame([key_texts(rows, met.keys[leaf], met.nulls).alias(text_of(i)) for i, met in mine])
 
 
+def part_names(exprs: Sequence[Expr]) -> list[str]:
+    """What the parts of a key are called in its text."""
+    return [f"k{i}" for i in range(len(exprs))]
+
+
 def key_texts(rows: pl.DataFrame, exprs: Sequence[Expr], nulls: bool = False) -> pl.Series:
     """The key of each record as text: null where a part is NULL, but where NULLs are keys."""
-    named = [(f"k{i}", e) for i, e in enumerate(exprs)]
+    named = [*zip(part_names(exprs), exprs, strict=True)]
     plain = all(isinstance(e, Col) for e in exprs)
     values = rows if plain else evaluate(rows, named)[0]
     values = pl.DataFrame([values[e.name if plain and isinstance(e, Col) else n].alias(n) for n, e in named])

@@ -265,13 +265,13 @@ class Search:
         """The key of the record, or of one that it has met, as the nearest spelling that there is."""
         case = self.case
         said = case.notes.said[place]
-        alone = {f.step for f in said if f.what in ("alone", "padded")}
+        alone = [case.meeting(f) for f in said if f.what in ("alone", "padded")]
         others_ = [f.detail["other"] for f in said if f.what == "met" and f.detail.get("other") is not None]
         met: set[Place] = {p for row in others_ for p in (*row.origin, row.cause)}
         for p in (place, *sorted(x for x in met if x in self.trials.records and x != place)[:PARTNERS]):
             leaf = self.trials.records[p].leaf
             for i, m in enumerate(case.sliced.mets):
-                if leaf in m.keys and any(case.notes.reference.nodes[s] is m.of for s in alone):
+                if leaf in m.keys and any(at is m.of for at in alone):
                     found = self._spelling(place, p, i)
                     if found is not None:
                         return [found]
