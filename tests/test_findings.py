@@ -353,8 +353,8 @@ def test_another_query_whose_checkpoint_is_damaged_is_no_matter(tmp_path: Path) 
     ("words", "error", "hint"),
     [
         (["--query", "nothing"], "no query nothing has run", "queries: O"),
-        (["--history"], "--history, --json and --checkpoint need --query", "braid doctor --query QUERY"),
-        (["--json"], "--history, --json and --checkpoint need --query", "braid doctor --query QUERY"),
+        (["--history"], "--history, --json, --file and --checkpoint need --query", "braid doctor --query QUERY"),
+        (["--json"], "--history, --json, --file and --checkpoint need --query", "braid doctor --query QUERY"),
     ],
 )
 def test_errors(tmp_path: Path, words: list[str], error: str, hint: str) -> None:

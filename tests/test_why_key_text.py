@@ -27,6 +27,10 @@ def test_of_one_part(value: object) -> None:
     assert text in texts_of(shown_text(text), ["k"])
 
 
+def test_delimited() -> None:
+    assert "1,x y" in texts_of("1, x y", ["a", "b"]) and "1,x" not in texts_of("1, x", ["a"])
+
+
 def test_digits_stay() -> None:
     assert shown_text('{"a":1.50,"b":NaN}') == "1.50, NaN"
     assert '{"a":1.50,"b":"x, y"}' not in texts_of("1.50, x, y", ["a", "b"]), "a comma in a text: write JSON"

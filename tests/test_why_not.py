@@ -49,7 +49,7 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 def opened_query(of: Queries, folder: Path, name: str) -> Asked:
     functions = of_files([str(folder / "functions.py")] if of.functions else [])
-    file = (of.sql, of.dialect) if of.dialect in ("lenses", "sqlstream") else None
+    file = (of.sql, of.dialect) if of.dialect == "lenses" else None  # its WITH is a statement of its own
     return asked(Store(opened(folder / "store")), name, functions, file=file)
 
 
@@ -117,7 +117,7 @@ def test_each_row_that_is_there_has_a_derivation(ran: tuple[Queries, Path]) -> N
     """What it names gives the row alone (`sure`): `test_why_causes.py`."""
     of, folder = ran
     functions = of_files([str(folder / "functions.py")] if of.functions else [])
-    file = (of.sql, of.dialect) if of.dialect in ("lenses", "sqlstream") else None
+    file = (of.sql, of.dialect) if of.dialect == "lenses" else None  # its WITH is a statement of its own
     store = Store(opened(folder / "store"))
     mine, topics = Writers(store, functions, None, True, file), TopicStore(store.objects)
     count, others = 0, Counter[str]()

@@ -29,6 +29,7 @@ from braid.face.options import (
     at_least_once_option,
     dead_letters_option,
     durable_option,
+    file_option,
     files_options,
     folder_of,
     functions_option,
@@ -470,6 +471,7 @@ def demo(data: str | None, store: ObjectStore | None) -> None:
 )
 @store_option
 @functions_option
+@file_option
 @kafka_options
 def doctor(java: bool, quick_start: bool, master: str, conf: tuple[str, ...], query: str | None, **more: Any) -> None:
     """Say what this machine has and what is missing; with --master what the workers of a cluster have, too.
@@ -488,11 +490,11 @@ def doctor(java: bool, quick_start: bool, master: str, conf: tuple[str, ...], qu
 
         if more["history"]:
             print_history(store, query, more["checkpoint"])
-        elif not print_findings(store, query, more["functions"], more["checkpoint"], more["as_json"]):
+        elif not print_findings(store, query, more["functions"], more["checkpoint"], more["as_json"], more["file"]):
             raise click.exceptions.Exit(1)
         return
-    if more["history"] or more["as_json"] or more["checkpoint"] is not None:
-        raise BraidError("--history, --json and --checkpoint need --query", "braid doctor --query QUERY")
+    if more["history"] or more["as_json"] or more["checkpoint"] is not None or more["file"] is not None:
+        raise BraidError("--history, --json, --file and --checkpoint need --query", "braid doctor --query QUERY")
     if quick_start:
         with err.status("An archive of Spark's classes is made, about a minute …"):
             out.print(f"Spark starts quickly: {make()}", markup=False)

@@ -11,6 +11,7 @@ import contextlib
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -18,9 +19,9 @@ from braid.errors import BraidError
 from braid.explain.documents import explain_query
 from braid.expr.user import Functions
 from braid.face.options import STORE
+from braid.face.plans import File, Found, plan_of
 from braid.face.reset import named, queries
 from braid.face.show import open_store
-from braid.face.waiting import plan_of
 from braid.lower.physical import Plan
 from braid.stage import batches, checkpoint, ring, state_file
 from braid.stage.call_order import Ranks
@@ -85,15 +86,17 @@ class Condition:
         return self.asks(f"braid doctor --query {self.query} --history")
 
 
-def condition(store: Store, query: str, functions: Functions, parent: ObjectStore | None) -> Condition:
-    """`parent`: the folder of its checkpoint."""
+def condition(
+    store: Store, query: str, functions: Functions, parent: ObjectStore | None, file: File | None = None
+) -> Condition:
+    """`parent`: the folder of its checkpoint; `file`: as of `plan_of`."""
     opened = open_store(store.objects)
     found = _found(store, opened, query, parent)
     known = checkpoint.load(found.folder)
     assert known is not None
     notes = list[str]()
     records, spoilt = _records(found)
-    plan = _plan(opened, found.name, known, functions, notes)
+    plan = _plan(partial(plan_of, store, found.name, known, functions, file), notes)
     state, reads = _behind_last(found.folder)
     ends = _ends(store, known, plan, reads, notes)
     nodes, sources, waits = list[Record](), list[SourceTimes](), None
@@ -130,11 +133,12 @@ def _found(store: Store, opened: TopicStore, query: str, parent: ObjectStore | N
     return found
 
 
-def _plan(store: TopicStore, name: str, known: Document, functions: Functions, notes: list[str]) -> Plan | None:
+def _plan(known: Callable[[], Found], notes: list[str]) -> Plan | None:
     try:
-        return plan_of(store, name, known, functions)[0]
+        return known()[0]
     except BraidError as e:
-        notes.append(f"its plan is not known, so which rows wait is not checked: {e.message}")
+        hint = f" ({e.hint})" if e.hint else ""
+        notes.append(f"its plan is not known, so which rows wait is not checked: {e.message}{hint}")
         return None
 
 

@@ -19,6 +19,7 @@ import click
 from braid.expr.user import Functions
 from braid.face.condition import Condition, Record, condition, histories
 from braid.face.metrics import met_nothing
+from braid.face.plans import File
 from braid.face.tabular import json_line, seen, time_text
 from braid.operators.changes import NEVER
 from braid.plan.drop_reasons import Reason
@@ -414,9 +415,16 @@ def _listed(parts: Any) -> str:
 # -------------------------------------------------------------------------- shown
 
 
-def print_findings(store: Store, query: str, functions: Functions, parent: ObjectStore | None, as_json: bool) -> bool:
+def print_findings(
+    store: Store,
+    query: str,
+    functions: Functions,
+    parent: ObjectStore | None,
+    as_json: bool,
+    file: File | None = None,
+) -> bool:
     """Prints what is wrong with a query; whether nothing is."""
-    c = condition(store, query, functions, parent)
+    c = condition(store, query, functions, parent, file)
     found = findings(c)
     if as_json:
         notes = [*c.spoilt, *c.notes]

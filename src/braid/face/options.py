@@ -133,6 +133,17 @@ def functions_option(command: Decorated) -> Decorated:
     return click.option("--functions", multiple=True, metavar="FILE", help=text)(with_functions)
 
 
+def file_option(command: Decorated) -> Decorated:
+    """`--file FILE` as the argument `file`: text and dialect."""
+
+    @functools.wraps(command)
+    def with_file(*args: Any, file: str | None, **more: Any) -> Any:
+        return command(*args, file=None if file is None else read_sql(file, None, None), **more)
+
+    text = "Find the query's statement in FILE, where the store keeps none."
+    return click.option("--file", type=click.Path(), help=text)(with_file)
+
+
 def read_sql(
     file: str | None,
     text: str | None,

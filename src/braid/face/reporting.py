@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from braid.bind.dialects import DIALECTS
-from braid.face.options import PLACE, folder_of, functions_option, kafka_options, read_sql, store_option
+from braid.face.options import PLACE, file_option, folder_of, functions_option, kafka_options, read_sql, store_option
 
 if TYPE_CHECKING:
     from braid.expr.user import Functions
+    from braid.face.plans import File
     from braid.store import ObjectStore
 
 form_option = click.option(
@@ -75,8 +76,15 @@ def drops(
 )
 @store_option
 @functions_option
+@file_option
 def waiting(
-    query: str, form: str, limit: int | None, checkpoint: ObjectStore | None, store: ObjectStore, functions: Functions
+    query: str,
+    form: str,
+    limit: int | None,
+    checkpoint: ObjectStore | None,
+    store: ObjectStore,
+    functions: Functions,
+    file: File | None,
 ) -> None:
     """Show the buffered rows of a query: those that wait for a clock to go out, and for how long.
 
@@ -84,7 +92,7 @@ def waiting(
     """
     from braid.face.waiting import print_waiting
 
-    print_waiting(store, query, form, limit, checkpoint, functions)
+    print_waiting(store, query, form, limit, checkpoint, functions, file)
 
 
 @click.command("why-not")
@@ -103,7 +111,7 @@ def waiting(
     help="Find in so many seconds the smallest change that would have made a row; 0: none.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--file", type=click.Path(), help="Find its statement in FILE, where the store keeps none: INSERT INTO.")
+@file_option
 @click.option("--no-values", is_flag=True, help="Show no keys and values of records.")
 @click.option(
     "--checkpoint", type=PLACE, help="Read the query's checkpoint in this folder. [default: STORE/checkpoints]"
@@ -114,7 +122,7 @@ def waiting(
 def why_not(
     query: str,
     place: str | None,
-    file: str | None,
+    file: File | None,
     as_json: bool,
     no_values: bool,
     checkpoint: ObjectStore | None,
@@ -128,8 +136,7 @@ def why_not(
     from braid.why.command import Question, print_answer
     from braid.why.command import why_not as told
 
-    sql = None if file is None else read_sql(file, None, None)
-    what = Question(more["key"], place, since, more["until"], more["event_time"], not no_values, sql, more["what_if"])
+    what = Question(more["key"], place, since, more["until"], more["event_time"], not no_values, file, more["what_if"])
     answer = told(more["store"], query, what, more["functions"], checkpoint)
     print_answer(answer, as_json)
 
@@ -147,7 +154,7 @@ def why_not(
     help="Read through so many queries, where one writes what another reads.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--file", type=click.Path(), help="Find the statement in FILE, where the store keeps none: INSERT INTO.")
+@file_option
 @click.option("--no-values", is_flag=True, help="Show no keys and values of records.")
 @click.option("--checkpoint", type=PLACE, help="Read checkpoints in this folder. [default: STORE/checkpoints]")
 @store_option
@@ -159,7 +166,7 @@ def why(
     partition: int | None,
     as_json: bool,
     no_values: bool,
-    file: str | None,
+    file: File | None,
     checkpoint: ObjectStore | None,
     **more: Any,
 ) -> None:
@@ -170,8 +177,7 @@ def why(
     from braid.why.command import Which, print_answer
     from braid.why.command import why as told
 
-    sql = None if file is None else read_sql(file, None, None)
-    which = Which(offset, partition, more["key"], more["depth"], not no_values, sql)
+    which = Which(offset, partition, more["key"], more["depth"], not no_values, file)
     print_answer(told(more["store"], topic, which, more["functions"], checkpoint), as_json)
 
 

@@ -8,33 +8,23 @@ or not; nothing of it is changed.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
 
-from braid.bind.bound import Declared
-from braid.bind.dialects import DIALECTS
-from braid.bind.program import Program
-from braid.errors import BraidError
 from braid.expr.user import Functions
-from braid.face.catalogue import Catalogue
+from braid.face.plans import File, plan_of
 from braid.face.reset import named, queries
 from braid.face.show import open_store
 from braid.face.tabular import json_line, print_table, time_text
-from braid.lower.lower import lower
-from braid.lower.physical import Plan
-from braid.plan.canonical import canonical
-from braid.plan.logical import Query
 from braid.stage import checkpoint, state_file
 from braid.stage.call_order import Ranks
 from braid.stage.checkpoint_runs import CheckpointRuns
 from braid.stage.drops import as_json
 from braid.stage.waiting import Source, Waiting, waiting, waiting_rows
 from braid.store import ObjectStore
-from braid.topics.store import TopicStore
+from braid.topics.store_value import Store
 
 END = "--end says that none will come, and lets all go"
 
@@ -69,17 +59,23 @@ SHOWN = 20  # rows of a table
 
 
 def print_waiting(
-    store: ObjectStore, query: str, form: str, limit: int | None, parent: ObjectStore | None, functions: Functions
+    store: ObjectStore,
+    query: str,
+    form: str,
+    limit: int | None,
+    parent: ObjectStore | None,
+    functions: Functions,
+    file: File | None = None,
 ) -> None:
     """What waits of a query: how many rows for which clock, then the rows, those that go first first: at most `limit`
-    (as a table `SHOWN`, as JSON lines all). `parent`: the folder of its checkpoint."""
+    (as a table `SHOWN`, as JSON lines all). `parent`: the folder of its checkpoint; `file`: as of `plan_of`."""
     opened = open_store(store)
     found = named(query, queries(opened, parent), store, parent)
     if found.torn is not None:
         raise found.torn
     known = checkpoint.load(found.folder)
     assert known is not None
-    plan, _ = plan_of(opened, found.name, known, functions)
+    plan, _ = plan_of(Store(store), found.name, known, functions, file)
     documents, runs = state_file.latest(found.folder)[1], lambda place: CheckpointRuns(found.folder, place)
     waits = waiting(plan, documents, runs, Ranks.recorded(known.sources, plan, grows=False))
     if form == "jsonl":
@@ -104,34 +100,6 @@ def _cells(row: dict[str, Any]) -> list[Any]:
     until = "never" if row["until"] is None else time_text(row["until"]) if row["moments"] else row["until"]
     at = None if row["timestamp"] is None else time_text(row["timestamp"])
     return [until, at, row["waits_for"], row["key"], row["row"]]
-
-
-def plan_of(
-    store: TopicStore, name: str, known: checkpoint.Document, functions: Functions
-) -> tuple[Plan, Mapping[str, Declared]]:
-    """The plan of a query of the store, as its checkpoint has it, and what was declared."""
-    for dialect in DIALECTS:
-        catalogue = Catalogue(store, dialect, functions)
-        program = catalogue.program("once") if catalogue.kept else None
-        query = None if program is None else program.queries.get(name) or _inserted(program, name, known)
-        if program is not None and query is not None:
-            if known.plan == canonical(query):
-                plan = checkpoint.as_begun(lower(query), known)
-                return replace(plan, numbers=dict(known.numbers)), program.catalog.sources
-            hint = "braid upgrade takes the change over; braid check shows it"
-            raise BraidError(f"the statement of {name} has changed since its last run", hint)
-    hint = "name the functions it calls: --functions FILE; or run its statement again, with braid run"
-    raise BraidError(f"the statement of {name} is not known in this store", hint)
-
-
-def _inserted(program: Program, name: str, known: checkpoint.Document) -> Query | None:
-    """An INSERT INTO … SELECT into what was there before: only its checkpoint has the statement."""
-    if known.settings.get("dialect") != program.dialect:
-        return None
-    with contextlib.suppress(BraidError):
-        found = replace(program.query_of(known.sql), name=name)
-        return found if known.plan == canonical(found) else None
-    return None
 
 
 def _clock(w: Waiting, shown: Callable[[int], str]) -> str:

@@ -20,20 +20,17 @@ import polars as pl
 from braid.bind.bound import Declared
 from braid.errors import BraidError
 from braid.expr.user import Functions
-from braid.face.catalogue import over
+from braid.face.plans import File, plan_of
 from braid.face.reset import named, queries
 from braid.face.show import open_store
 from braid.face.tabular import time_text
-from braid.face.waiting import plan_of
 from braid.files.input import FileInput, reading
 from braid.files.log import FileLog
 from braid.files.watch import log_path
 from braid.guess import guesses, suggested
-from braid.lower.lower import lower
 from braid.lower.physical import Plan
 from braid.operators.changes import TIME
 from braid.plan import epochs, logical
-from braid.plan.canonical import canonical
 from braid.plan.logical import Source
 from braid.reference import Fact, Record
 from braid.stage import checkpoint, offset_search
@@ -420,21 +417,18 @@ def asked(
     functions: Functions,
     parent: ObjectStore | None = None,
     values: bool = True,
-    file: tuple[str, str] | None = None,
+    file: File | None = None,
     seconds: float = 0,
 ) -> Asked:
-    """A query of a store by its name. `file`: statements and their dialect, where the catalogue does not have it;
-    `seconds`: for so long changes are looked for that would have made a row."""
+    """A query of a store by its name. `file`: as of `plan_of`; `seconds`: for so long changes are looked for that would
+    have made a row."""
     opened = open_store(store.objects)
     found = named(query, queries(opened, parent), store.objects, parent)
     if found.torn is not None:
         raise found.torn
     known = checkpoint.load(found.folder)
     assert known is not None
-    if file is None:
-        plan, declared = plan_of(opened, found.name, known, functions)
-    else:
-        plan, declared = _plan_in(store, file, found.name, known, functions)
+    plan, declared = plan_of(store, found.name, known, functions, file)
     if "topics" in known.settings and not store.in_kafka:
         raise BraidError(f"{found.name} reads topics in Kafka", "name the broker, as its run did: --kafka HOST:PORT")
     ids = {name: str(x) for name, x in members(known.settings.get("topics", {})).items()}
@@ -472,21 +466,6 @@ def _check_kept(query: str, plan: Plan, known: Document, topics: Topics) -> None
                 )
                 hint = "records behind those that are gone may have met them; braid retain keeps records for longer"
                 raise BraidError(f"{gone}: what was before is gone", hint)
-
-
-def _plan_in(
-    store: Store, file: tuple[str, str], name: str, known: Document, functions: Functions
-) -> tuple[Plan, Mapping[str, Declared]]:
-    """The plan of a query whose statement is in a file, and what was declared."""
-    sql, dialect = file
-    program = over(store, dialect, functions)
-    for effect in program.statements(sql):
-        program.apply(effect)
-        if effect.query is not None and effect.query.name == name:
-            if known.plan != canonical(effect.query):
-                raise BraidError(f"the statement of {name} in the file is not that of its last run")
-            return checkpoint.as_begun(lower(effect.query), known), program.catalog.sources
-    raise BraidError(f"the file has no statement of {name}")
 
 
 def _input(

@@ -18,6 +18,7 @@ import click
 
 from braid.errors import BraidError
 from braid.expr.user import Functions
+from braid.face.plans import File
 from braid.face.tabular import json_line, seen, time_option
 from braid.store import ObjectStore
 from braid.topics.store_value import Store
@@ -47,7 +48,7 @@ class Question:
     until: str | None = None
     event_time: bool = False
     values: bool = True
-    file: tuple[str, str] | None = None
+    file: File | None = None
     what_if: float = SECONDS
 
 
@@ -123,7 +124,7 @@ class Which:
     key: str | None = None
     depth: int = 1
     values: bool = True
-    file: tuple[str, str] | None = None
+    file: File | None = None
 
 
 def why(store: Store, topic: str, which: Which, functions: Functions, parent: ObjectStore | None = None) -> Derivation:

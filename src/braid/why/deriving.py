@@ -10,6 +10,7 @@ has none is looked for in all that was read. Nothing is written.
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -20,6 +21,7 @@ from braid.bind.program import first_match
 from braid.errors import BraidError
 from braid.expr.nodes import Col, Expr
 from braid.expr.user import Functions
+from braid.face.plans import File
 from braid.face.reset import queries
 from braid.face.show import open_store
 from braid.face.tabular import time_text
@@ -68,7 +70,7 @@ class Writers:
     functions: Functions
     parent: ObjectStore | None
     values: bool
-    file: tuple[str, str] | None
+    file: File | None
     by_topic: dict[str, list[str]] = field(init=False)
     _known: dict[str, Asked] = field(default_factory=dict)
 
@@ -145,7 +147,7 @@ class Deriving:
         if not found:
             raise BraidError(
                 f"{self._query.sink.topic} has no record with the key {key}",
-                f"why it has none: braid why-not {self._query.name} --key {key}",
+                f"why it has none: braid why-not {shlex.quote(self._query.name)} --key {shlex.quote(key)}",
             )
         return self._derived(found, count - len(found))
 

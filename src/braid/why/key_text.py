@@ -24,6 +24,7 @@ def texts_of(key: str, parts: Sequence[str] = ()) -> list[str]:
         pass
     values = [v.strip() for v in key.split(",")]
     if 1 < len(values) == len(parts):
+        made.append(",".join(values))  # DELIMITED
         for written in product(*map(_written, values)):
             pairs = [(json.dumps(n, ensure_ascii=False), v) for n, v in zip(parts, written, strict=True)]
             made += [
