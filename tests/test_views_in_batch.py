@@ -35,6 +35,20 @@ VIEWS = {
     "LEFT JOIN u ON u.k = v.n",
     "of_a_series": "SELECT g, count(w.k) AS n FROM generate_series(-1, 3) AS g LEFT JOIN w ON w.a = g GROUP BY g",
     "not_constant": "SELECT k, s FROM w EXCEPT VALUES (1, 'b'), (2, NULL), (3, 'a')",
+    "value": "SELECT k, b, (SELECT max(b) FROM u WHERE u.k = w.a) AS most FROM w",
+    "counts": "SELECT k, (SELECT count(*) + count(DISTINCT a) FROM u WHERE u.k = w.k AND u.a > 0) AS n FROM w",
+    "none": "SELECT k, s FROM u WHERE (SELECT count(b) FROM w WHERE w.s = u.s) = 0 "
+    "OR b > (SELECT avg(b) FROM t WHERE t.k = u.k)",
+    "of_key": "SELECT u.a, u.b, (SELECT s FROM w WHERE w.k = u.k) AS s FROM u LEFT JOIN t ON t.k = u.a "
+    "WHERE t.k IS NULL",
+    "lateral_groups": "SELECT w.k, x.n, y.a, y.m FROM w, LATERAL (SELECT count(*) AS n FROM u WHERE u.k = w.k) x "
+    "LEFT JOIN LATERAL (SELECT a, max(b) AS m FROM u WHERE u.k = w.k GROUP BY a HAVING count(*) < 3 "
+    "ORDER BY m DESC NULLS LAST, a LIMIT 1) y ON true",
+    "of_groups": "SELECT x.k, x.n, (SELECT min(b) FROM t WHERE t.k = x.k AND t.b > (SELECT max(a) FROM w "
+    "WHERE w.k = t.k)) AS m FROM (SELECT k, count(*) AS n FROM u GROUP BY k) x",
+    "lateral_rows": "SELECT w.k, x.b, t.s FROM w, LATERAL (SELECT b FROM u WHERE u.k = w.k) x JOIN t ON t.k = x.b "
+    "WHERE w.b = t.b",
+    "one_of_each": "SELECT k, row_number() OVER (PARTITION BY k) AS n FROM w",
     "all_arms": "SELECT u.k, w.b FROM u, w WHERE (u.k = w.k AND u.a > 0) OR (w.k = u.k AND near(u.b, w.b))",
 }  # fmt: skip
 

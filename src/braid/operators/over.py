@@ -185,7 +185,7 @@ class Over:
         """What the calls read of a row."""
         each = [*(o.value for o in self.sorting.columns), *(c.aggregation.arg for c in self.calls)]
         each += [x for c in self.calls for x in c.frame.bounds]
-        return list(dict.fromkeys(c.name for c in each if isinstance(c, Col)))
+        return list(dict.fromkeys(c.name for c in each if isinstance(c, Col))) or [HASH]  # there are rows
 
 
 @dataclass(frozen=True, slots=True)

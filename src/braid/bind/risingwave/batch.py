@@ -20,7 +20,7 @@ from braid.bind.expressions import with_span
 from braid.bind.names import repeated
 from braid.bind.risingwave.batch_values import NOTHING, Batch, BatchColumn, Rows, Values, column_token, ordered
 from braid.bind.risingwave.duck import called, policy, printed
-from braid.bind.risingwave.expressions import constant
+from braid.bind.risingwave.expressions import constant, with_fields
 from braid.bind.risingwave.over import named_windows
 from braid.bind.risingwave.scope import QUOTE, Context, default_name
 from braid.bind.risingwave.set_operations import corresponding
@@ -194,7 +194,7 @@ def outputs(items: tuple[ast.SelectItem, ...], values: Values) -> list[tuple[str
         made = typing.finished(values.expr(item.expr, of_rows=True))
         return Item(item.alias or default_name(item.expr), made, item.expr.span, item.expr)
 
-    return [(values.batch.token("c", i.name), i) for i in listed(items, values.scope, value)]
+    return [(values.batch.token("c", i.name), i) for i in listed(with_fields(items, values.expr), values.scope, value)]
 
 
 def _select(s: ast.Select, order_by: tuple[ast.OrderItem, ...], batch: Batch) -> tuple[Rows, list[str]]:

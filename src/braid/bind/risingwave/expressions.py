@@ -8,7 +8,7 @@ asked of `Names.special` first; a view refuses it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Context
 from decimal import Decimal as PyDecimal
 from typing import assert_never
@@ -144,6 +144,8 @@ def _bind(e: ast.Expr, names: Names) -> Expr:
             return interval(e)
         case ast.Star():
             raise SqlError("* is allowed only as an item of SELECT, and in count(*)", hint="name the column")
+        case ast.Arrow(field="*"):
+            raise SqlError("(x).* is allowed only as an item of SELECT", hint="name the field")
         case ast.Arrow(base=base, field=name):
             return typing.field(bind(base, names), name)
         case ast.Lambda() | ast.MapLiteral() | ast.StructLiteral():
@@ -184,12 +186,27 @@ def _only_batch(e: ast.LongCall | ast.Quantified | ast.GroupingSets | ast.Subque
             what = f"{call.name.lower()} with FILTER or ORDER BY in a view"
         case ast.Subquery():
             hint = (
-                "EXISTS and IN (SELECT …) are allowed in WHERE, beside AND; else join it: FROM a JOIN (SELECT …) b ON …"
+                "EXISTS and IN (SELECT …) are allowed in WHERE, beside AND, and one that gives a value in SELECT "
+                "without groups; else join it: FROM a JOIN (SELECT …) b ON …"
             )
             what = f"a sub-query in {names.clause} of a view"
         case _:
             hint, what = "a batch query may have it", "this in a view"
     return SqlError(f"{what} is not supported yet", hint=hint)
+
+
+def with_fields(items: tuple[ast.SelectItem, ...], value: Callable[[ast.Expr], Expr]) -> tuple[ast.SelectItem, ...]:
+    """Items, with an item for each field in place of `(x).*`. `value`: what x is."""
+    made = list[ast.SelectItem]()
+    for i in items:
+        if not (isinstance(i.expr, ast.Arrow) and i.expr.field == "*"):
+            made.append(i)
+            continue
+        of = value(i.expr.base).type
+        if not isinstance(of, Struct):
+            raise SqlError(f"{of} has no fields", i.span, "(x).* takes a structure")
+        made += [replace(i, expr=replace(i.expr, field=f.name)) for f in of.fields]
+    return tuple(made)
 
 
 # ------------------------------------------------------------------ constants

@@ -174,10 +174,18 @@ def _check_order(e: ast.LongCall) -> None:
         raise SqlError(f"{shown} takes no WITHIN GROUP", e.span, f"write {shown}(x ORDER BY y)")
 
 
-def _has_aggregates(e: ast.Expr) -> bool:
+def aggregate_of(e: object) -> ast.Call | None:
+    """The call of an aggregate."""
     match e:
         case ast.LongCall(call=call, over=None) | (ast.Call() as call) if is_known(call.name):
-            return True
+            return call
+    return None
+
+
+def _has_aggregates(e: ast.Expr) -> bool:
+    if aggregate_of(e) is not None:
+        return True
+    match e:
         case ast.LongCall(call=call, over=ast.Over() as over):
             below = (*call.args, *over.partition_by, *(i.expr for i in over.order_by))
             return any(map(_has_aggregates, below))

@@ -31,22 +31,30 @@ from braid.types import Array, Scalar
 @dataclass(frozen=True, slots=True)
 class Relation(Leaf):
     """`declared`: the table it reads, where it is one; `index`: through which index; `ties`: what a LATERAL query asks
-    of what is before it."""
+    of what is before it; `always`: it gives each row of that one."""
 
     declared: Declared | None = None
     index: Index | None = None
     as_of: ast.AsOf | None = None
     window: str | None = None  # of a window function: what it is, to be compared with that of another
     ties: tuple[Expr, ...] = ()
+    always: bool = False
 
 
 Join = Joined[Relation]
 Tree = Relation | Join
+VALUE_OF = "value of sub-query"  # no table of a user is called so
+
+
+def is_value(alias: str) -> bool:
+    """Whether a relation is the value of a sub-query."""
+    return alias.startswith(VALUE_OF)
 
 
 _TURNED: dict[str, Compare] = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _COMPARES: dict[str, Compare] = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 _EQUALITY = "write ON a.x = b.x AND …"
+_TIE = "write (SELECT … WHERE inner.x = outer.x)"
 
 
 def place(tree: Tree, pool: list[Expr], context: Context) -> tuple[Node, list[Expr]]:
@@ -84,7 +92,9 @@ def _regular(j: Join, pool: list[Expr], context: Context) -> tuple[Node, list[Ex
         what = "a cross join" if j.written.how == "cross" else "a join without an equality of both sides"
         if j.written.natural:
             what = "a NATURAL JOIN without a common column"
-        hint = f"{_EQUALITY}, or SET joins_without_equality = accept to run it in one bucket"
+        of_value = isinstance(j.right, Relation) and is_value(j.right.alias)
+        what = "a sub-query that no equality ties to the rows around it" if of_value else what
+        hint = f"{_TIE if of_value else _EQUALITY}, or SET joins_without_equality = accept to run it in one bucket"
         raise SqlError(f"{what} in a view is not possible", j.span, hint)
     if not on.left:
         context.notices.append("a join without an equality runs in one bucket, and compares every pair of rows")

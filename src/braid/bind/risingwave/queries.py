@@ -16,7 +16,7 @@ from typing import assert_never
 from braid.bind.bound import Bounded, Declared, Index, View
 from braid.bind.expressions import with_span
 from braid.bind.names import free_name
-from braid.bind.risingwave import constants, grouping, row_sets, set_operations, subqueries, temporal, windows
+from braid.bind.risingwave import constants, grouping, row_sets, set_operations, subqueries, temporal, values, windows
 from braid.bind.risingwave.expressions import (
     ROW_SETS,
     Names,
@@ -26,16 +26,17 @@ from braid.bind.risingwave.expressions import (
     condition,
     either,
     usual_name,
+    with_fields,
 )
 from braid.bind.risingwave.over import Overs, first_rows, has_over, named_windows, orderable
-from braid.bind.risingwave.placing import Relation, Tree, place
+from braid.bind.risingwave.placing import Relation, Tree, is_value, place
 from braid.bind.risingwave.scope import QUOTE, Context, check_not_sink, default_name
 from braid.bind.risingwave.sinks import rules_of
 from braid.bind.select import partners
 from braid.bind.select.aggregates import row_count
 from braid.bind.select.items import Item, Result, listed, place_of
 from braid.bind.select.scope import Column, Scope, Table, of_table, renamed
-from braid.bind.select.tree import Policy, bind_from
+from braid.bind.select.tree import Policy, bind_from, leaves
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Call, Col, Expr, columns, substituted
 from braid.expr.postgres import typing
@@ -93,17 +94,18 @@ def _select(s: ast.Select, query: ast.Query, context: Context, alias: str) -> Re
     if s.source is None:
         names = [i.alias or default_name(i.expr) for i in s.items]
         return _of_result(query, _constant(s, names, context, alias), alias)
-    s = row_sets.in_from(s)
+    s = values.in_from(row_sets.in_from(s))
     assert s.source is not None
     different, over = s.distinct == (), any(has_over(i.expr) for i in s.items)
-    if different and (_has_groups(s) or over):
+    if different and (values.has_groups(s) or over):
         return _of_result(query, _different(s, context, alias), alias)
     node, scope = _rows(s.source, s.where, context)
-    if s.distinct and not _has_groups(s) and not over:
+    s = replace(s, items=with_fields(s.items, lambda e: bound(e, "SELECT", scope.expr)))
+    if s.distinct and not values.has_groups(s) and not over:
         s = _one_of_each(s, s.distinct, node, scope, context)
     overs = Overs(named_windows(s), own(alias), lambda e: bound(e, "OVER", scope.expr))
     on = s.distinct or ()
-    if different or _has_groups(s):
+    if different or values.has_groups(s):
         made = grouping.bind_grouped(s, node, scope, alias, overs)
         first = _First() if different else _first(made.items, query, on, made.below)
         node, items = made.made()
@@ -203,10 +205,6 @@ def _count(word: str, e: ast.Expr | None) -> int | None:
         return row_count(word, bound(e, word, column))
 
 
-def _has_groups(s: ast.Select) -> bool:
-    return bool(s.group_by) or s.having is not None or grouping.has_aggregates(s)
-
-
 def _one_of_each(s: ast.Select, on: tuple[ast.Expr, ...], node: Node, scope: Scope, context: Context) -> ast.Select:
     """DISTINCT ON where it need not choose: each row is the only one of its kind, or all of a kind show the same."""
     by = [bound(grouping.meant_by(e, s.items, scope), "DISTINCT ON", scope.expr) for e in on]
@@ -234,7 +232,7 @@ def _rows(source: ast.Relation, where: ast.Expr | None, context: Context) -> tup
 
 
 def _tree(source: ast.Relation, context: Context) -> Tree:
-    return bind_from(source, policy(context))
+    return bind_from(values.kept(source), policy(context))
 
 
 def _passing(tree: Tree, where: Sequence[ast.Expr], context: Context) -> Node:
@@ -346,6 +344,9 @@ def _check(j: ast.Join, left: Tree, right: Tree) -> None:
     if isinstance(j.right, ast.Derived) and j.right.lateral and j.how in ("right", "full"):
         hint = "write LEFT JOIN LATERAL, or leave LATERAL out and put what it reads into ON"
         raise SqlError(f"LATERAL does not go with {j.how.upper()} JOIN", j.right.span, hint)
+    if leaves(right)[0].always and j.how != "left":
+        hint = "write CROSS JOIN LATERAL (…) x, and the condition in WHERE"
+        raise SqlError("a LATERAL query of aggregates is joined without a condition", j.right.span, hint)
     if not j.asof:
         return
     if isinstance(right, Relation) and right.as_of is not None:
@@ -386,11 +387,67 @@ def _constant_calls(f: ast.TableFunction, context: Context) -> Relation:
 def _lateral(query: ast.Query, before: Scope, alias: str, r: ast.Derived, context: Context) -> Relation:
     """A query that reads columns of what is before it: equalities with them are the join's; ORDER BY and LIMIT are of
     the rows that have the same values there."""
+    made = _tied_groups(query, before, alias, r, context) or _tied_rows(query, before, alias, r, context)
+    if made is None:  # it reads nothing of it, or is refused where it does
+        made = _query(query, alias, r.columns, r.span, context)
+        if is_value(alias) and not values.always_one(query):
+            values.check_one(query)
+    return _as_value(made) if is_value(alias) else made
+
+
+def _as_value(r: Relation) -> Relation:
+    """The one column of a sub-query, where only its name means it."""
+    columns = r.scope.columns
+    if len(columns) != 1:
+        raise SqlError(f"a sub-query gives {len(columns)} columns here, not one", r.span, "select one value")
+    table = Table(r.alias, (), (replace(columns[0], name=values.VALUE),))
+    return replace(r, scope=of_table(table, QUOTE))
+
+
+def _tied_groups(query: ast.Query, before: Scope, alias: str, r: ast.Derived, context: Context) -> Relation | None:
+    s = query.body
+    if not isinstance(s, ast.Select) or s.source is None:
+        return None
+    inner = context
+    for cte in query.ctes:
+        inner = replace(inner, ctes={**inner.ctes, cte.name: (cte, inner)})
+    found = values.tied(query, _tree(s.source, inner).scope, before)
+    if found is None:
+        return None
+    if is_value(alias) and found.values is None:
+        values.check_one(query)
+    level = context.level(alias)
+    made = bind_inner(found.query, context, level)
+    items, ties = made.items[: -len(found.outer)], [i.col for i in made.items[-len(found.outer) :]]
+
+    def below(e: ast.Expr) -> Expr:
+        hint = f"the columns are {', '.join(i.name for i in items)}"
+        raise SqlError("ORDER BY over groups of a LATERAL query takes a column of the result", e.span, hint)
+
+    node, seen = made.node, tuple(Column(i.name, i.col, i.type) for i in items)
+    if found.values is None:
+        node = _first(items, query, (), below).by(tuple(ties)).of(node, own(level))
+    else:
+        scope = of_table(Table(alias, seen), QUOTE)
+        given = ((i.alias or "", bound(i.expr, "SELECT", scope.expr)) for i in found.values)
+        seen = tuple(Column(name, e, usual_name(e.type)) for name, e in given)
+    outer = (bound(e, "WHERE", before.expr) for e in found.outer)
+    equal = tuple(typing.compare("=", a, c) for a, c in zip(outer, ties, strict=True))
+    scope = of_table(Table(alias, renamed(seen, r.columns, r.span)), QUOTE)
+    return Relation(node, scope, r.span, ties=equal, always=found.values is not None)
+
+
+def _tied_rows(query: ast.Query, before: Scope, alias: str, r: ast.Derived, context: Context) -> Relation | None:
     found = subqueries.bound_apart(query, before, context, _BINDING)
-    if found is None:  # it reads nothing of it, or is refused where it does
-        return _query(query, alias, r.columns, r.span, context)
+    if found is None:
+        return None
     level = context.level(alias)
     first = _first(found.items, query, (), found.column)
+    if is_value(alias) and first.limit != 1:
+        known = [e.name for e in found.inner if isinstance(e, Col)]
+        key = [c for k in found.node.row_key for c in columns(k)]
+        if not key or not rules_of(found.node, context).suffices(known, key):
+            values.check_one(query)
     node = first.by(tuple(found.inner)).of(found.node, own(level))
     made = projected(node, found.items, level, {})
     assert isinstance(made.node, Project)

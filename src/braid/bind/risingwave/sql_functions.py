@@ -8,11 +8,12 @@ is not dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from braid.bind.bound import Bound, Dropped, FunctionMade, Nothing, QueryBound, View, function_key
+from braid.bind.changing import changed
 from braid.bind.names import repeated
 from braid.bind.risingwave.expressions import bound
 from braid.bind.risingwave.scope import Context, default_name
@@ -96,7 +97,7 @@ class Inlining:
         """The same with what is called in its place."""
         if not self.known:
             return x
-        made: Any = _changed(x, self.of)
+        made: Any = changed(x, self.of)
         if isinstance(made, ast.Call) and f"{made.name}/{len(made.args)}" in self.known:
             made = self._body(made, f"{made.name}/{len(made.args)}")
         if isinstance(x, ast.SelectItem) and made.expr is not x.expr and x.alias is None:
@@ -125,7 +126,7 @@ def _by_name(values: Sequence[T], s: ast.CreateFunction) -> dict[str, T]:
 
 def _at(x: T, span: Span) -> T:
     """The same, where a call is."""
-    made: Any = span if isinstance(x, Span) else _changed(x, lambda y: _at(y, span))
+    made: Any = span if isinstance(x, Span) else changed(x, lambda y: _at(y, span))
     return made  # type: ignore[no-any-return]
 
 
@@ -134,19 +135,7 @@ def _with(x: T, given: Mapping[str, ast.Expr]) -> T:
     if isinstance(x, ast.Name) and len(x.parts) == 1 and x.parts[0] in given:
         made: Any = given[x.parts[0]]
         return made  # type: ignore[no-any-return]
-    return _changed(x, lambda y: _with(y, given))
-
-
-def _changed(x: T, of: Callable[[Any], Any]) -> T:
-    """A part of a statement with what `of` makes of each part of it; itself where that changes none."""
-    made: Any = x
-    if isinstance(x, tuple):
-        found = tuple(map(of, x))
-        made = found if any(a is not b for a, b in zip(found, x, strict=True)) else x
-    elif is_dataclass(x) and not isinstance(x, type | Span):
-        changed = {f.name: v for f in fields(x) if (v := of(old := getattr(x, f.name))) is not old}
-        made = replace(x, **changed) if changed else x
-    return made  # type: ignore[no-any-return]
+    return changed(x, lambda y: _with(y, given))
 
 
 def _size(x: object, most: int) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from braid.bind.risingwave import grouping
+from braid.bind.risingwave import grouping, values
 from braid.bind.risingwave.expressions import bound, condition, usual_name
 from braid.bind.risingwave.over import has_over
 from braid.bind.risingwave.placing import Tree, notice_kept
@@ -66,10 +66,10 @@ def _inner(
     """The rows of a sub-query, what it selects, and the conditions that read the query around it."""
     for cte in query.ctes:
         context = replace(context, ctes={**context.ctes, cte.name: (cte, context)})
-    s = query.body
+    s = query.body if not isinstance(query.body, ast.Select) else values.in_from(query.body)
     if not isinstance(s, ast.Select) or not _is_plain(s, query) or s.source is None:
-        made = binding.whole(query, context)
-        return made.node, [i.expr for i in made.items], []
+        whole = binding.whole(query, context)
+        return whole.node, [i.expr for i in whole.items], []
     tree = binding.tree(s.source, context)
     stays, asks, column = _split(s.where, tree.scope, scope)
 
@@ -106,6 +106,8 @@ def bound_apart(query: ast.Query, scope: Scope, context: Context, binding: Bindi
     s = query.body
     if not isinstance(s, ast.Select) or query.ctes or s.source is None:
         return None
+    s = values.in_from(s)
+    assert s.source is not None
     tree = binding.tree(s.source, context)
     own = tree.scope
     stays, asks, column = _split(s.where, own, scope)

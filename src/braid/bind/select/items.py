@@ -69,7 +69,8 @@ def listed(items: tuple[ast.SelectItem, ...], scope: Scope, value: Callable[[ast
             continue
         if not scope.tables:
             raise SqlError("* needs FROM", item.span, "name what to select")
-        columns = scope.star(item.expr.qualifier, item.span)
+        without = {scope.expr(n) for n in item.expr.without}
+        columns = tuple(c for c in scope.star(item.expr.qualifier, item.span) if c.expr not in without)
         found += [Item(c.name, c.expr, item.span, None, c.type) for c in columns]
     return found
 

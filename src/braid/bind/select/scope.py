@@ -39,6 +39,11 @@ class Table:
     pseudo: tuple[Column, ...] = ()
     instead: str = ""
 
+    @property
+    def is_hidden(self) -> bool:
+        """Whether none of it is for users: what stands in FROM in place of an item or a sub-query."""
+        return bool(self.pseudo) and not self.columns and not self.instead
+
     def named(self, name: str) -> list[Column]:
         return [c for c in (*self.columns, *self.pseudo) if c.name == name]
 
@@ -83,7 +88,7 @@ class Scope:
 
     def reads(self, alias: str) -> str:
         """The hint for the name of no relation."""
-        known = [t.alias for t in self.tables]
+        known = [t.alias for t in self.tables if not t.is_hidden]
         return f"{meant(alias, known, '')} this query reads {', '.join(known) or 'nothing'}".lstrip()
 
     def star(self, qualifier: str | None, span: Span) -> tuple[Column, ...]:
@@ -136,7 +141,9 @@ class Scope:
 
 def _known(tables: Iterable[Table]) -> str:
     return "; ".join(
-        t.instead or f"{t.alias} has {', '.join(dict.fromkeys(c.name for c in t.columns))}" for t in tables
+        t.instead or f"{t.alias} has {', '.join(dict.fromkeys(c.name for c in t.columns))}"
+        for t in tables
+        if not t.is_hidden
     )
 
 

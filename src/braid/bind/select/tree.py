@@ -75,7 +75,8 @@ class Policy(Generic[L_co]):
     """What a dialect decides. `leaf`: a relation that is written as none; what is to its left may be meant in it.
     `check`: refuses a join of two sides, before its condition is bound. `terms`: the parts of ON; none where a dialect
     binds it when the tree is known. `equal`: of a merged column; `either`: the first of two that is not null; `order`:
-    that of several merged columns in `*`; `ties`: what a leaf asks of what is before it (LATERAL)."""
+    that of several merged columns in `*`; `ties`: what a leaf asks of what is before it (LATERAL), also where it is
+    the first one of a join to its right."""
 
     leaf: Callable[[ast.Relation, Scope | None], L_co | Joined[L_co]]
     check: Callable[[ast.Join, L_co | Joined[L_co], L_co | Joined[L_co]], None] = lambda *_: None
@@ -93,7 +94,7 @@ def bind_from(relation: ast.Relation, policy: Policy[L_co], before: Scope | None
     left = bind_from(relation.left, policy, before)
     seen = left.scope if before is None else before.beside(left.scope)
     right = bind_from(relation.right, policy, seen)
-    ties = () if isinstance(right, Joined) else tuple(policy.ties(right))
+    ties = tuple(policy.ties(leaves(right)[0]))
     policy.check(relation, left, right)
     if relation.using or relation.natural:
         made = merged(relation, left.scope, right.scope, policy.either, policy.order)

@@ -169,10 +169,11 @@ class StructLiteral:
 
 @dataclass(frozen=True, slots=True)
 class Star:
-    """`*`, `a.*`, `a._value.*`: the parts before the star."""
+    """`*`, `a.*`, `a._value.*`: the parts before the star. `without`: columns of EXCEPT (…) behind it."""
 
     parts: tuple[str, ...]
     span: Span
+    without: tuple[Name, ...] = ()
 
     @property
     def qualifier(self) -> str | None:

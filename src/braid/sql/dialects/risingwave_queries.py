@@ -7,6 +7,8 @@ Rule: PostgreSQL's, with ASOF JOIN, FOR SYSTEM_TIME AS OF and EMIT ON WINDOW CLO
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from braid.errors import Span
 from braid.sql import ast
 from braid.sql.cursor import Cursor
@@ -141,6 +143,9 @@ def item(c: Cursor) -> ast.SelectItem:
     """An item of SELECT or RETURNING."""
     start = c.index
     if (all_of := star(c, "the name of a table")) is not None:
+        if c.at("EXCEPT") and c.ahead(1).text == "(":
+            c.advance()
+            all_of = replace(all_of, without=in_parentheses(c, lambda c: dotted(c, "the name of a column")))
         return ast.SelectItem(all_of, None, c.span(start))
     expr = expression(c)
     if c.accept("AS"):

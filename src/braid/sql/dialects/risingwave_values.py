@@ -175,7 +175,7 @@ def suffix(c: Cursor, left: ast.Expr, start: int) -> ast.Expr | None:
     if c.at_symbol(".") and (isinstance(left, ast.Arrow) or c.ahead(-1).text in (")", "]")):
         c.advance()
         if c.accept_symbol("*"):
-            raise c.error_from(start, "all fields of a structure are not supported yet", "name each of them: (x).a")
+            return ast.Arrow(left, "*", c.span(start))
         return ast.Arrow(left, c.name("a field name after '.'"), c.span(start))
     if c.accept("AT", "TIME", "ZONE"):
         zone = expression(c, UNARY + 1)
