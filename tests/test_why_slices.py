@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import polars as pl
@@ -19,8 +20,9 @@ import sliding_queries
 import test_law_epochs as epochs
 from braid.plan import logical
 from braid.plan.logical import Query
-from braid.reference import Event, Fact, Record, Reference
+from braid.reference import Clocked, Event, Fact, Idle, Record, Reference, Steps
 from braid.reference.rows import series_of
+from braid.testing import Driver
 from braid.why.pages import Page, Rows
 from braid.why.slices import Met, Slices, keyed, sliced
 from effort import examples
@@ -64,12 +66,42 @@ def judged(query: Query, placed: Sequence[Event], mine: set[int] | None) -> tupl
         some = []
         for i, e in enumerate(placed):
             event = e if i in mine or not isinstance(e, Record) else reference.clocked(e)
-            if in_epochs:
-                some.append(event)
-            else:
+            some.append(event)
+            if not in_epochs:
                 out += reference.process([event])
-        out += reference.process(some)
+        if in_epochs:
+            out += reference.process(some)
+        else:
+            assert passed_by(query, some) == [repr(x) for x in (*out, *reference.drops)]
     return [(r.place, repr(r)) for r in out], [(d.place, repr(d)) for d in reference.drops]
+
+
+def passed_by(query: Query, some: Sequence[Event]) -> list[str]:
+    """Rows and drops, with places, where steps of clocks are passed by at once."""
+    reference, out = Reference(query), []
+    for is_step, run in groupby(some, lambda e: isinstance(e, Clocked)):
+        left = [*run]
+        while left:
+            piece, left = (left[:4], left[4:]) if is_step else (left, [])
+            if not is_step or not reference.pass_by(steps_of(piece)):
+                out += reference.process(piece)
+    return [repr(x) for x in (*out, *reference.drops)]
+
+
+def steps_of(piece: Sequence[Event]) -> Steps:
+    """What steps of clocks come to."""
+    highest: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+    for e in piece:
+        assert isinstance(e, Clocked)
+        times, stored = highest.setdefault((e.leaf, e.partition), ([], []))
+        times += [] if e.time is None else [e.time]
+        stored += [] if e.stored is None else [e.stored]
+    place = piece[-1].place
+    return Steps(
+        [Clocked(*w, max(a, default=None), max(b, default=None), place) for w, (a, b) in highest.items()],
+        len(piece),
+        place,
+    )
 
 
 def checked(query: Query, history: History, name: str) -> None:
@@ -158,3 +190,26 @@ def test_who_listens_changes_nothing(shape: str) -> None:
         made = {place for f in heard if f.what == "gave" for place in f.origin}
         assert {f.detail["written"].place for f in heard if f.what == "gave"} == {r.place for r in rows}
         assert bool(made) == bool(rows)
+
+
+def test_steps_of_an_idle_partition_are_not_passed_by() -> None:
+    """Before it is live again the clock has gone on without it."""
+    with Driver("ksqldb") as driver:
+        driver.execute("""
+        CREATE STREAM l (k INT KEY, v INT) WITH (kafka_topic='l', value_format='JSON', partitions=2);
+        CREATE STREAM r (k INT KEY, w INT) WITH (kafka_topic='r', value_format='JSON', partitions=2);
+        CREATE STREAM o AS SELECT l.k AS k, v, w FROM l JOIN r WITHIN 1 SECOND GRACE PERIOD 1 SECOND ON l.k = r.k;
+        """)
+        (query,) = driver._program.queries.values()
+    reference = Reference(query)
+
+    def step(partition: int, time: int, number: int) -> Clocked:
+        return Clocked(0, partition, time, None, (number, number))
+
+    reference.process([step(0, 100, 0), step(1, 50, 1), Idle(((0, 1),), (2, 2))])
+    assert reference.clock_of(0) == 100
+    assert not reference.pass_by(steps_of([step(0, 200, 3), step(1, 150, 4)])) and reference.clock_of(0) == 100
+    reference.process([step(0, 200, 3), step(1, 150, 4)])
+    assert reference.clock_of(0) == 200, "what both have shown is less"
+    assert reference.pass_by(steps_of([step(0, 300, 5), step(1, 250, 6), step(0, 400, 7)]))
+    assert reference.clock_of(0) == 250

@@ -60,6 +60,7 @@ from braid.reference.rows import (
     Record,
     Row,
     Run,
+    Steps,
     What,
     epoch_of,
     evaluated,
@@ -81,7 +82,7 @@ from braid.reference.tables import MaterializeStep, UpsertStep
 from braid.reference.windows import ClosedStep, FinalStep, OfWindowsStep, SessionsStep, TimeWindowsStep
 from braid.types import Column, Scalar, is_time
 
-__all__ = ["Bound", "Clocked", "Drop", "End", "Event", "Fact", "Idle", "OutRecord", "Record", "Reference"]
+__all__ = ["Bound", "Clocked", "Drop", "End", "Event", "Fact", "Idle", "OutRecord", "Record", "Reference", "Steps"]
 
 
 class Reference:
@@ -146,6 +147,19 @@ class Reference:
                 self._given += len(some)
                 out += some
         return out
+
+    def pass_by(self, steps: Steps) -> bool:
+        """What steps of clocks change, at once: while no row waits for one, and of partitions that are live, the
+        highest time of each is all that counts. False: that is not so, and nothing was done."""
+        waits = self._in_epochs or self.query.sink.limit is not None or any(x.waits for x in self._is_moved_by_clocks)
+        if waits or not all(self._sources[e.leaf].is_live(e) for e in steps.highest):
+            return False
+        for e in steps.highest:
+            self._sources[e.leaf].move(e)
+            self._sources[e.leaf].arrive()
+        self._run.place, self._last = steps.place, None
+        self._run.number += steps.count
+        return True
 
     def _first(self) -> list[tuple[Row, Place]]:
         """What comes of the rows that groups have before any record has come: with the first call."""

@@ -97,6 +97,16 @@ class Clocked:
     place: Place = None
 
 
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Steps of clocks that follow each other, `count` of them, the last one at `place`: what they have shown at most,
+    of each partition."""
+
+    highest: Sequence[Clocked]
+    count: int
+    place: Place
+
+
 Event = Record | Bound | Idle | End | Clocked
 
 # ---------------------------------------------------------------- out

@@ -116,6 +116,9 @@ class Clock:
         self._idle |= set(partitions)
         self._settle()
 
+    def is_live(self, partition: int) -> bool:
+        return partition in self._live
+
     @property
     def first(self) -> float:
         """The lowest of the first times of the partitions."""
@@ -178,6 +181,11 @@ class SourceStep:
     def judge_by(self, is_late: Callable[[Row, float], bool]) -> None:
         """From now on records are dropped that are late by this, which is shown the clock before each."""
         self._late_by = is_late
+
+    def is_live(self, event: Clocked) -> bool:
+        """Whether the clocks that a step moves know its partition as a live one."""
+        clocks = (self._all, event.time), (self._storable, event.stored)
+        return all(clock.is_live(event.partition) for clock, time in clocks if time is not None)
 
     def move(self, event: Event) -> None:
         """Reads the event; the clock that others see moves when it arrives. The stored clock that look-ups see is the

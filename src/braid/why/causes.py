@@ -16,8 +16,9 @@ from itertools import groupby, islice
 from braid.plan import epochs, groups, logical
 from braid.plan.analytic import Analytic
 from braid.plan.over import Over
-from braid.reference import Clocked, Event, Fact, OutRecord, Record, Reference
+from braid.reference import Clocked, Event, Fact, OutRecord, Record, Reference, Steps
 from braid.reference.rows import NOBODY, Origin, Place
+from braid.why.reading import Events
 
 MOST = 400  # records of which the ones that a row needs are looked for
 AT_ONCE = 1000  # events
@@ -34,9 +35,19 @@ def in_turn(reference: Reference, events: Iterable[Event], at_once: int = 1) -> 
         for _, epoch in groupby(events, key=lambda e: e.place[0]):
             yield from reference.process(epoch)
     else:
-        left = iter(events)
-        while some := [*islice(left, at_once)]:
-            yield from reference.process(some)
+        for steps, some in _blocks(events, at_once):
+            if steps is None or not reference.pass_by(steps):
+                yield from reference.process(some)
+
+
+def _blocks(events: Iterable[Event], most: int) -> Iterator[tuple[Steps | None, Iterable[Event]]]:
+    """Events in order, in pieces of at most so many; of steps of clocks that follow each other what they come to."""
+    if isinstance(events, Events) and most > 1:
+        yield from events.blocks(most)
+        return
+    left = iter(events)
+    while some := [*islice(left, most)]:
+        yield None, some
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +67,8 @@ class Causes:
 
     def __init__(self, query: logical.Query, events: Sequence[Event]) -> None:
         self.query, self._events = query, events
-        self._records = {e.place: e for e in events if isinstance(e, Record)}
+        mine = events.records.values() if isinstance(events, Events) else events
+        self._records = {e.place: e for e in mine if isinstance(e, Record)}
         self._origins: dict[int, Origin] = {}
         self._met: dict[Place, set[Place]] = {}
         self._together = any(isinstance(x, groups.Aggregate | Over | Analytic) for x in query.root.walk())

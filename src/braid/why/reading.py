@@ -34,7 +34,7 @@ from braid.operators.changes import (
 from braid.operators.clocks import BOTH, CLOCK, FOREVER, STORED
 from braid.plan.logical import Source
 from braid.records.python import python_values
-from braid.reference import Bound, Clocked, End, Event, Idle, Record
+from braid.reference import Bound, Clocked, End, Event, Idle, Record, Steps
 from braid.stage import batches, offset_log, state_file
 from braid.stage.call_order import Ranks
 from braid.stage.checkpoint import Document
@@ -281,9 +281,25 @@ class Events(Sequence[Event]):
 
     def __iter__(self) -> Iterator[Event]:
         for n, first in enumerate(self._starts):
-            steps = self._frame(n).select("epoch", "leaf", PARTITION, SHOWN, STORES).iter_rows()
-            for i, (epoch, leaf, partition, time, stored) in enumerate(steps, first):
-                yield self._made[i] if leaf is None else Clocked(leaf, partition, time, stored, (epoch, i))
+            yield from self._each(self._frame(n), first)
+
+    def _each(self, frame: pl.DataFrame, first: int) -> Iterator[Event]:
+        steps = frame.select("epoch", "leaf", PARTITION, SHOWN, STORES).iter_rows()
+        for i, (epoch, leaf, partition, time, stored) in enumerate(steps, first):
+            yield self._made[i] if leaf is None else Clocked(leaf, partition, time, stored, (epoch, i))
+
+    def blocks(self, most: int) -> Iterator[tuple[Steps | None, Iterator[Event]]]:
+        """The events in order, in pieces of at most so many: steps of clocks together, and what these come to."""
+        for n, first in enumerate(self._starts):
+            frame = self._frame(n)
+            begin = 0
+            for end in (*frame["leaf"].is_null().arg_true(), frame.height):
+                for start in range(begin, end, most):
+                    some = frame.slice(start, min(end - start, most))
+                    yield _steps(some, first + start), self._each(some, first + start)
+                if end < frame.height:
+                    yield None, iter([self._made[first + end]])
+                begin = end + 1
 
     def __getitem__(self, i: Any) -> Any:
         if i in self._made:
@@ -312,6 +328,15 @@ class Events(Sequence[Event]):
         if self._held[0] != n:
             self._held = n, self._frames[n].read()
         return self._held[1]
+
+
+def _steps(frame: pl.DataFrame, first: int) -> Steps:
+    """What steps of clocks come to."""
+    last = frame.height - 1
+    place = (int(frame["epoch"][last]), first + last)
+    highest = frame.group_by("leaf", PARTITION, maintain_order=True).agg(pl.col(SHOWN, STORES).max())
+    made = [Clocked(leaf, p, time, stored, place) for leaf, p, time, stored in highest.iter_rows()]
+    return Steps(made, frame.height, place)
 
 
 def events(heard: Heard, plan: Plan, taken: Mapping[int, pl.Series]) -> Events:
