@@ -111,7 +111,8 @@ def _by_parts(rows: pl.DataFrame, keys: Sequence[str], apart: Flags | None) -> t
     h = by.hash_rows().to_numpy()
     if apart is not None:
         h = np.where(apart, ~h, h)
-    if pl.Series(h ^ (epoch * _ODD)).approx_n_unique() * WORTH > rows.height:
+    about = pl.select(pl.lit(pl.Series(h ^ (epoch * _ODD))).approx_n_unique()).item()
+    if about * WORTH > rows.height:
         return None
     bits = int(epoch[-1]).bit_length()
     order = packed_order((epoch << np.uint64(64 - bits)) | (h >> np.uint64(bits)))
