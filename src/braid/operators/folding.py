@@ -22,7 +22,17 @@ from braid.operators.accumulators import Accumulators, accumulation, evaluated
 from braid.operators.changes import DIFF, HEADERS, POS, SUB, TIME, sequence_of
 from braid.operators.lives import Timeline
 from braid.operators.pairing import keys_of
-from braid.operators.ranges import Flags, Ints, begins, columns_of, order_of, packed_order, rows_at, values_at
+from braid.operators.ranges import (
+    Flags,
+    Ints,
+    as_before,
+    begins,
+    columns_of,
+    order_of,
+    packed_order,
+    rows_at,
+    values_at,
+)
 from braid.plan import groups
 from braid.plan.node import Mode
 
@@ -79,9 +89,9 @@ class Folding:
             diff = rows[DIFF].to_numpy()
             again = (diff[:-1] == -1) & (diff[1:] == 1)
             for column in columns_of(rows, [POS, *keys]).get_columns():
-                again &= _as_before(column)
+                again &= as_before(column)
             for i in self._extremes:
-                same = np.flatnonzero(again & _as_before(made[i]))
+                same = np.flatnonzero(again & as_before(made[i]))
                 made[i] = made[i].scatter(pl.Series(np.append(same, same + 1)), None) if len(same) else made[i]
         return made
 
@@ -118,17 +128,12 @@ def _by_parts(rows: pl.DataFrame, keys: Sequence[str], apart: Flags | None) -> t
     order = packed_order((epoch << np.uint64(64 - bits)) | (h >> np.uint64(bits)))
     new = begins(epoch[order])
     for key in rows_at(by, order).get_columns():
-        new[1:] |= ~_as_before(key)
+        new[1:] |= ~as_before(key)
     if apart is not None:
         those = apart[order]
         new |= those
         new[1:] |= those[:-1]
     return order, np.flatnonzero(new)
-
-
-def _as_before(values: pl.Series) -> Flags:
-    """Whether each value but the first is equal to the one before it."""
-    return values.slice(1).eq_missing(values.slice(0, len(values) - 1)).to_numpy()
 
 
 def epochs_of(rows: pl.DataFrame, number: Ints) -> Ints:

@@ -21,7 +21,7 @@ from braid.operators.base import Behind, Result, State
 from braid.operators.changes import DIFF, HASH, key_column
 from braid.operators.clocks import Clocks
 from braid.operators.pairing import failed_rows, keys_of
-from braid.operators.ranges import columns_of, repeated, rows_at
+from braid.operators.ranges import alike_rows, columns_of, repeated, rows_at
 from braid.plan.node import Mode
 from braid.plan.told import Told
 from braid.records.key import canonical_key, key_hash
@@ -83,13 +83,13 @@ def _without_key(frame: pl.DataFrame) -> pl.DataFrame:
 
 def hash_of_key(made: pl.DataFrame, keys: Sequence[Expr], whole: bool, one: bool = False) -> pl.Series:
     """`_h` of rows that have the exchange key columns. Where rows with one key follow each other, as those of a window
-    do, it is made once for them."""
+    do, or are many, it is made once for them."""
     if one:
         return hash_of_key(made, keys, whole).fill_null(0)
     if not keys:
         return repeated(HASH, None, pl.UInt64, made.height)
     columns = [Column(key_column(i), e.type) for i, e in enumerate(keys)]
-    found = runs(made.get_columns())
+    found = runs(made.get_columns()) or alike_rows(made)
     if found is not None:
         first, run = found
         return hash_of_key(rows_at(made, first), keys, whole).gather(run).alias(HASH)
