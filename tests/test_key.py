@@ -12,6 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from braid.expr.nodes import Col
+from braid.operators.ranges import MANY, alike_rows
+from braid.operators.rekey import hash_of_key
 from braid.records.key import canonical_key, key_hash
 from braid.types import Array, Column, Decimal, Scalar, Struct, Type, polars_type
 from effort import examples
@@ -84,3 +87,18 @@ def test_speed() -> None:
         key_hash(canonical_key(frame, [Column("K", S.BIGINT)]))
         best = min(best, time.process_time() - start)
     assert best < 0.2  # seconds of CPU; measured 0.04
+
+
+def test_few_keys_of_many_rows() -> None:
+    """The hash is made once for equal rows, wherever they lie: it is that of each row by itself."""
+    n = 4 * MANY
+    exprs = [Col("_k0", S.BIGINT), Col("_k1", S.VARCHAR), Col("_k2", S.BOOLEAN)]
+    made = pl.DataFrame({"_k0": [i * i % 7 or None for i in range(n)], "_k1": [f'"{i % 3}' for i in range(n)]})
+    made = made.with_columns(_k2=pl.Series([[True, False, None][i % 3] for i in range(n)]))
+    found = alike_rows(made)
+    assert found is not None and len(found[0]) == made.unique().height
+    assert made[found[0][found[1]].tolist()].equals(made)
+    for whole in (False, True):
+        one_by_one = pl.concat(hash_of_key(made.slice(i, MANY - 1), exprs, whole) for i in range(0, n, MANY - 1))
+        assert hash_of_key(made, exprs, whole).equals(one_by_one)
+    assert alike_rows(made.with_columns(_k0=pl.int_range(n))) is None

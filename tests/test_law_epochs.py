@@ -553,9 +553,14 @@ def test_law(shape: str) -> None:
 @pytest.mark.parametrize("worth", [0, float("inf")])
 def test_law_of_rows_that_are_one(worth: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows of a group in an epoch as one row, however few they are, and never."""
-    monkeypatch.setattr("braid.operators.aggregate.WORTH", worth)
+    _one_row(worth, monkeypatch)
     for seed in range(3):
         check("grouped", seed, whole=False)
+
+
+def _one_row(worth: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("aggregate", "folding"):
+        monkeypatch.setattr(f"braid.operators.{module}.WORTH", worth)
 
 
 def test_law_by_another_key() -> None:
@@ -572,7 +577,7 @@ def test_law_by_another_key_at_length(shape: str) -> None:
 @pytest.mark.law
 @pytest.mark.parametrize("worth", [0, float("inf")])
 def test_law_of_rows_that_are_one_at_length(worth: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("braid.operators.aggregate.WORTH", worth)
+    _one_row(worth, monkeypatch)
     for seed in range(1000, 1100):
         check("grouped", seed, whole=False)
 

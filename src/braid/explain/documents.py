@@ -258,7 +258,7 @@ def _node(
 
 
 def _moved(by: Exchange) -> str:
-    return f"re-keyed: {by.reason}{'' if by.folding is None else '; the rows of a group in an epoch go as one'}"
+    return f"re-keyed: {by.reason}{'' if by.folding is None else '; several rows of a group in an epoch go as one'}"
 
 
 def _written_mode(query: logical.Query) -> Mode:

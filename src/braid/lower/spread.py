@@ -163,38 +163,9 @@ def by_epoch(root: Node) -> bool:
 
 
 def folding(node: Aggregate, by_epoch: bool) -> Folding | None:
-    """What becomes of the rows of groups before they leave for them: where only the end of an epoch counts, and groups
-    are few whatever the data."""
+    """What may become of the rows of groups before they leave for them: where only the end of an epoch counts."""
     plain = not isinstance(node, Sessions) and node.rows is None and node.closed_after is None
-    if not by_epoch or not plain or not all(_is_of_few(e, node.input) for _, e in node.keys):
-        return None
-    return Folding.of(node.aggregations, node.input.mode)
-
-
-def _is_of_few(e: Expr, node: Node) -> bool:
-    """Whether an expression has few values among the rows of an epoch, whatever they are: a constant, a BOOLEAN, a
-    bound of windows."""
-    match e:
-        case Lit():
-            return True
-        case _ if e.type is Scalar.BOOLEAN:
-            return True
-        case Call(function="COALESCE", args=args):
-            return all(_is_of_few(x, node) for x in args)
-        case Col():
-            return _is_bound(e, node)
-        case _:
-            return False
-
-
-def _is_bound(c: Col, node: Node) -> bool:
-    match node:
-        case Windows(start=start, end=end) if c in (start, end):
-            return True
-        case Project(input=x, outputs=outputs):
-            return isinstance(e := next(e for out, e in outputs if out == c), Col) and _is_bound(e, x)
-        case _:
-            return any(_is_bound(c, x) for x in node.inputs if c in x.schema)
+    return Folding.of(node.aggregations, node.input.mode) if by_epoch and plain else None
 
 
 def window_keys(node: Windows, wanted: Keys) -> tuple[Keys, Keys] | None:

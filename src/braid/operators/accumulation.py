@@ -84,15 +84,28 @@ class Parts:
         made[np.append(self.first[1:], len(self.diff)) - 1] = True
         return made
 
+    @property
+    def single(self) -> bool:
+        """Whether each row is a part by itself."""
+        return len(self.first) == len(self.diff)
+
     def sums(self, values: npt.NDArray[np.int64]) -> pl.Series:
         """The sum of each part; sums wrap. Rows that go are taken off."""
-        return pl.Series(np.add.reduceat(values * self.diff, self.first))
+        signed = values * self.diff
+        return pl.Series(signed if self.single else np.add.reduceat(signed, self.first))
 
-    def of(self, values: pl.Series, made: pl.Expr) -> pl.Series:
-        """What is made of column `v` of each part; `d`: whether a row comes or goes."""
+    def of(self, values: pl.Series, made: Callable[[pl.Expr], pl.Expr]) -> pl.Series:
+        """What is made of the values of each part; of a single one itself."""
+        if self.single:
+            return values
         part = np.repeat(np.arange(len(self.first)), np.diff(np.append(self.first, len(self.diff))))
-        frame = pl.DataFrame([pl.Series("p", part).set_sorted(), values.alias("v"), pl.Series("d", self.diff)])
-        return frame.group_by("p", maintain_order=True).agg(made.alias("v"))["v"]
+        frame = pl.DataFrame([pl.Series("p", part).set_sorted(), values.alias("v")])
+        if values.null_count():
+            frame = frame.filter(pl.col("v").is_not_null())
+        found = frame.group_by("p", maintain_order=True).agg(made(pl.col("v")))
+        if found.height == len(self.first):
+            return found["v"]
+        return values.clear(len(self.first)).scatter(found["p"], found["v"])
 
 
 Columns = Callable[[Type], tuple[pl.DataType, ...]]

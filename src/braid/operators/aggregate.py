@@ -142,7 +142,10 @@ class GroupBy:
         groups, before = self._before(line, rows, held, accumulators)
         if self.folded:
             came = rows_at(columns_of(rows, list(accumulators.schema)), line.number)
-            return line, rows, _behind(line, rows, groups, before, accumulators.scanned(groups, came, before))
+            first = [came[next(iter(accumulators.columns(i)))] for i in range(len(self.aggregations))]
+            found = self._extremes(line, rows, groups, first, state, clocks)
+            added = Groups.led(line.first, np.ones(rows.height, dtype=np.int64))  # what goes is taken off already
+            return line, rows, _behind(line, rows, groups, before, accumulators.scanned(added, came, before, found))
         values, failed = evaluated(accumulators, rows)
         shown = values if self.own is None else self._shown(line, held.keys, accumulators.arguments, values, state)
         if any(a.function == GATHER for a in self.aggregations):

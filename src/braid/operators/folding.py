@@ -1,14 +1,16 @@
 """Folding: the rows of a group in one epoch as one row, where only what stands after the epoch counts.
 
-In: rows of a batch by group; or, before they leave for the buckets of their groups, rows under the key of the group.
-Out: a row for each group and epoch, with what its rows add up to.
-Rule: only aggregates that are exact in any order. The row that is left is the last one of its group in the epoch; it
-comes, whatever the others did. Nothing is kept: what stood before is added where the groups are.
-(docs/decisions/0107-rows-of-an-epoch-are-one.md)
+In: rows of a batch by group; or, before they leave for the buckets of their groups, rows with the key of the group.
+Out: a row for each group and epoch, with what its rows add up to. Of those that leave each by itself, in the same form,
+where few would be spared.
+Rule: only aggregates that are exact in any order. The row that is left is the last one of its group in the epoch.
+Nothing is kept: what stood before is added where the groups are.
+(docs/decisions/0107-rows-of-an-epoch-are-one.md, docs/decisions/0115-rows-are-added-up-where-that-spares-some.md)
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,26 +19,41 @@ import polars as pl
 from braid.expr import trace
 from braid.operators.accumulation import Groups, Parts, ends_of
 from braid.operators.accumulators import Accumulators, accumulation, evaluated
-from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, sequence_of
-from braid.operators.lives import Timeline, timeline
+from braid.operators.changes import DIFF, HEADERS, POS, SUB, TIME, sequence_of
+from braid.operators.lives import Timeline
 from braid.operators.pairing import keys_of
-from braid.operators.ranges import Ints, columns_of, rows_at, values_at
+from braid.operators.ranges import (
+    Flags,
+    Ints,
+    as_before,
+    begins,
+    columns_of,
+    order_of,
+    packed_order,
+    rows_at,
+    values_at,
+)
 from braid.plan import groups
 from braid.plan.node import Mode
+
+WORTH = 1.5  # so many rows of a group and epoch, on average, are worth being one before they leave
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # spreads the numbers of epochs
 
 
 @dataclass(frozen=True, slots=True)
 class Folding:
-    """What is added up of rows that leave: in place of their columns they have the accumulators of these."""
+    """What is added up of rows that leave: in place of their columns they have the accumulators of these. `mode`: of
+    the rows. Where they go again, one with a value for MIN or MAX stays by itself, and says whether that comes or goes;
+    of all else what goes is taken off in the accumulators."""
 
     aggregations: tuple[groups.Aggregation, ...]
+    mode: Mode
 
     @staticmethod
     def of(aggregations: tuple[groups.Aggregation, ...], mode: Mode) -> Folding | None:
-        """None: their order matters, or a row that goes takes more back than a number."""
+        """None: their order matters."""
         folds = all(accumulation(a).folded is not None and not a.leaves for a in aggregations)
-        extremes = mode != "append" and any(a.function in ("MIN", "MAX") for a in aggregations)
-        return Folding(aggregations) if folds and not extremes else None
+        return Folding(aggregations, mode) if folds else None
 
     @property
     def schema(self) -> dict[str, pl.DataType]:
@@ -48,23 +65,75 @@ class Folding:
         values, failed = evaluated(accumulators, rows)
         lost = rows.filter(failed)
         why = trace.messages(lost, [e for _, e in accumulators.arguments])
-        line = timeline([rows], None, keys)
-        parts = parts_of(line, rows)
-        known = [values_at(values[f"{i}"], line.number) for i in range(len(self.aggregations))]
-        made = self._parts(accumulators, parts, known)
-        line, few = as_one(line, rows, parts)
-        names = [POS, SUB, TIME, DIFF, HASH, *keys, *([HEADERS] if HEADERS in few.columns else [])]
-        return columns_of(few, names).hstack(rows_at(made, np.argsort(line.number)).get_columns()), lost, why
+        known, diff = self._known(rows, keys, values), rows[DIFF].to_numpy()
+        left = columns_of(rows, [POS, SUB, TIME, DIFF, *keys, *([HEADERS] if HEADERS in rows.columns else [])])
+        found = _by_parts(rows, keys, self._apart(known))
+        if found is None:
+            return left.hstack(self._parts(Parts(np.arange(len(diff)), diff), known).get_columns()), lost, why
+        number, first = found
+        made = self._parts(Parts(first, diff[number]), [values_at(x, number) for x in known])
+        last = number[np.append(first[1:], len(number)) - 1]
+        time, order = np.maximum.reduceat(rows[TIME].to_numpy()[number], first), order_of(last)
+        left = rows_at(left, last[order]).with_columns(pl.Series(TIME, time[order]))
+        return left.hstack(rows_at(made, order).get_columns()), lost, why
 
-    def _parts(self, accumulators: Accumulators, parts: Parts, known: list[pl.Series]) -> pl.DataFrame:
+    @property
+    def _extremes(self) -> list[int]:
+        """Those of which rows that go take more back than a number."""
+        return [i for i, a in enumerate(self.aggregations) if self.mode != "append" and a.function in ("MIN", "MAX")]
+
+    def _known(self, rows: pl.DataFrame, keys: Sequence[str], values: pl.DataFrame) -> list[pl.Series]:
+        """The arguments. That a value goes and comes again at once is not told to MIN and MAX."""
+        made = [values[f"{i}"] for i in range(len(self.aggregations))]
+        if self._extremes and rows.height > 1:
+            diff = rows[DIFF].to_numpy()
+            again = (diff[:-1] == -1) & (diff[1:] == 1)
+            for column in columns_of(rows, [POS, *keys]).get_columns():
+                again &= as_before(column)
+            for i in self._extremes:
+                same = np.flatnonzero(again & as_before(made[i]))
+                made[i] = made[i].scatter(pl.Series(np.append(same, same + 1)), None) if len(same) else made[i]
+        return made
+
+    def _apart(self, known: Sequence[pl.Series]) -> Flags | None:
+        """The rows that stay by themselves."""
+        those = [known[i].is_not_null().to_numpy() for i in self._extremes]
+        return np.logical_or.reduce(those) if those else None
+
+    def _parts(self, parts: Parts, known: Sequence[pl.Series]) -> pl.DataFrame:
         """The accumulators of each part of the rows."""
-        nothing = pl.DataFrame(schema=accumulators.schema)
+        accumulators, nothing = Accumulators(self.aggregations), pl.DataFrame(schema=self.schema)
         if accumulators.fold(known, nothing, ()):
             return accumulators.folded(parts, known, ())
         groups = Groups.led(parts.first, parts.diff)  # sums that need more digits than one number has
         before = nothing.clear(len(parts.first))
         running = pl.DataFrame(accumulators.running(groups, known, before))
         return rows_at(running, np.flatnonzero(~groups.start)[parts.ends])
+
+
+def _by_parts(rows: pl.DataFrame, keys: Sequence[str], apart: Flags | None) -> tuple[Ints, Ints] | None:
+    """The numbers of the rows by epoch and key, and where such parts begin; None: there would be too many. Rows of one
+    part that do not lie together are several: that costs time, and nothing else. `apart`: those by themselves."""
+    by = columns_of(rows, keys)
+    if any(t.is_nested() for t in by.dtypes):
+        return None
+    epoch = np.cumsum(begins(rows.select(sequence_of(pl.col(POS)).alias("e"))["e"].to_numpy())).astype(np.uint64)
+    h = by.hash_rows().to_numpy()
+    if apart is not None:
+        h = np.where(apart, ~h, h)
+    about = pl.select(pl.lit(pl.Series(h ^ (epoch * _ODD))).approx_n_unique()).item()
+    if about * WORTH > rows.height:
+        return None
+    bits = int(epoch[-1]).bit_length()
+    order = packed_order((epoch << np.uint64(64 - bits)) | (h >> np.uint64(bits)))
+    new = begins(epoch[order])
+    for key in rows_at(by, order).get_columns():
+        new[1:] |= ~as_before(key)
+    if apart is not None:
+        those = apart[order]
+        new |= those
+        new[1:] |= those[:-1]
+    return order, np.flatnonzero(new)
 
 
 def epochs_of(rows: pl.DataFrame, number: Ints) -> Ints:

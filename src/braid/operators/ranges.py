@@ -23,6 +23,8 @@ Flags = npt.NDArray[np.bool_]
 Number = TypeVar("Number", bound=np.integer[Any])
 
 SMALL = 64  # below this many rows one lexsort is the cheapest sort
+ALIKE = 3  # rows to different ones, on average, that are worth being found
+MANY = 1000  # numbers: from so many on Polars sorts them in less time, whatever it costs to call it
 
 
 def rising(values: npt.NDArray[Any]) -> bool:
@@ -33,11 +35,14 @@ def rising(values: npt.NDArray[Any]) -> bool:
 def packed_order(values: Hashes) -> Ints:
     """Stable order of unsigned numbers by their high bits: the low ones are replaced by the place and sorted along.
 
-    One sort of plain numbers is several times faster than an argsort.
+    One sort of plain numbers is several times faster than an argsort, and Polars's than NumPy's where they are many.
     """
     mask = np.uint64((1 << len(values).bit_length()) - 1)
     packed = (values & ~mask) | np.arange(len(values), dtype=np.uint64)
-    packed.sort()
+    if len(packed) < MANY:
+        packed.sort()
+    else:
+        packed = pl.Series(packed).sort().to_numpy()
     return (packed & mask).astype(np.int64)
 
 
@@ -152,6 +157,27 @@ def grouped(frame: pl.DataFrame, keys: Sequence[str]) -> tuple[Ints, Ints]:
     first = rows.with_row_index("_i").select(pl.col("_i").min().over(HASH, *keys))["_i"].to_numpy()
     apart = np.argsort(first, kind="stable")
     return order[apart], np.cumsum(begins(first[apart])) - 1
+
+
+def alike_rows(columns: pl.DataFrame) -> tuple[Ints, Ints] | None:
+    """One of the rows that are equal, for all such, and of each row the number of that one among these; None where
+    these are not few, or hold what is not compared by its bytes."""
+    if columns.height < MANY or any(t.is_nested() or t.is_float() for t in columns.dtypes):
+        return None
+    h = columns.hash_rows(seed=0).alias("h")
+    if h.to_frame().select(pl.col("h").approx_n_unique()).item() * ALIKE > len(h):
+        return None
+    order = packed_order(h.to_numpy())
+    new = np.ones(len(order), dtype=np.bool_)
+    new[1:] = np.logical_or.reduce([~as_before(c) for c in rows_at(columns, order).get_columns()])
+    which = np.empty(len(order), dtype=np.int64)
+    which[order] = np.cumsum(new) - 1
+    return order[new], which
+
+
+def as_before(values: pl.Series) -> Flags:
+    """Whether each value but the first is equal to the one before it."""
+    return values.slice(1).eq_missing(values.slice(0, len(values) - 1)).to_numpy()
 
 
 def begins(ids: npt.NDArray[Any]) -> Flags:

@@ -21,7 +21,7 @@ from braid.operators.base import Behind, Result, State
 from braid.operators.changes import DIFF, HASH, key_column
 from braid.operators.clocks import Clocks
 from braid.operators.pairing import failed_rows, keys_of
-from braid.operators.ranges import columns_of, repeated, rows_at
+from braid.operators.ranges import alike_rows, columns_of, repeated, rows_at
 from braid.plan.node import Mode
 from braid.plan.told import Told
 from braid.records.key import canonical_key, key_hash
@@ -55,26 +55,41 @@ def with_key(
     groups), where any is; or they have a hash that they share (`one`). The keys of these numbers are null where a row
     is `gone` (`needing_a_value`). Of a row that is gone nothing can fail.
     """
+    made, failed = _evaluated(frame, keys, gone)
+    frame = _without_key(frame)
+    return frame.hstack([hash_of_key(made, keys, whole, one), *made.get_columns()]), failed
+
+
+def with_key_columns(frame: pl.DataFrame, keys: Sequence[Expr]) -> tuple[pl.DataFrame, pl.Series]:
+    """The same without a hash."""
+    made, failed = _evaluated(frame, keys)
+    return _without_key(frame).hstack(made.get_columns()), failed
+
+
+def _evaluated(frame: pl.DataFrame, keys: Sequence[Expr], gone: Collection[int] = ()) -> tuple[pl.DataFrame, pl.Series]:
     made, failed = compile.evaluate(frame, [(key_column(i), e) for i, e in enumerate(keys)])
     if gone:
         there = frame[DIFF] == 1
         made = made.with_columns(pl.when(there).then(pl.col(key_column(i))).alias(key_column(i)) for i in gone)
     if failed.any():
         failed = failed & (frame[DIFF] == 1)
-    others = set(keys_of(frame)) | {HASH}
-    frame = columns_of(frame, [c for c in frame.columns if c not in others])
-    return frame.hstack([hash_of_key(made, keys, whole, one), *made.get_columns()]), failed
+    return made, failed
+
+
+def _without_key(frame: pl.DataFrame) -> pl.DataFrame:
+    others = {*keys_of(frame), HASH}
+    return columns_of(frame, [c for c in frame.columns if c not in others])
 
 
 def hash_of_key(made: pl.DataFrame, keys: Sequence[Expr], whole: bool, one: bool = False) -> pl.Series:
     """`_h` of rows that have the exchange key columns. Where rows with one key follow each other, as those of a window
-    do, it is made once for them."""
+    do, or are many, it is made once for them."""
     if one:
         return hash_of_key(made, keys, whole).fill_null(0)
     if not keys:
         return repeated(HASH, None, pl.UInt64, made.height)
     columns = [Column(key_column(i), e.type) for i, e in enumerate(keys)]
-    found = runs(made.get_columns())
+    found = runs(made.get_columns()) or alike_rows(made)
     if found is not None:
         first, run = found
         return hash_of_key(rows_at(made, first), keys, whole).gather(run).alias(HASH)

@@ -50,7 +50,7 @@ def scanned(groups: Groups, values: Sequence[pl.Series], held: Sequence[pl.Serie
 def folded(parts: Parts, value: pl.Series) -> list[pl.Series]:
     """The sums of parts of the rows, where they fit (`fits`)."""
     scale = _scale(value)
-    units = parts.of(value.to_physical().fill_null(0), (pl.col("v") * pl.col("d").cast(UNITS)).sum())
+    units = parts.of(value.to_physical().fill_null(0) * pl.Series(parts.diff).cast(UNITS), pl.Expr.sum)
     return [decimal_of(units, scale), pl.zeros(len(units), dtype=pl.Int64, eager=True)]
 
 

@@ -34,8 +34,10 @@ from braid.operators.changes import (
     sequence_of,
 )
 from braid.operators.clocks import STEPS
-from braid.operators.ranges import repeated, rows_at
-from braid.operators.rekey import hash_of_key, with_key
+from braid.operators.folding import Folding
+from braid.operators.pairing import keys_of
+from braid.operators.ranges import columns_of, repeated, rows_at
+from braid.operators.rekey import hash_of_key, with_key, with_key_columns
 from braid.plan.drop_reasons import Reason
 from braid.plan.groups import Aggregate
 from braid.stage.drops import DROPS, drops_of
@@ -107,25 +109,47 @@ class Exchanging:
     def piece(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Rows ready to leave, and drops (columns of `DROPS`): keys that failed (the row has none then), and rows that
         are lost for want of one."""
-        exchange, told = self._exchange, []
+        exchange = self._exchange
+        if exchange.folding is not None:
+            return self._folded(frame, exchange.folding)
+        told: list[pl.DataFrame] = []
         if exchange.keys or exchange.null_key == "one":
             whole, one = needs_all(exchange.null_key), exchange.null_key == "one"
             frame, failed = with_key(frame, exchange.keys, whole, one=one)
-            if failed.any():
-                lost = frame.filter(failed)
-                told.append(drops_of(lost, Reason.EXPRESSION, "exchange", message=trace.messages(lost, exchange.keys)))
-        if exchange.folding is None:
-            frame, self._last = explicit_sub(frame, self._last)
+            told += self._failed(frame, failed)
+        frame, self._last = explicit_sub(frame, self._last)
         if drops(exchange.null_key) and frame[HASH].null_count():
-            lost = frame.filter(pl.col(HASH).is_null() & (pl.col(DIFF) == 1))  # one that goes was told when it came
-            told.append(drops_of(lost, Reason.NULL_KEY, "exchange"))
-            frame = frame.filter(pl.col(HASH).is_not_null())
-        if exchange.folding is not None and frame.height:
-            frame, lost, why = exchange.folding.folded(frame)
-            known = [key_column(i) for i, k in enumerate(exchange.keys) if not isinstance(k, Lit)]
-            told.append(drops_of(lost, Reason.EXPRESSION, Aggregate.called, known, why))
+            lost = frame[HASH].is_null()
+            told.append(self._keyless(frame, lost))
+            frame = frame.filter(~lost)
+        return frame, pl.concat(told) if told else no_rows(DROPS)
+
+    def _folded(self, frame: pl.DataFrame, folding: Folding) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Rows added up: a hash is made of the keys of those that are left, which have all parts of it."""
+        keys = self._exchange.keys
+        frame, failed = with_key_columns(frame, keys)
+        told, by = [*self._failed(frame, failed)], keys_of(frame)
+        if any(frame[k].null_count() for k in by):
+            lost = frame.select(pl.any_horizontal(pl.col(k).is_null() for k in by)).to_series()
+            told.append(self._keyless(frame, lost))
+            frame = frame.filter(~lost)
+        if frame.height:
+            frame, failing, why = folding.folded(frame)
+            known = [key_column(i) for i, k in enumerate(keys) if not isinstance(k, Lit)]
+            told.append(drops_of(failing, Reason.EXPRESSION, Aggregate.called, known, why))
+            frame = frame.hstack([hash_of_key(columns_of(frame, by), keys, whole=True)])
             frame, self._last = explicit_sub(frame, self._last)
         return frame, pl.concat(told) if told else no_rows(DROPS)
+
+    def _failed(self, frame: pl.DataFrame, failed: pl.Series) -> Iterator[pl.DataFrame]:
+        if failed.any():
+            lost = frame.filter(failed)
+            why = trace.messages(lost, self._exchange.keys)
+            yield drops_of(lost, Reason.EXPRESSION, "exchange", message=why)
+
+    def _keyless(self, frame: pl.DataFrame, lost: pl.Series) -> pl.DataFrame:
+        """What is told of rows without a key: one that goes was told when it came."""
+        return drops_of(frame.filter(lost & (frame[DIFF] == 1)), Reason.NULL_KEY, "exchange")
 
 
 def bucket_of(frame: pl.DataFrame, buckets: int) -> pl.Series:
