@@ -57,6 +57,28 @@ def test_missing_rows_and_one_that_is_there(broker: Broker, tmp_path: Path) -> N
     assert [x["kind"] for x in found] == ["drops"], found
 
 
+def test_a_row_that_its_topic_did_not_take(broker: Broker, tmp_path: Path) -> None:
+    """What the definitions give is no row of the topic."""
+    read, written = (clients.fresh(n).replace("-", "_") for n in ("read", "written"))
+    clients.make_topic(broker.address, read)
+    clients.make_topic(broker.address, written, 1, {"max.message.bytes": "2000"})
+    values = [json.dumps({"V": v, "N": n}).encode() for v, n in (("short", 1), ("x" * 3000, 1), ("x" * 3000, 2))]
+    clients.produce(broker.address, read, [clients.Record(b"%d" % i, v, i) for i, v in enumerate(values)])
+    text = f"""
+    CREATE STREAM s (id INT KEY, v STRING, n INT) WITH (kafka_topic='{read}', format='JSON');
+    CREATE STREAM w WITH (kafka_topic='{written}', format='JSON') AS SELECT id, v FROM s WHERE n = 1;"""
+    where = ("--store", tmp_path / "d", "--kafka", broker.address)
+    said = on_shared_spark("run", "-e", text, *where, "--dialect", "ksqldb", "--until-idle", cwd=tmp_path)
+    assert said.code == 0, said.err
+    for key, reason in ((0, "given"), (1, "too large"), (2, "condition")):
+        (found,) = json.loads(braid("why-not", "w", "--key", key, *where, "--what-if", 0, "--json").out)["records"]
+        assert found["reason"] == reason, found
+    shown = braid("why-not", "w", "--key", 1, "--what-if", 0, *where).out
+    assert "✗ it gave 1 row of W under 1, which the topic did not take: " in shown and "bytes as a record" in shown
+    counted = json.loads(braid("why-not", "w", "--since", 0, "--event-time", *where, "--json").out)["reasons"]
+    assert {x["reason"]: x["count"] for x in counted} == {"given": 1, "too large": 1, "condition": 1}
+
+
 def test_each_row_by_its_causes(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Offsets of the result have gaps, where its transactions end; a source gets a partition while nothing runs."""
     left, right, joined = (clients.fresh(n).replace("-", "_") for n in ("left", "right", "joined"))

@@ -31,6 +31,7 @@ from braid.guess import guesses, suggested
 from braid.lower.physical import Plan
 from braid.operators.changes import TIME
 from braid.plan import epochs, logical
+from braid.plan.drop_reasons import Reason
 from braid.plan.logical import Source
 from braid.reference import Fact, Record
 from braid.stage import checkpoint, offset_search
@@ -38,6 +39,7 @@ from braid.stage.checkpoint import Document
 from braid.stage.inputs import Readable
 from braid.stage.registered import input_of
 from braid.store import ObjectStore
+from braid.topics.drops import each_drop
 from braid.topics.files import members
 from braid.topics.interface import Topics, open_topics
 from braid.topics.store import TopicStore
@@ -83,6 +85,7 @@ class Left:
 
     known: Document
     folder: ObjectStore
+    root: ObjectStore
 
 
 @dataclass(slots=True)
@@ -300,7 +303,7 @@ class Asked:
         notes = Notes(self.plan.query, placed, shown)
         positions = {p: (records[p].leaf, *placed.position(p)) for p in shown}
         parts = (self.plan.query, notes, self.heard, self.slices, self.how, at, positions, time_text, self.values)
-        case = Case(*parts, taken, hints=most is not None)
+        case = Case(*parts, taken, hints=most is not None, lost=self._too_large())
         made = [self._answered(case, p, records[p], at[p]) for p in shown]
         if most is None:
             made = self._with_hints(replace(case, hints=True), dict(zip(shown, made, strict=True)))
@@ -318,6 +321,13 @@ class Asked:
             most is None,
             self.notes,
         )
+
+    def _too_large(self) -> Mapping[str, str]:
+        """What a topic in Kafka has not taken of the result, by the record that completed it."""
+        if self.left is None or isinstance(self.topics, TopicStore):
+            return {}
+        lost = (x for x in each_drop(self.left.root, self.query) if x["reason"] == Reason.TOO_LARGE)
+        return {f"{x['topic']}:{x['partition']}:{x['offset']}": x["message"] for x in lost}
 
     def _answered(self, case: Case, place: Place, record: Record, at: At) -> Answered:
         steps = [*_steps(case, place)]
@@ -437,7 +447,7 @@ def asked(
     cache = tempfile.TemporaryDirectory(prefix="braid-files-")
     inputs = {x.number: _input(x.source, known, topics, found.folder, declared, cache.name) for x in plan.leaves}
     read = partial(heard, found.folder, known, plan, inputs)
-    return Asked(found.name, plan, inputs, topics, read, Left(known, found.folder), values, cache, seconds)
+    return Asked(found.name, plan, inputs, topics, read, Left(known, found.folder, opened.root), values, cache, seconds)
 
 
 def _notes(plan: Plan, topics: Topics) -> list[str]:

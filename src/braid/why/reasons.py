@@ -69,7 +69,8 @@ class Verdict:
 @dataclass(frozen=True, slots=True)
 class Case:
     """What reasons are found by. `at`: which record is at a place; `time_text`: how times are shown; `values`: whether
-    values may be; `taken`: the slice (None: all records); `hints`: whether keys are looked for that are alike."""
+    values may be; `taken`: the slice (None: all records); `hints`: whether keys are looked for that are alike;
+    `lost`: why the topic of the result did not take rows, by the record that completed them."""
 
     query: logical.Query
     notes: Notes
@@ -82,6 +83,7 @@ class Case:
     values: bool = True
     taken: Mapping[int, Flags] | None = None
     hints: bool = True
+    lost: Mapping[str, str] = field(default_factory=dict)
     _by_key: dict[tuple[int, int], Mapping[str, Sequence[tuple[At, bool]]]] = field(default_factory=dict)
 
     # ---------------------------------------------------------------- verdicts
@@ -120,13 +122,19 @@ class Case:
         parts = (tuple(compress(r.key, whose)) if whose else r.key for r in rows if r.key is not None)
         keys = dict.fromkeys(shown(x[0] if len(x) == 1 else x) for x in parts)
         under = f" under {', '.join(list(keys)[:3])}{' …' * (len(keys) > 3)}" if self.values and keys else ""
+        lost = [why for r in rows if (why := self.lost.get(str(self.at.get(r.place)))) is not None]
+        if lost and len(lost) == count:
+            text = f"it gave {_many(count, 'row')} of {topic}{under}, which the topic did not take: {lost[0]}"
+            hint = "raise max.message.bytes of the topic; braid drops shows the row"
+            return Verdict("missing", "too large", text, hint)
         gone = " The last one deletes it." if rows and rows[-1].values is None and count <= len(rows) else ""
         alone = any(f.what == "padded" for f in here) and not any(f.what == "met" for f in here)
         more = "; its partner is missing, so the columns of the other side are NULL" if alone else ""
         return Verdict(
             "given",
             "given alone" if alone else "given",
-            f"it gave {_many(count, 'row')} of {topic}{under}{more}.{gone}",
+            f"it gave {_many(count, 'row')} of {topic}{under}{more}.{gone}"
+            + (f" The topic did not take {_many(len(lost), 'row')} of these: {lost[0]}" if lost else ""),
         )
 
     def _waiting(self, said: Sequence[Fact]) -> Verdict | None:
