@@ -18,8 +18,9 @@ from braid.expr.nodes import Expr, Lit, columns
 from braid.plan import epochs, residuals
 from braid.plan.drop_reasons import Reason
 from braid.reference.aggregates import in_order
+from braid.reference.clock import FOREVER, NEVER
 from braid.reference.rows import BEFORE, NOBODY, Origin, Row, Run, Values, What, epoch_of, reason
-from braid.reference.steps import FOREVER, NEVER, N, SourceStep, Step, ticks
+from braid.reference.steps import N, SourceStep, Step, ticks
 from braid.reference.windows import holding
 from braid.types import WHOLE_NUMBERS, Scalar
 

@@ -23,8 +23,9 @@ from braid.expr.nodes import Expr
 from braid.plan import residuals, sliding
 from braid.plan.drop_reasons import Reason
 from braid.plan.sliding import Bound, Meeting, Merged, Operand, OrderKey, RangeFrame, RowsFrame, SlidingJoin, Tree
+from braid.reference.clock import FOREVER, NEVER
 from braid.reference.rows import NOBODY, Key, Origin, Row, Run, Values, What, reason
-from braid.reference.steps import FOREVER, NEVER, SourceStep, Step
+from braid.reference.steps import SourceStep, Step
 
 EPOCH = datetime(1970, 1, 1)
 MILLISECOND = timedelta(milliseconds=1)

@@ -17,8 +17,9 @@ from braid.plan import groups
 from braid.plan.drop_reasons import Reason
 from braid.plan.windows import Fixed, Hopping
 from braid.reference.aggregates import Spread, is_spread, number
+from braid.reference.clock import NEVER
 from braid.reference.rows import NOBODY, Row, Run, bytes_of
-from braid.reference.steps import NEVER, AggregateStep, Entry, Group, OneInput, Step
+from braid.reference.steps import AggregateStep, Entry, Group, OneInput, Step
 
 
 def holding(windows: Fixed, t: int) -> list[tuple[int, int]]:

@@ -1,7 +1,8 @@
 """Keys as people write them, and as records have them.
 
 In: a key that is asked for, `--key "7, abc"`; the text of a key as heads of records have it, `{"k0":7,"k1":"abc"}`.
-Out: the texts that are meant by the one; what a reader sees of the other.
+Out: the texts that are meant by the one; what a reader sees of the other; what is left of a key for who
+looks for its spelling.
 Rule: what is shown can be asked for as it is shown.
 """
 
@@ -10,6 +11,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from itertools import product
+
+import polars as pl
 
 
 def texts_of(key: str, parts: Sequence[str] = ()) -> list[str]:
@@ -59,3 +62,22 @@ def shown_text(text: str) -> str:
 
 def _seen(value: object) -> str:
     return "NULL" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def has_numbers_of(asked: str, key: str) -> bool:
+    """Another number is another thing, and no misspelling."""
+    parts, others = asked.split(", "), key.split(", ")
+    return len(parts) == len(others) and all(a == b for a, b in zip(parts, others, strict=True) if a.isdigit())
+
+
+def bare(text: str) -> str:
+    """What is left of a key without case, blanks, zeros in front and signs between."""
+    made = "".join(c for c in text.lower() if c.isalnum())
+    return made.lstrip("0") or made
+
+
+def bares(texts: pl.Series) -> pl.Series:
+    """The same of many keys."""
+    made = texts.str.to_lowercase().str.replace_all(r"[^\p{L}\p{N}]", "")
+    letters = made.str.strip_chars_start("0")
+    return made.zip_with(letters == "", letters)

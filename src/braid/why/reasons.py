@@ -29,7 +29,7 @@ from braid.records.python import python_values
 from braid.reference import Fact, Record
 from braid.reference.rows import Row, evaluated
 from braid.types import WHOLE_NUMBERS, polars_type
-from braid.why.key_text import shown_text
+from braid.why.key_text import bare, bares, has_numbers_of, shown_text
 from braid.why.knobs import compared, is_temporal
 from braid.why.notes import Notes
 from braid.why.pages import Flags
@@ -498,7 +498,7 @@ class Case:
 
     def _nearest(self, met: int, leaf: int, text: str) -> str | None:
         """The nearest of the keys of a source to one that it has not."""
-        asked, bare = shown_text(text), _bare(text)
+        asked, letters = shown_text(text), bare(text)
         some, alike, every = set[str](), set[str](), True
         same: str | None = None
         for page in self.slices.texts(met, leaf):
@@ -506,7 +506,7 @@ class Case:
             if known.is_in([text]).any():
                 return None
             if same is None:
-                same = next(iter(known.filter(_bares(known) == bare).to_list()), None)
+                same = next(iter(known.filter(bares(known) == letters).to_list()), None)
             alike |= set(_begin_alike(known, asked)[: ALIKE - len(alike)])
             if every:
                 some |= set(known.to_list())
@@ -514,7 +514,7 @@ class Case:
         if same is not None:
             return same
         texts = {shown_text(t): t for t in sorted(some if every else alike)}
-        texts = {x: t for x, t in texts.items() if _has_numbers_of(asked, x)}
+        texts = {x: t for x, t in texts.items() if has_numbers_of(asked, x)}
         found = guesses(asked, texts, 1)
         return texts[found[0]] if found else None
 
@@ -578,25 +578,6 @@ def shown(value: object) -> str:
 
 def _quoted(text: str) -> str:
     return f"'{text}'"
-
-
-def _has_numbers_of(asked: str, key: str) -> bool:
-    """Another number is another thing, and no misspelling."""
-    parts, others = asked.split(", "), key.split(", ")
-    return len(parts) == len(others) and all(a == b for a, b in zip(parts, others, strict=True) if a.isdigit())
-
-
-def _bare(text: str) -> str:
-    """What is left of a key without case, blanks, zeros in front and signs between."""
-    made = "".join(c for c in text.lower() if c.isalnum())
-    return made.lstrip("0") or made
-
-
-def _bares(texts: pl.Series) -> pl.Series:
-    """The same of many keys."""
-    made = texts.str.to_lowercase().str.replace_all(r"[^\p{L}\p{N}]", "")
-    bare = made.str.strip_chars_start("0")
-    return made.zip_with(bare == "", bare)
 
 
 def _begin_alike(known: pl.Series, asked: str) -> list[str]:
