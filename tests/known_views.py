@@ -235,7 +235,8 @@ TPCH: Mapping[str, str] = {
         AND s_nationkey = n_nationkey AND n_name = 'N1' GROUP BY s_name ORDER BY numwait DESC, s_name LIMIT 100""",
     "q22": """SELECT c_nationkey, count(*) AS numcust, sum(c_acctbal) AS totacctbal FROM customer WHERE c_acctbal >=
         (SELECT avg(c_acctbal) FROM customer WHERE c_acctbal > 0.00)
-        AND NOT EXISTS (SELECT * FROM orders WHERE o_custkey = c_custkey AND o_totalprice > 700) GROUP BY c_nationkey""",
+        AND NOT EXISTS (SELECT * FROM orders WHERE o_custkey = c_custkey AND o_totalprice > 700)
+      GROUP BY c_nationkey""",
 }  # fmt: skip
 
 
