@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from braid.plan.logical import sources
 from braid.testing import Driver
 
 TABLES = """
@@ -104,3 +105,12 @@ def test_a_view_holds_what_its_query_answers(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(1000, 1040))
 def test_a_view_holds_what_its_query_answers_at_length(seed: int) -> None:
     check(seed, 60)
+
+
+def test_a_lateral_query_is_bound_once() -> None:
+    """The names of a plan are in its checkpoint: with others a store would not go on."""
+    with Driver("risingwave") as driver:
+        driver.execute("CREATE TABLE t (k INT, n INT); CREATE TABLE u (k INT, n INT);")
+        driver.execute("CREATE MATERIALIZED VIEW v AS SELECT x.n FROM t, LATERAL (SELECT n FROM u WHERE u.k = t.k) x;")
+        (query,) = driver._program.queries.values()
+    assert [s.alias for s in sources(query.root)] == ["t", "u"]

@@ -185,9 +185,9 @@ def children(e: ast.Expr) -> tuple[ast.Expr, ...]:
             return () if x is None else (x,)
         case ast.Unary(arg=x) | ast.Cast(arg=x) | ast.IsNull(arg=x) | ast.Arrow(base=x):
             return (x,)
-        case ast.Subscript(base=a, index=b, last=c) if c is not None:
-            return (a, b, c)
-        case ast.Binary(left=a, right=b) | ast.Like(arg=a, pattern=b) | ast.Subscript(base=a, index=b):
+        case ast.Subscript(base=a, index=b, last=c):
+            return (a, b) if c is None else (a, b, c)
+        case ast.Binary(left=a, right=b) | ast.Like(arg=a, pattern=b):
             return (a, b)
         case ast.Lambda():  # it is bound where it stands, by its own names
             return ()

@@ -13,7 +13,7 @@ from decimal import Context
 from decimal import Decimal as PyDecimal
 from typing import assert_never
 
-from braid.bind.expressions import any_of, located, with_span
+from braid.bind.expressions import any_of, children, located, with_span
 from braid.bind.risingwave.batch_aggregates import AGGREGATES, WINDOWS, is_known
 from braid.errors import SqlError, UnknownColumn
 from braid.expr import user
@@ -134,10 +134,8 @@ def _bind(e: ast.Expr, names: Names) -> Expr:
             return _in_list(e, names)
         case ast.Like():
             return _like(e, names)
-        case ast.Subscript(base=base, index=index, last=last) if last is not None:
-            return typing.row("pg.slice", [bind(x, names) for x in (base, index, last)])
-        case ast.Subscript(base=base, index=index):
-            return typing.row("pg.subscript", [bind(base, names), bind(index, names)])
+        case ast.Subscript(last=last):
+            return typing.row("pg.subscript" if last is None else "pg.slice", [bind(x, names) for x in children(e)])
         case ast.ArrayLiteral(items=items):
             return _array(items, names)
         case ast.Interval():

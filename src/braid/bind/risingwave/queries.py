@@ -406,7 +406,7 @@ def _as_value(r: Relation) -> Relation:
 
 def _tied_groups(query: ast.Query, before: Scope, alias: str, r: ast.Derived, context: Context) -> Relation | None:
     s = query.body
-    if not isinstance(s, ast.Select) or s.source is None:
+    if not isinstance(s, ast.Select) or s.source is None or not values.has_groups(s):
         return None
     inner = context
     for cte in query.ctes:

@@ -1,4 +1,4 @@
-"""Sub-queries that give one value, and LATERAL queries over groups, in views: as they are written.
+"""Sub-queries that give one value (scalar sub-queries), and LATERAL queries over groups, in views: as they are written.
 
 In: a SELECT; a query of LATERAL and what names mean before it. Out: the SELECT with its sub-queries in FROM; the groups
 of a LATERAL query without what ties them to the rows before it, and that.
@@ -118,11 +118,9 @@ class Tied:
 
 
 def tied(query: ast.Query, own: Scope, before: Scope) -> Tied | None:
-    """A query of LATERAL over groups; None: it has none, or reads nothing of what is before it in its WHERE. `own`: of
-    its FROM."""
+    """A query of LATERAL over groups; None: it reads nothing of what is before it in its WHERE. `own`: of its FROM."""
     s = query.body
-    if not isinstance(s, ast.Select) or not has_groups(s):
-        return None
+    assert isinstance(s, ast.Select)
     stays, asks, _ = shared_with(s.where, own, before)
     if not asks:
         return None
