@@ -38,7 +38,7 @@ from braid.lower.lower import lower
 from braid.spark import conf, jvm
 from braid.spark.preparing import prepared
 from braid.spark.query_options import QueryOptions
-from braid.stage import batches, ring, state_file
+from braid.stage import batches, framed, ring, state_file
 from braid.stage.checkpoint import load
 from braid.stage.checkpoint_runs import CheckpointRuns
 from braid.stage.offset_log import OffsetLog
@@ -276,7 +276,8 @@ def added(r: random.Random, root: Path) -> None:
         case 11:  # of the ring, under checksums that fit
             name = f"{r.choice((1, 10**12, 10**15)):016d}"
             told = json.dumps(at_random(r, batch_told(3) | {"query": "O"})).encode()
-            record = ring._record(name, b"W", zlib.compress(r.choice((told, told, *TEXTS, b"[" * (64 << 20)))))
+            body = b"W" + zlib.compress(r.choice((told, told, *TEXTS, b"[" * (64 << 20))))
+            record = framed.record(ring._MAGIC, name, body)
             (checkpoint / ring.FOLDER).mkdir(exist_ok=True)
             (checkpoint / ring.FOLDER / name).write_bytes(record * r.choice((1, 1, 30)))
         case 0:

@@ -252,6 +252,7 @@ OWN = frozenset((  # functions that PostgreSQL does not have
 ))  # fmt: skip
 # NULL is a null in them; what is empty is written in one line
 _DOCUMENTS = ("TO_JSONB", "JSONB_BUILD_ARRAY", "JSONB_BUILD_OBJECT", "JSONB_PRETTY")
+BY_PATH = ("#-", "JSONB_DELETE_PATH", "JSONB_SET")  # of some paths the page's table tells
 _ORDERED = ("<", "<=", ">", ">=", "BETWEEN", "GREATEST", "LEAST")
 
 
@@ -304,7 +305,7 @@ def nested(forms: list[Form], count: int, r: random.Random) -> list[Form]:
     stands at the top only. Flags of patterns are values as they come: one that is computed may be a flag that differs
     (the page's table has it)."""
     inner: dict[Type, list[Form]] = {}
-    forms = [f for f in forms if f.name != "SCALE" and not differs(f)]
+    forms = [f for f in forms if f.name not in ("SCALE", *BY_PATH) and not differs(f)]
     for f in forms:
         zoned = S.TIMESTAMPTZ in f.types and f.result is S.VARCHAR
         if f.result is not S.INTERVAL and not _beyond(f) and not zoned:

@@ -8,6 +8,7 @@ type (docs/dialects/risingwave.md, "Digits of NUMERIC").
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,7 @@ from braid.errors import BraidError
 from braid.testing import Driver
 from braid.types import Array, Scalar, Type
 from braid.types import Decimal as Numeric
-from postgres.forms import Form, is_judged
+from postgres.forms import BY_PATH, Form, is_judged
 from postgres.values import NAMES, TYPES, constant
 
 S = Scalar
@@ -177,7 +178,8 @@ def _shown(form: Form) -> str:
 
 def _batch(bench: Bench, form: Form, known: list[tuple[str | None, str]], d: Driver) -> Iterator[Difference]:
     bad = [i for i, (v, _) in enumerate(known) if v is not None and v.startswith(ERROR)]
-    good = [i for i in range(bench.rows) if i not in bad]
+    bad = [i for i in bad if not _told_apart(bench, form, i)]
+    good = [i for i in range(bench.rows) if i not in bad and not _told_apart(bench, form, i)]
     text = f"{_shown(form)}::varchar"
     if good:
         listed = ", ".join(map(str, good))
@@ -207,6 +209,8 @@ def _compared(
     if known and known[0][1] and known[0][1] != wanted:
         yield Difference(str(form), 0, "types", known[0][1], wanted, where)
     for i, ((value, _), mine) in enumerate(zip(known, found, strict=True)):
+        if _told_apart(bench, form, i):
+            continue
         if form.name == "nested" and value is not None and value.startswith(ERROR):
             continue  # what stands around the node that fails may know an answer: coalesce(10 / a, -1)
         theirs = None if value is None or value.startswith(ERROR) else value
@@ -216,6 +220,12 @@ def _compared(
             theirs = theirs.replace("+00", "+00:00")
         if theirs != mine and not _equal(theirs, mine, form.result):
             yield Difference(str(form), i, bench.given(form, i), value, mine, where)
+
+
+def _told_apart(bench: Bench, form: Form, i: int) -> bool:
+    """Whether the page's table tells of such a path: one that is empty, or has a NULL that is not reached."""
+    given = bench.given(form, i) if form.name in BY_PATH else ""
+    return "NULL" in given or "'{}'::varchar[]" in given
 
 
 def kept(text: str, t: Type) -> str:
@@ -229,6 +239,9 @@ def _equal(a: str | None, b: str | None, t: Type) -> bool:
     """Numbers to the digits that both show."""
     if a is None or b is None:
         return False
+    if t is S.JSONB:  # keys are in another order
+        x, y = (json.loads(text, parse_int=str, parse_float=str) for text in (a, b))
+        return bool(x == y)
     if isinstance(t, Array) and isinstance(t.element, Numeric):
         pairs = list(zip(a.strip("{}").split(","), b.strip("{}").split(","), strict=False))
         return a.count(",") == b.count(",") and all(x == y or _equal(x, y, t.element) for x, y in pairs)

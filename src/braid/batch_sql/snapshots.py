@@ -20,7 +20,7 @@ from braid.batch_sql.duck import Tables
 from braid.bind.bound import BatchQuery, Bounded, Declared, Read, RowsChanged
 from braid.errors import BraidError, SqlError
 from braid.expr.json_text import dumps
-from braid.expr.nodes import Col
+from braid.expr.nodes import Col, Expr
 from braid.operators.changes import DIFF, LOW, NEVER, POS, POS_TYPE, TIME, no_rows
 from braid.operators.clocks import CLOCK, STEPS, Clocks, LeafClock
 from braid.operators.on_time import OnTime
@@ -258,7 +258,7 @@ def _decoded(declared: Declared, records: Sequence[Placed]) -> tuple[pl.DataFram
     if declared.encoding.key == "ROW_ID":
         partitions = rows.with_columns(pl.Series("_partition", [r.partition for r in records], dtype=pl.Int64))
         rows = rows.with_columns(partitions.select(row_ids(pl.col("_partition")).alias(c.name) for c in source.key))
-    columns = [pl.col(c.name).alias(c.field) for c in source.columns if c.place in ("key", "value")]
+    columns = [pl.col(c.name).alias(c.field) for c in source.columns if c.field in declared.names]
     good = found.error.is_null()
     return rows.filter(good).select(*columns, DIFF), good
 
@@ -301,8 +301,9 @@ _VALUES = "dates and times are datetime values, ISO text, or numbers of days and
 class Gate:
     """The watermark of one table, moved on by the rows that are shown to it."""
 
-    def __init__(self, watermark: Bounded, column: Col) -> None:
-        self._operator, self._mark = OnTime(column, Watermark(0, column, column)), watermark.expr
+    def __init__(self, watermark: Bounded, value: Expr) -> None:
+        column = Col(watermark.column, value.type)
+        self._operator, self._mark = OnTime(value, Watermark(0, column, column)), watermark.expr
         self._ticks_a_ms = 1 if column.type in WHOLE_NUMBERS else 1000
         self._kept: dict[str, Any] = {}
 
@@ -312,7 +313,10 @@ class Gate:
         if declared.relation is None or declared.relation.watermark is None:
             return None
         watermark = declared.relation.watermark
-        return Gate(watermark, next(Col(c.name, c.type) for c in declared.columns if c.name == watermark.column))
+        column = next((Col(c.name, c.type) for c in declared.columns if c.name == watermark.column), None)
+        value = column if watermark.value is None else watermark.value
+        assert value is not None
+        return Gate(watermark, value)
 
     @property
     def now(self) -> int | None:

@@ -54,10 +54,23 @@ class DeclaredColumn:
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """WATERMARK FOR `column` AS `expr` (over the columns of the table): rows below it are late."""
+    """WATERMARK FOR `column` AS `expr` (over the columns of the table): rows below it are late. `value`: what the column
+    is made of, where it is generated."""
 
     column: str
     expr: Expr
+    value: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """A column that is computed where the table is read: `expr` over the columns of its records. `type`: its SQL name;
+    `place`: how many columns are before it."""
+
+    name: str
+    expr: Expr
+    type: str
+    place: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +94,7 @@ class Relation:
     columns of the key, in the order of PRIMARY KEY. `inherited`: the watermarks that a view passes on; `follows`: what
     follows from what among its columns. `into`: where the rows of a sink go that has no topic. `alone`: the row of a
     view of one group before any has come. `connections`: those that it refers to. `made_of`: the tables and sources
-    from which the rows of a view come, also by way of others.
+    from which the rows of a view come, also by way of others. `generated`: columns that no record has.
     """
 
     what: Literal["table", "source", "materialized view", "sink"]
@@ -96,6 +109,7 @@ class Relation:
     alone: tuple[tuple[str, object], ...] = ()
     connections: tuple[str, ...] = ()
     made_of: tuple[Source, ...] = ()
+    generated: tuple[Generated, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +149,20 @@ class Declared:
     @property
     def visible(self) -> tuple[DeclaredColumn, ...]:
         return tuple(c for c in self.columns if not c.hidden)
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(c.name for c in self.columns)
+
+    @property
+    def seen(self) -> list[tuple[str, Expr, str]]:
+        """The columns that `*` shows, those that are computed too: name, value (over columns of records), SQL type."""
+        relation = self.relation
+        types = {} if relation is None else dict(relation.types)
+        made: list[tuple[str, Expr, str]] = [(c.name, Col(c.name, c.type), types.get(c.name, "")) for c in self.visible]
+        for g in () if relation is None else relation.generated:
+            made.insert(g.place, (g.name, g.expr, g.type))
+        return made
 
     @property
     def key(self) -> tuple[DeclaredColumn, ...]:

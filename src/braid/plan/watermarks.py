@@ -37,11 +37,14 @@ def progress(node: Node) -> Progress:
         case (
             Filter(input=x)
             | Lateral(input=x)
-            | epochs.OnTime(input=x)
             | epochs.EmitOnClose(input=x)
             | epochs.Coalesce(input=x)
         ):
             return progress(x)
+        case epochs.OnTime(input=x, value=value):
+            return progress(x) if isinstance(value, Col) else {}
+        case Project(input=epochs.OnTime(value=value, bound=bound), outputs=outputs) if not isinstance(value, Col):
+            return {c.name: (bound,) for c, e in outputs if e == value}  # of a generated column
         case Project(input=x, outputs=outputs):
             below = progress(x)
             made = {c.name: watermark(e, below) for c, e in outputs}

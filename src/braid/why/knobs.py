@@ -365,6 +365,9 @@ def _of_source(of: _Of) -> Iterator[Knob]:
         if of.dialect != "sqlstream" or node.kind != "stream" or node.captured:
             return
         mark = Col(f"{node.alias}.ROWTIME", Scalar.BIGINT)
+    judged = (x for x in of.query.root.walk() if isinstance(x, epochs.OnTime) and x.bound.alias == node.alias)
+    if (judge := next(judged, None)) is not None:  # a generated column is called by its name
+        mark = changed(mark, lambda e: judge.bound.column if e == judge.value else None)
     shifted = Shifted.of(mark)
     if mark.type not in (*TIMESTAMPS, *WHOLE_NUMBERS) or not isinstance(shifted.base, Col):
         return

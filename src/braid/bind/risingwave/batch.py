@@ -28,7 +28,7 @@ from braid.bind.select.items import Item, listed, place_of
 from braid.bind.select.scope import Column, Scope, Table, of_table
 from braid.bind.select.tree import bind_from
 from braid.errors import Span, SqlError
-from braid.expr.nodes import Col, Expr, Lit
+from braid.expr.nodes import Col, Expr, Lit, substituted
 from braid.expr.postgres import typing
 from braid.sql import ast
 from braid.types import Decimal, Scalar, Type
@@ -306,9 +306,8 @@ def returning(items: tuple[ast.SelectItem, ...], target: Declared, context: Cont
 
 
 def _scope(target: Declared, alias: str) -> Scope:
-    columns: tuple[Column, ...] = tuple(
-        Column(c.name, Col(f"{alias}.{column_token(c.name)}", c.type), "") for c in target.visible
-    )
+    given: dict[str, Expr] = {c.name: Col(f"{alias}.{column_token(c.name)}", c.type) for c in target.columns}
+    columns: tuple[Column, ...] = tuple(Column(n, substituted(e, given), "") for n, e, _ in target.seen)
     return of_table(Table(target.name, columns), QUOTE)
 
 

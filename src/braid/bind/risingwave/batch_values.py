@@ -29,7 +29,7 @@ from braid.bind.risingwave.expressions import (
 from braid.bind.risingwave.scope import Context, check_not_sink
 from braid.bind.select.scope import Scope
 from braid.errors import BraidError, Span, SqlError
-from braid.expr.nodes import Call, Col, Expr, Lit, changed
+from braid.expr.nodes import Call, Col, Expr, Lit, changed, substituted
 from braid.expr.postgres import typing
 from braid.expr.postgres.arrays import LONGEST
 from braid.sql import ast
@@ -108,8 +108,13 @@ class Batch:
         match found:
             case Declared():
                 check_not_sink(found, table.name.span)
-                return self.read(found, table.as_of), tuple((c.name, column_token(c.name), c.type)
-                                                            for c in found.visible)  # fmt: skip
+                read, seen = self.read(found, table.as_of), found.seen
+                columns = tuple((n, column_token(n), e.type) for n, e, _ in seen)
+                if all(isinstance(e, Col) for _, e, _ in seen):
+                    return read, columns
+                given: dict[str, Expr] = {c.name: Col(column_token(c.name), c.type) for c in found.columns}
+                items = (f"{self.text(substituted(e, given), table.span)} AS {column_token(n)}" for n, e, _ in seen)
+                return f"(SELECT {', '.join(items)} FROM {read})", columns
             case Index():
                 base = self.context.catalog.sources[found.table]
                 made = token("v", found.name)

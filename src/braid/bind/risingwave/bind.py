@@ -215,7 +215,8 @@ def _found(name: ast.Name, env: Env) -> Declared:
 def _described(d: Declared) -> Rows:
     assert d.relation is not None
     types = dict(d.relation.types)
-    return [(c.name, types[c.name], _role(c.name, d), "hidden" if c.hidden else "") for c in d.columns]
+    shown = [(name, shown, _role(name, d), "") for name, _, shown in d.seen]
+    return [*shown, *((c.name, types[c.name], _role(c.name, d), "hidden") for c in d.columns if c.hidden)]
 
 
 def _role(name: str, d: Declared) -> str:
@@ -225,6 +226,8 @@ def _role(name: str, d: Declared) -> str:
         return "watermark"
     if name in relation.key:
         return "primary key" if relation.what == "table" else "stream key"
+    if name in {g.name for g in relation.generated}:
+        return "generated"
     return ""
 
 

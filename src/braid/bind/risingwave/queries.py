@@ -519,9 +519,11 @@ def _read(declared: Declared, alias: str, t: ast.Table, context: Context) -> Rel
         watermark = substituted(relation.watermark.expr, {c.field: c.col for c in columns})
     source = Source(name, declared.name, declared.topic, declared.kind, columns, declared.encoding, None, None,
                     declared.partitions, "lift", watermark, begin=declared.begin)  # fmt: skip
-    types = dict(relation.types)
-    seen = tuple(Column(c.name, Col(f"{name}.{c.name}", c.type), types[c.name]) for c in declared.visible)
+    own: dict[str, Expr] = {c.field: c.col for c in columns}
+    seen = tuple(Column(n, substituted(e, own), shown) for n, e, shown in declared.seen)
     node: Node = _on_time(source, relation.watermark) if declared.kind == "stream" else Changes(source)
+    if relation.watermark is not None and relation.watermark.value is not None:
+        node, seen = _as_columns(node, seen, name)
     node = clocked(node, name, relation.inherited)
     return Relation(node, of_table(Table(alias, seen), QUOTE), t.span, declared, as_of=t.as_of)
 
@@ -530,9 +532,19 @@ def _on_time(source: Source, watermark: Bounded | None) -> Node:
     """The rows of a source that are not late."""
     if watermark is None:
         return source
-    column = next(c.col for c in source.columns if c.column.name == watermark.column)
+    found = {c.field: c.col for c in source.columns}
+    value = found[watermark.column] if watermark.value is None else substituted(watermark.value, found)
+    column = Col(f"{source.alias}.{watermark.column}", value.type)
     judged = next((c.col for c in source.columns if c.place == "statement"), None)
-    return OnTime(source, column, Bound(source.alias, column, column), judged)
+    return OnTime(source, value, Bound(source.alias, column, column), judged)
+
+
+def _as_columns(node: Node, seen: tuple[Column, ...], name: str) -> tuple[Node, tuple[Column, ...]]:
+    """The same rows, in which what is computed is a column."""
+    made = [(Col(f"{name}.{c.name}", c.expr.type), c.expr) for c in seen if not isinstance(c.expr, Col)]
+    there = [(c, c) for c in node.schema]
+    as_column: dict[Expr, Expr] = {e: c for c, e in made}
+    return Project(node, (*there, *made)), tuple(replace(c, expr=as_column.get(c.expr, c.expr)) for c in seen)
 
 
 def _query(query: ast.Query, alias: str, names: tuple[str, ...], span: Span, context: Context) -> Relation:
@@ -556,12 +568,16 @@ def _window(f: ast.TableFunction, context: Context) -> Relation:
     leaf = _table(asked.table, context)
     alias = f.alias or asked.table.name.parts[-1]
     time = asked.time(leaf.scope).expr
-    assert isinstance(time, Col)
+    if not isinstance(time, Col):
+        node, seen = _as_columns(leaf.node, leaf.scope.columns, level_of(next(iter(columns(time)))))
+        leaf = replace(leaf, node=node, scope=of_table(Table(alias, seen), QUOTE))
+        time = asked.time(leaf.scope).expr
+        assert isinstance(time, Col)
     unique, type_ = own(level_of(time.name)), windows.bound_type(time.type)
     start, end = (Col(f"{unique}.{name}", type_) for name in windows.BOUNDS)
     node = Windows(leaf.node, time, asked.windows, start, end, "keep" if asked.keeps_null else "drop")
-    shown = usual_name(type_)
-    bounds = tuple(Column(name, c, shown) for name, c in zip(windows.BOUNDS, (start, end), strict=True))
-    columns = renamed((*leaf.scope.columns, *bounds), f.columns, f.span)
-    scope = of_table(Table(alias, columns), QUOTE)
+    written = usual_name(type_)
+    bounds = tuple(Column(name, c, written) for name, c in zip(windows.BOUNDS, (start, end), strict=True))
+    shown = renamed((*leaf.scope.columns, *bounds), f.columns, f.span)
+    scope = of_table(Table(alias, shown), QUOTE)
     return replace(leaf, node=node, scope=scope, span=f.span, window=f"{what} {asked.windows}", declared=None)

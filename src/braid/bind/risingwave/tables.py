@@ -26,7 +26,7 @@ from braid.bind.bound import (
     View,
 )
 from braid.bind.names import free_name, repeated
-from braid.bind.risingwave import connections, constants, encodings, sinks, temporal
+from braid.bind.risingwave import connections, constants, encodings, generated, sinks, temporal
 from braid.bind.risingwave.batch import batch_query
 from braid.bind.risingwave.expressions import bound
 from braid.bind.risingwave.queries import bind_query
@@ -65,7 +65,7 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
         return there
     refers = connections.used(s, context)
     s = connections.connected(s, context)
-    columns = list(s.columns)
+    columns = generated.stored(s)
     if s.rows is not None:
         return _table_of_rows(s, s.rows, context)
     encode = s.encode if s.encode is not None and encodings.has_schema(s.encode) else None
@@ -73,7 +73,7 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
         raise SqlError(f"{encode.word} has no JSONB: {doc.name}", doc.span, "declare it as varchar, and cast that")
     if encode is not None and not columns:
         columns = encodings.columns_of(encode, encodings.topic_of(s.properties) or s.name, context)
-    twice = repeated(columns, lambda d: d.name)
+    twice = repeated([*s.columns, *(d for d in columns if d not in s.columns)], lambda d: d.name)
     if twice is not None:
         raise SqlError(f"column {twice.name} is written twice", twice.span, "give one of them another name")
     keys = tuple(_key_column(k, columns) for k in s.primary_key)
@@ -89,6 +89,7 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
         raise SqlError("an append-only table takes no PRIMARY KEY", s.primary_key[0].span, hint)
     typed = [(d.name, SqlType(d.type, d.written)) for d in columns]
     declared = constants.declare(s.what, s.name, typed, keys, append_only, context.written_at(s.span))
+    declared = generated.with_generated(s, declared)
     watermark = _watermark(s, declared, append_only)
     if watermark is not None:
         assert declared.relation is not None
@@ -157,21 +158,22 @@ def _watermark(s: ast.CreateTable, declared: Declared, append_only: bool) -> Bou
     if not append_only:
         hint = "write APPEND ONLY behind the columns, or CREATE SOURCE"
         raise SqlError("WATERMARK needs an append-only table", w.span, hint)
-    columns = {c.name: Col(c.name, c.type) for c in declared.visible}
+    columns = {name: value for name, value, _ in declared.seen}
     column = columns.get(w.column.parts[0])
     if column is None:
         raise SqlError(f"there is no column {w.column}", w.column.span, f"columns are {', '.join(columns)}")
     if column.type not in (Scalar.DATE, *TIMESTAMPS, *WHOLE_NUMBERS):
-        raise SqlError(f"{column.name} is {column.type}, not a time", w.column.span, "take a timestamp column")
+        raise SqlError(f"{w.column} is {column.type}, not a time", w.column.span, "take a timestamp column")
     expr = bound(w.expr, "WATERMARK", lambda n: _own(n, columns))
     if expr.type != column.type:
-        hint = f"write WATERMARK FOR {column.name} AS {column.name} - INTERVAL '5' SECOND"
-        message = f"the watermark is {expr.type}, its column {column.name} is {column.type}"
+        hint = f"write WATERMARK FOR {w.column} AS {w.column} - INTERVAL '5' SECOND"
+        message = f"the watermark is {expr.type}, its column {w.column} is {column.type}"
         raise SqlError(message, w.expr.span, hint)
-    return Bounded(column.name, expr)
+    made = declared.relation is not None and w.column.parts[0] in {g.name for g in declared.relation.generated}
+    return Bounded(w.column.parts[0], expr, column if made else None)
 
 
-def _own(n: ast.Name, columns: dict[str, Col]) -> Expr:
+def _own(n: ast.Name, columns: Mapping[str, Expr]) -> Expr:
     found = columns.get(n.parts[-1])
     if found is None:
         raise SqlError(f"there is no column {n}", n.span, f"columns are {', '.join(columns)}")

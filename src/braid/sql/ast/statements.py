@@ -30,7 +30,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class ColumnDef:
-    """`name TYPE [KEY | PRIMARY KEY | HEADERS | HEADER('h')]`; `written`: as in `Cast`."""
+    """`name TYPE [KEY | PRIMARY KEY | HEADERS | HEADER('h')]`; `written`: as in `Cast`. `generated`: AS that."""
 
     name: str
     type: Type
@@ -38,6 +38,19 @@ class ColumnDef:
     span: Span
     header: str | None = None
     written: str = ""
+    generated: Expr | None = None
+
+
+INCLUDED = ("TIMESTAMP", "PARTITION", "OFFSET")
+
+
+@dataclass(frozen=True, slots=True)
+class Include:
+    """INCLUDE what [AS name], of `INCLUDED`: something of a message besides its value."""
+
+    what: str
+    name: str | None
+    span: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +164,7 @@ class CreateTable:
     name_span: Span
     encode: Encode | None = None
     schema: str | None = None
+    includes: tuple[Include, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

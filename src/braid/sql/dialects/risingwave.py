@@ -98,6 +98,7 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     properties: tuple[ast.Property, ...] = ()
     rows: ast.Query | None = None
     encode: ast.Encode | None = None
+    includes: list[ast.Include] = []
     while not c.at_end():
         first = c.index
         if c.accept("APPEND"):
@@ -110,10 +111,17 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
             properties = with_properties(c)
         elif c.at("FORMAT"):
             encode = _format(c)
+        elif c.accept("INCLUDE"):
+            if c.word() not in ast.INCLUDED:
+                hint = f"there are {', '.join(ast.INCLUDED)}; a key is a column: PRIMARY KEY (k)"
+                raise c.error(f"INCLUDE {c.now.text} is not supported yet", c.now, hint)
+            part = c.advance().value
+            called = c.name("the name of a column") if c.accept("AS") else None
+            includes.append(ast.Include(part, called, c.span(first)))
         elif c.accept("AS"):
             rows = _rows(c)
         else:
-            raise c.unexpected("APPEND ONLY, WITH, FORMAT or AS", "APPEND", "WITH", "FORMAT", "AS")
+            raise c.unexpected("APPEND ONLY, INCLUDE, WITH, FORMAT or AS", "APPEND", "INCLUDE", "WITH", "FORMAT", "AS")
     if rows is None and not columns and (encode is None or encode.word == "JSON"):
         raise c.unexpected("'(' and columns")
     inline = tuple(ast.Name((d.name,), d.span) for d in columns if d.role == "PRIMARY KEY")
@@ -121,7 +129,7 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
         raise c.error("PRIMARY KEY is written twice", keys[0].span, "keep one of them")
     return ast.CreateTable(
         what, made.name, tuple(columns), keys or inline, tuple(watermarks), append_only, properties, if_not_exists,
-        rows, c.span(start), made.span, encode, made.schema,
+        rows, c.span(start), made.span, encode, made.schema, tuple(includes),
     )  # fmt: skip
 
 
@@ -130,19 +138,22 @@ def _column(c: Cursor) -> ast.ColumnDef:
     name = c.name("the name of a column")
     found = sql_type(c)
     role: OneOf["VALUE", "PRIMARY KEY"] = "VALUE"
+    generated: ast.Expr | None = None
     while True:
         if c.at("PRIMARY"):
             c.expect("PRIMARY", "KEY")
             role = "PRIMARY KEY"
         elif c.accept("NOT", "NULL") or c.accept("NULL"):
             pass
+        elif c.accept("AS"):
+            generated = expression(c)
         elif c.at("DEFAULT"):
             raise c.error("DEFAULT is not supported yet", c.now, "leave it out, and insert the value")
         else:
             break
     if not (c.at_symbol(",") or c.at_symbol(")")):
-        raise c.unexpected("',' or ')'", "PRIMARY KEY", "NOT NULL")
-    return ast.ColumnDef(name, found.type, role, c.span(start), written=found.name)
+        raise c.unexpected("',' or ')'", "PRIMARY KEY", "NOT NULL", "AS")
+    return ast.ColumnDef(name, found.type, role, c.span(start), written=found.name, generated=generated)
 
 
 def _watermark(c: Cursor) -> ast.Watermark:

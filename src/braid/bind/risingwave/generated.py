@@ -1,0 +1,99 @@
+"""Columns that no record has: `name TYPE AS expression`, and INCLUDE of what a message has besides its value.
+
+In: the columns of CREATE TABLE | SOURCE as written. Out: each such column as an expression over the others.
+Rule: RW-108: they are computed where the table is read, from the row alone; nothing writes them. PROCTIME() is the time
+at which the topic got the record: the same whenever it is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from braid.bind.bound import Declared, DeclaredColumn, Generated
+from braid.bind.expressions import with_span
+from braid.bind.names import free_name
+from braid.bind.risingwave.expressions import bound, usual_name
+from braid.errors import SqlError
+from braid.expr.nodes import Col, Expr, Lit
+from braid.expr.postgres import typing
+from braid.plan.logical import PSEUDO
+from braid.sql import ast
+from braid.types import Scalar
+
+# Of INCLUDE: what it is called without AS, and the pseudo column.
+_INCLUDED = {
+    "TIMESTAMP": ("_rw_kafka_timestamp", "ROWTIME"),
+    "PARTITION": ("_rw_kafka_partition", "ROWPARTITION"),
+    "OFFSET": ("_rw_kafka_offset", "ROWOFFSET"),
+}
+
+
+def stored(s: ast.CreateTable) -> list[ast.ColumnDef]:
+    """The columns that records have."""
+    made = {d.name for d in s.columns if d.generated is not None}
+    if (key := next((k for k in s.primary_key if k.parts[0] in made), None)) is not None:
+        hint = "make a column of the record the key"
+        raise SqlError(f"a generated column cannot be the key: {key}", key.span, hint)
+    return [d for d in s.columns if d.generated is None]
+
+
+def with_generated(s: ast.CreateTable, declared: Declared) -> Declared:
+    """With the columns that are computed, and what of its messages they read."""
+    made = [(place, d) for place, d in enumerate(s.columns) if d.generated is not None]
+    if not made and not s.includes:
+        return declared
+    relation = declared.relation
+    assert relation is not None
+    of_messages = _OfMessages({*(c.name for c in declared.columns), *(d.name for d in s.columns)})
+    found: list[Generated] = []
+    for place, d in made:
+        found.append(Generated(d.name, _expression(d, declared, of_messages), d.written, place))
+    end = len(s.columns)
+    for n, x in enumerate(s.includes):
+        usual, pseudo = _INCLUDED[x.what]
+        e = of_messages.time() if pseudo == "ROWTIME" else typing.cast(of_messages.column(pseudo), Scalar.VARCHAR)
+        found.append(Generated(x.name or usual, e, usual_name(e.type), end + n))
+        if x.name in {c.name for c in declared.columns} | {g.name for g in found[:-1]}:
+            raise SqlError(f"column {x.name} is written twice", x.span, "give one of them another name")
+    columns = (*declared.columns, *of_messages.made.values())
+    types = (*relation.types, *((c.name, usual_name(c.type)) for c in of_messages.made.values()))
+    return replace(declared, columns=columns, relation=replace(relation, types=types, generated=tuple(found)))
+
+
+class _OfMessages:
+    """The hidden columns in which messages tell of themselves, as far as they are asked for."""
+
+    def __init__(self, taken: set[str]) -> None:
+        self._taken, self.made = taken, dict[str, DeclaredColumn]()
+
+    def column(self, pseudo: str) -> Col:
+        if pseudo not in self.made:
+            place, t = PSEUDO[pseudo]
+            name = free_name(f"_{place}", self._taken, 2)
+            self.made[pseudo] = DeclaredColumn(name, t, place, hidden=True)
+        made = self.made[pseudo]
+        return Col(made.name, made.type)
+
+    def time(self) -> Expr:
+        """The time of a message."""
+        seconds = typing.operator("/", [typing.cast(self.column("ROWTIME"), Scalar.DOUBLE), Lit(1000.0, Scalar.DOUBLE)])
+        return typing.function("TO_TIMESTAMP", [seconds])
+
+
+def _expression(d: ast.ColumnDef, declared: Declared, of_messages: _OfMessages) -> Expr:
+    assert d.generated is not None
+    known: Sequence[DeclaredColumn] = declared.visible
+
+    def column(n: ast.Name) -> Expr:
+        found = next((c for c in known if c.name == n.parts[-1]), None)
+        if found is None:
+            hint = f"a generated column reads columns of the record: {', '.join(c.name for c in known)}"
+            raise SqlError(f"there is no column {n} for {d.name}", n.span, hint)
+        return Col(found.name, found.type)
+
+    present = isinstance(d.generated, ast.Call) and d.generated.name == "PROCTIME" and not d.generated.args
+    value = of_messages.time() if present else bound(d.generated, "a generated column", column)
+    with with_span(d.generated.span):
+        return typing.finished(typing.assigned(value, d.type, d.name))
+
