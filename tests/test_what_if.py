@@ -481,6 +481,18 @@ def test_risingwave() -> None:
     ]
 
 
+def test_risingwave_times_that_are_computed() -> None:
+    made = (
+        "CREATE TABLE a (id INT, s INT, at TIMESTAMPTZ AS to_timestamp(s) + INTERVAL '1 minute', "
+        "WATERMARK FOR at AS at - INTERVAL '10 seconds') APPEND ONLY;"
+        "CREATE MATERIALIZED VIEW o AS SELECT id, at FROM a;"
+    )
+    late = [("a", 1, {"id": 9, "s": 100}), ("a", 2, {"id": 1, "s": 10})]
+    assert told("risingwave", made, late, 1) == [
+        "WATERMARK FOR at AS at - INTERVAL '90 seconds' instead of INTERVAL '10 seconds', of a"
+    ]
+
+
 def test_risingwave_windows_ranks_and_now() -> None:
     view = RISINGWAVE + "CREATE MATERIALIZED VIEW o AS SELECT {};"
     rows = [("a", 2, {"id": 1, "at": second(2)}), ("b", 7, {"id": 1, "at": second(7)})]

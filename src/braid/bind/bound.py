@@ -54,8 +54,8 @@ class DeclaredColumn:
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """WATERMARK FOR `column` AS `expr` (over the columns of the table): rows below it are late. `value`: what the column
-    is made of, where it is generated."""
+    """WATERMARK FOR `column` AS `expr` (over the columns of the table): rows below it are late. `value`: what the
+    column is made of, where it is generated."""
 
     column: str
     expr: Expr

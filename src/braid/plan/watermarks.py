@@ -34,12 +34,7 @@ def progress(node: Node) -> Progress:
     match node:
         case Source():
             return _of_source(node)
-        case (
-            Filter(input=x)
-            | Lateral(input=x)
-            | epochs.EmitOnClose(input=x)
-            | epochs.Coalesce(input=x)
-        ):
+        case Filter(input=x) | Lateral(input=x) | epochs.EmitOnClose(input=x) | epochs.Coalesce(input=x):
             return progress(x)
         case epochs.OnTime(input=x, value=value):
             return progress(x) if isinstance(value, Col) else {}

@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from time import process_time
 
-from braid.expr.nodes import Col
+from braid.expr.nodes import Col, Expr
 from braid.plan import epochs, logical
 from braid.plan.bands import Shifted
 from braid.plan.drop_reasons import Reason
 from braid.reference import Clocked, Event, Fact, Record, Reference
-from braid.reference.rows import What
+from braid.reference.rows import Row, What, evaluated
 from braid.reference.steps import ticks
 from braid.types import TIMESTAMPS
 from braid.why.causes import AT_ONCE, in_turn, thinned
@@ -164,6 +164,7 @@ class Trials:
     def _late(self) -> Iterator[int]:
         """By how much records of the slice came late (ms)."""
         found, sources = list[Fact](), [*logical.sources(self.query.root)]
+        judged = {x.bound.alias: x.value for x in self.query.root.walk() if isinstance(x, epochs.OnTime)}
         reference = Reference(self.query)
         asked = self.records if len(self.records) <= FEW_RECORDS else self.sought
         reference.listen(found.append, asked, only=DROPPED)
@@ -173,8 +174,9 @@ class Trials:
             own, each = f.row.time, 1
             mark = sources[f.step].watermark if f.step < len(sources) else None
             if mark is not None:
-                value = Shifted.of(mark)
-                tick = ticks(f.row.values.get(value.base.name)) if isinstance(value.base, Col) else None
+                value = judged.get(sources[f.step].alias, Shifted.of(mark).base)
+                at = f.row.values.get(value.name) if isinstance(value, Col) else _value(value, f.row)
+                tick = ticks(at)
                 own, each = (f.row.time if tick is None else tick), 1000 if mark.type in TIMESTAMPS else 1
             clock, limit = f.detail.get("clock"), f.detail.get("limit")
             for bound, mine in ((limit, own), (clock, own), (clock, f.detail.get("closed"))):
@@ -186,6 +188,10 @@ class Trials:
             if not i % OFTEN and process_time() > self.until:
                 raise OutOfTimeError
             yield e
+
+
+def _value(e: Expr, row: Row) -> object:
+    return evaluated([("x", e)], [row.values])[0]["x"][0]
 
 
 # ------------------------------------------------------------------- the smallest number

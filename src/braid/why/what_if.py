@@ -96,7 +96,8 @@ class Search:
         self.keeps_alone = any(how not in ("inner", None) or gives == "unmatched" for how, gives in joined)
         every = [t for p, e in self.trials.records.items() for w in self._ways(p) if (t := w.time(e)) is not None]
         every += self.trials.shown
-        self.reach = min(max(every, default=0) - min(every, default=0) + 2, REACH)
+        spread = max(every, default=0) - min(every, default=0)
+        self.reach = min(max(spread, *self.trials.late, 0) + 2, REACH)  # a time may be computed: no column has it
 
     def of(self, place: Place) -> WhatIf:
         """Of one record."""

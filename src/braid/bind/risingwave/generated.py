@@ -96,4 +96,3 @@ def _expression(d: ast.ColumnDef, declared: Declared, of_messages: _OfMessages) 
     value = of_messages.time() if present else bound(d.generated, "a generated column", column)
     with with_span(d.generated.span):
         return typing.finished(typing.assigned(value, d.type, d.name))
-
