@@ -47,6 +47,12 @@ VIEWS = {
     "ORDER BY m DESC NULLS LAST, a LIMIT 1) y ON true",
     "of_groups": "SELECT x.k, x.n, (SELECT min(b) FROM t WHERE t.k = x.k AND t.b > (SELECT max(a) FROM w "
     "WHERE w.k = t.k)) AS m FROM (SELECT k, count(*) AS n FROM u GROUP BY k) x",
+    "of_few": "SELECT k, sum(b) AS s, count(*) AS n FROM u GROUP BY k HAVING sum(b) > (SELECT avg(b) FROM w) "
+    "OR count(*) = (SELECT count(*) FROM t WHERE t.k = u.k)",
+    "beside_groups": "SELECT w.a, u.b % 2 AS odd, max(w.b) + (SELECT count(*) FROM u) AS m, (SELECT min(k) FROM t "
+    "WHERE t.k = w.a) AS low FROM w JOIN u ON u.k = w.k GROUP BY w.a, odd "
+    "HAVING EXISTS (SELECT 1 FROM t WHERE t.b = w.a) AND max(u.k) > 2",
+    "one_group": "SELECT count(*) AS n, (SELECT max(b) FROM t) AS m FROM u",
     "lateral_rows": "SELECT w.k, x.b, t.s FROM w, LATERAL (SELECT b FROM u WHERE u.k = w.k) x JOIN t ON t.k = x.b "
     "WHERE w.b = t.b",
     "one_of_each": "SELECT k, row_number() OVER (PARTITION BY k) AS n FROM w",

@@ -258,7 +258,8 @@ def _decoded(declared: Declared, records: Sequence[Placed]) -> tuple[pl.DataFram
     if declared.encoding.key == "ROW_ID":
         partitions = rows.with_columns(pl.Series("_partition", [r.partition for r in records], dtype=pl.Int64))
         rows = rows.with_columns(partitions.select(row_ids(pl.col("_partition")).alias(c.name) for c in source.key))
-    columns = [pl.col(c.name).alias(c.field) for c in source.columns if c.field in declared.names]
+    own = {c.name for c in declared.columns}
+    columns = [pl.col(c.name).alias(c.field) for c in source.columns if c.field in own]
     good = found.error.is_null()
     return rows.filter(good).select(*columns, DIFF), good
 

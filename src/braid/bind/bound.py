@@ -54,8 +54,7 @@ class DeclaredColumn:
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """WATERMARK FOR `column` AS `expr` (over the columns of the table): rows below it are late. `value`: what the
-    column is made of, where it is generated."""
+    """WATERMARK FOR `column` AS `expr` (over columns of records): rows below it are late. `value`: a generated one's."""
 
     column: str
     expr: Expr
@@ -64,8 +63,7 @@ class Bounded:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A column that is computed where the table is read: `expr` over the columns of its records. `type`: its SQL name;
-    `place`: how many columns are before it."""
+    """A computed column: `expr` over columns of records; `type`: its SQL name; `place`: how many are before it."""
 
     name: str
     expr: Expr
@@ -151,16 +149,11 @@ class Declared:
         return tuple(c for c in self.columns if not c.hidden)
 
     @property
-    def names(self) -> frozenset[str]:
-        return frozenset(c.name for c in self.columns)
-
-    @property
     def seen(self) -> list[tuple[str, Expr, str]]:
         """The columns that `*` shows, those that are computed too: name, value (over columns of records), SQL type."""
-        relation = self.relation
-        types = {} if relation is None else dict(relation.types)
+        types, more = ({}, ()) if self.relation is None else (dict(self.relation.types), self.relation.generated)
         made: list[tuple[str, Expr, str]] = [(c.name, Col(c.name, c.type), types.get(c.name, "")) for c in self.visible]
-        for g in () if relation is None else relation.generated:
+        for g in more:
             made.insert(g.place, (g.name, g.expr, g.type))
         return made
 

@@ -144,7 +144,8 @@ class StoreTables:
             opened = readable_of(self._store, source) if framed else self._files[declared.name](source)
             found = [opened.read(p, 0, end) for p, end in enumerate(opened.ends())]
             self._snapshots.unread[declared.name] = sum(len(x.error) - x.error.null_count() for x in found)
-            columns = [pl.col(c.name).alias(c.field) for c in source.columns if c.field in declared.names]
+            own = {c.name for c in declared.columns}
+            columns = [pl.col(c.name).alias(c.field) for c in source.columns if c.field in own]
             epoch = pl.col(TIME).cum_max()
             self._read[declared.name] = pl.concat(
                 x.rows.with_columns(epoch).filter(x.error.is_null()).select(*columns, TIME, DIFF) for x in found

@@ -184,8 +184,8 @@ def _only_batch(e: ast.LongCall | ast.Quantified | ast.GroupingSets | ast.Subque
             what = f"{call.name.lower()} with FILTER or ORDER BY in a view"
         case ast.Subquery():
             hint = (
-                "EXISTS and IN (SELECT …) are allowed in WHERE, beside AND, and one that gives a value in SELECT "
-                "without groups; else join it: FROM a JOIN (SELECT …) b ON …"
+                "EXISTS and IN (SELECT …) are allowed in WHERE and HAVING, beside AND, and one that gives a value "
+                "also in SELECT; else join it: FROM a JOIN (SELECT …) b ON …"
             )
             what = f"a sub-query in {names.clause} of a view"
         case _:

@@ -54,7 +54,6 @@ def is_value(alias: str) -> bool:
 _TURNED: dict[str, Compare] = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _COMPARES: dict[str, Compare] = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 _EQUALITY = "write ON a.x = b.x AND …"
-_TIE = "write (SELECT … WHERE inner.x = outer.x)"
 
 
 def place(tree: Tree, pool: list[Expr], context: Context) -> tuple[Node, list[Expr]]:
@@ -88,16 +87,19 @@ def _regular(j: Join, pool: list[Expr], context: Context) -> tuple[Node, list[Ex
     if not on.left:
         on, residual = _split(apart(shares.on), j)
     _notice_windows(j, context)
-    if not on.left and not context.settings.risingwave.any_join:
+    of_value = isinstance(j.right, Relation) and is_value(j.right.alias)
+    if not on.left and not of_value and not context.settings.risingwave.any_join:
         what = "a cross join" if j.written.how == "cross" else "a join without an equality of both sides"
         if j.written.natural:
             what = "a NATURAL JOIN without a common column"
-        of_value = isinstance(j.right, Relation) and is_value(j.right.alias)
-        what = "a sub-query that no equality ties to the rows around it" if of_value else what
-        hint = f"{_TIE if of_value else _EQUALITY}, or SET joins_without_equality = accept to run it in one bucket"
+        hint = f"{_EQUALITY}, or SET joins_without_equality = accept to run it in one bucket"
         raise SqlError(f"{what} in a view is not possible", j.span, hint)
     if not on.left:
-        context.notices.append("a join without an equality runs in one bucket, and compares every pair of rows")
+        every = "the rows around it run in one bucket" if of_value else "compares every pair of rows"
+        what = (
+            "a sub-query that no equality ties:" if of_value else "a join without an equality runs in one bucket, and"
+        )
+        context.notices.append(f"{what} {every}")
     node = cleaned(RegularJoin(left, right, j.how, on, all_of(residual)))
     _notice_state(node, j, context)
     return node, shares.above

@@ -16,7 +16,17 @@ from typing import assert_never
 from braid.bind.bound import Bounded, Declared, Index, View
 from braid.bind.expressions import with_span
 from braid.bind.names import free_name
-from braid.bind.risingwave import constants, grouping, row_sets, set_operations, subqueries, temporal, values, windows
+from braid.bind.risingwave import (
+    constants,
+    grouping,
+    over_groups,
+    row_sets,
+    set_operations,
+    subqueries,
+    temporal,
+    values,
+    windows,
+)
 from braid.bind.risingwave.expressions import (
     ROW_SETS,
     Names,
@@ -94,6 +104,7 @@ def _select(s: ast.Select, query: ast.Query, context: Context, alias: str) -> Re
     if s.source is None:
         names = [i.alias or default_name(i.expr) for i in s.items]
         return _of_result(query, _constant(s, names, context, alias), alias)
+    s, query = over_groups.apart(s, query)
     s = values.in_from(row_sets.in_from(s))
     assert s.source is not None
     different, over = s.distinct == (), any(has_over(i.expr) for i in s.items)
