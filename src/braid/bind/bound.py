@@ -54,7 +54,7 @@ class DeclaredColumn:
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """WATERMARK FOR `column` AS `expr` (over columns of records): rows below it are late. `value`: a generated one's."""
+    """WATERMARK FOR `column` AS `expr` (over columns of records): rows below it are late. `value`: of one computed."""
 
     column: str
     expr: Expr
