@@ -33,6 +33,12 @@ def test_law(shape: str) -> None:
     check(shape, 0, whole=False)
 
 
+@pytest.mark.parametrize(("shape", "seed"), [("aggregate", 1045), ("tt-aggregate", 1006)])
+def test_a_group_that_was_empty_keeps_its_time(shape: str, seed: int) -> None:
+    """HAVING COUNT(*) > 0 shows no empty group, but what comes to it later has its highest time."""
+    check(shape, seed)
+
+
 @pytest.mark.law
 @pytest.mark.parametrize("shape", SHAPES)
 def test_law_at_length(shape: str) -> None:

@@ -125,10 +125,10 @@ def _judged(node: Node) -> Iterable[str]:
 
 
 def _unseen(node: Node) -> Iterator[tuple[groups.Aggregate, int]]:
-    """Groups whose filter passes none without rows."""
+    """Groups whose filter passes none without rows, and that begin again then: others keep their time."""
     for x in node.walk():
         match x:
-            case logical.Filter(groups.Aggregate() as made, Call("gt", (Col() as rows, Lit(0)))) if x.mode == "upsert":
+            case logical.Filter(groups.Aggregate(rows=Col()) as made, Call("gt", (Col() as rows, Lit(0)))):
                 yield from ((made, i) for i, a in enumerate(made.aggregations) if a.output == rows and a.arg is None)
 
 
