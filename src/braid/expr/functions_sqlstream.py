@@ -7,7 +7,9 @@ failure (docs/rules/sqlstream.md, "Values").
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import polars as pl
 
@@ -180,6 +182,57 @@ def _regex_replaced(text: str, pattern: str, new: str, start: int, which: int) -
     return text[: start - 1] + patterns.replaced(pattern, text[start - 1 :], new, which)
 
 
+@lru_cache(maxsize=256)
+def _as_java(pattern: str, escape: str = "") -> str:
+    """The pattern of java.util.regex that a pattern of SIMILAR TO means."""
+    out, at, inside = list[str](), 0, False
+    while at < len(pattern):
+        c = pattern[at]
+        if escape and c == escape:
+            at += 1
+            if at == len(pattern):
+                raise patterns.BadPattern("it ends with its escape character")
+            out.append(re.escape(pattern[at]))
+        elif inside:
+            name = _CLASS.match(pattern, at)
+            at += 0 if name is None else name.end() - at - 1
+            out.append(c if name is None and c not in "\\&" else f"\\{c}" if name is None else _class(name[1]))
+            inside = c != "]" if name is None else inside
+        else:
+            out.append({"%": ".*", "_": "."}.get(c) or (f"\\{c}" if c in "\\.^$" else c))
+            inside = c == "["
+        at += 1
+    return f"(?s)(?:{''.join(out)})"
+
+
+_CLASS = re.compile(r"\[:([A-Za-z]+):\]")
+_CLASSES = {"ALPHA": "Alpha", "UPPER": "Upper", "LOWER": "Lower", "DIGIT": "Digit", "ALNUM": "Alnum",
+            "SPACE": " ", "WHITESPACE": "Space"}  # fmt: skip
+
+
+def _class(name: str) -> str:
+    known = _CLASSES.get(name.upper())
+    if known is None:
+        raise patterns.BadPattern(f"there is no class [:{name}:]")
+    return known if known == " " else f"\\p{{{known}}}"
+
+
+def _similar(text: str, pattern: str, escape: str = "") -> bool:
+    return patterns.compiled(_as_java(pattern, escape)).fullmatch(text) is not None
+
+
+def _resolve_similar(args: Sequence[Expr]) -> Signature | Refused:
+    usage = "a VARCHAR SIMILAR TO a pattern, and maybe ESCAPE a character"
+    found = forms(usage, *(((_TEXT,) * n, S.BOOLEAN) for n in (2, 3)))(args)
+    pattern, escape = constant(args[1]), constant(args[2]) if len(args) == 3 else ""
+    if isinstance(pattern, str) and isinstance(escape, str):
+        try:
+            patterns.compiled(_as_java(pattern, escape))
+        except patterns.BadPattern as bad:
+            return Refused(f"{pattern!r} is no pattern of SIMILAR TO: {bad}", "write % _ | * + ? {2,3} ( ) [a-z]")
+    return found
+
+
 def _trimmed(text: str, char: str, side: str = "BOTH") -> str:
     if len(char) != 1:
         raise ValueError("what is taken away is one character")
@@ -255,6 +308,7 @@ SQLSTREAM = {
             tried(_regex_replaced, _TEXT),
             names=in_sql(sqlstream="REGEX_REPLACE"),
         ),
+        Function("sql.similar", _resolve_similar, tried(_similar, S.BOOLEAN)),
         Function(
             "sql.trim",
             _resolve_trim,

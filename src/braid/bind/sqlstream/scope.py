@@ -107,6 +107,8 @@ def _own(e: ast.Expr, r: Rules) -> Expr | None:
         case ast.Call(name=name, args=(time, to)) if name in TIMES:
             ms = typing.literal(to.ms, Scalar.BIGINT) if isinstance(to, ast.Interval) else bind_expr(to, r)
             return typing.call(TIMES[name], [bind_expr(time, r), ms], name.split()[0])
+        case ast.Call(name="SIMILAR TO" as name, args=args):
+            return typing.call("sql.similar", [bind_expr(x, r) for x in args], name)
         case ast.Cast(arg=arg, type=Scalar.INT | Scalar.BIGINT as whole):
             return assigned(bind_expr(arg, r), whole)
     return None

@@ -15,7 +15,7 @@ from braid.sql import ast
 from braid.sql.cursor import Cursor, closest
 from braid.sql.declare import Declaring, plainly, text
 from braid.sql.dialects.base import RESERVED, STARTERS, Condition, Words
-from braid.sql.dialects.sqlstream_calls import PRIMARIES, call
+from braid.sql.dialects.sqlstream_calls import PREDICATES, PRIMARIES, call
 from braid.sql.dialects.sqlstream_windows import over, window
 from braid.sql.expressions import comma_list, expression, in_parentheses, plain_name, row
 from braid.sql.queries import grouping, kind_of_join, order_item, relation, select_item
@@ -235,9 +235,7 @@ def source(c: Cursor) -> ast.Relation:
         raise c.error("OVER comes before the alias", c.now, f"write source OVER (…) AS {what}")
     if isinstance(found, ast.Name):
         return ast.Table(found, alias, c.span(start), over=over_)
-    if alias is None:
-        raise c.unexpected("an alias", hint="a sub-query needs a name: (SELECT STREAM …) AS q")
-    return ast.Derived(found, alias, c.span(start), over=over_)
+    return ast.Derived(found, alias or "sub-query", c.span(start), over=over_)
 
 
 def object_name(c: Cursor, expected: str) -> ast.Name:
@@ -584,6 +582,7 @@ SQLSTREAM = Words(
     reserved=_RESERVED,
     call=call,
     primaries=PRIMARIES,
+    predicates=PREDICATES,
     never_alias=(RESERVED - {"WITHIN"})
     | STARTERS
     | {"NATURAL", "OVER", "USING", "INTERVAL", "OFFSET", "FETCH", "UNION"}

@@ -15,7 +15,7 @@ from braid.expr import dates
 from braid.sql import ast, calls
 from braid.sql.cursor import Cursor
 from braid.sql.dialects.sqlstream_windows import MS, UNITS, interval, over, step, time_unit
-from braid.sql.expressions import expression, plain_call
+from braid.sql.expressions import CONCAT, escape_of, expression, plain_call
 from braid.sql.tokens import TokenKind
 from braid.types import Scalar
 
@@ -142,3 +142,16 @@ _SPECIAL: Mapping[str, Callable[[Cursor], tuple[ast.Expr, ...]]] = {
     "TRIM": _trim,
 }
 PRIMARIES: Mapping[str, Callable[[Cursor], ast.Expr | None]] = {"INTERVAL": interval, **dict.fromkeys(NOW, _now)}
+
+
+def _similar(c: Cursor, left: ast.Expr, negated: bool, start: int) -> ast.Expr:
+    """`x [NOT] SIMILAR TO pattern [ESCAPE 'c']`."""
+    c.expect("SIMILAR", "TO")
+    pattern, at = expression(c, CONCAT), c.index
+    escape = escape_of(c)
+    more = () if escape is None else (ast.Literal(escape, Scalar.VARCHAR, c.span(at)),)
+    made: ast.Expr = ast.Call("SIMILAR TO", (left, pattern, *more), c.span(start))
+    return ast.Unary("NOT", made, made.span) if negated else made
+
+
+PREDICATES = {"SIMILAR": _similar}
