@@ -22,6 +22,7 @@ from braid.expr.nodes import Col, Expr, Lit
 from braid.sql import ast
 from braid.sql.declare import quoted
 from braid.sql.dialects.sqlstream import SQLSTREAM
+from braid.sql.dialects.sqlstream_windows import MS
 from braid.types import Decimal, Scalar, Type
 
 ROWTIME = "ROWTIME"
@@ -109,9 +110,54 @@ def _own(e: ast.Expr, r: Rules) -> Expr | None:
             return typing.call(TIMES[name], [bind_expr(time, r), ms], name.split()[0])
         case ast.Call(name="SIMILAR TO" as name, args=args):
             return typing.call("sql.similar", [bind_expr(x, r) for x in args], name)
+        case ast.Cast(arg=ast.Call(name="DIFFERENCE") as of, type=Scalar.INT | Scalar.BIGINT as whole):
+            units = typing.literal(_unit_of(of), Scalar.BIGINT)
+            return assigned(typing.call("sql.div", [_difference(of, r), units]), whole)
+        case ast.Binary(op=op, left=a, right=b) if op in _COMPARISONS and (_is_length(a) and _is_length(b)):
+            return typing.call(r.operators[op], [_length(x, r) for x in (a, b)])
+        case ast.Between(arg=arg, low=low, high=high, negated=negated) if all(map(_is_length, (arg, low, high))):
+            length, lowest, highest = (_length(x, r) for x in (arg, low, high))
+            between = [typing.call(r.operators[op], [length, x]) for op, x in ((">=", lowest), ("<=", highest))]
+            found = typing.call("and", between)
+            return typing.call("not", [found]) if negated else found
+        case ast.Call(name="DIFFERENCE"):
+            hint = "write CAST((a - b) SECOND AS INTEGER), or compare it: (a - b) SECOND > INTERVAL '5' SECOND"
+            raise SqlError("an interval is no value of a column", hint=hint)
         case ast.Cast(arg=arg, type=Scalar.INT | Scalar.BIGINT as whole):
             return assigned(bind_expr(arg, r), whole)
     return None
+
+
+_COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
+
+
+def _is_length(e: ast.Expr) -> bool:
+    return isinstance(e, ast.Interval) or (isinstance(e, ast.Call) and e.name == "DIFFERENCE")
+
+
+def _length(e: ast.Expr, r: Rules) -> Expr:
+    """An interval in milliseconds."""
+    if isinstance(e, ast.Call):
+        return _difference(e, r)
+    assert isinstance(e, ast.Interval)
+    if e.months:
+        raise SqlError("an interval of months has no length", hint="write it in days")
+    return typing.literal(e.ms, Scalar.BIGINT)
+
+
+def _difference(e: ast.Call, r: Rules) -> Expr:
+    """`(a - b) unit` in milliseconds."""
+    _unit_of(e)
+    return typing.call("sql.tsdiff", [bind_expr(x, r) for x in (e.args[1], e.args[0])], "-")
+
+
+def _unit_of(e: ast.Call) -> int:
+    unit = e.args[2]
+    assert isinstance(unit, ast.Literal)
+    ms = MS.get(str(unit.value))
+    if ms is None:
+        raise SqlError(f"a difference in {unit.value}S is not supported yet", hint="write DAY, HOUR, MINUTE or SECOND")
+    return ms
 
 
 def assigned(e: Expr, t: Type) -> Expr:

@@ -15,7 +15,7 @@ from braid.sql import ast
 from braid.sql.cursor import Cursor, closest
 from braid.sql.declare import Declaring, plainly, text
 from braid.sql.dialects.base import RESERVED, STARTERS, Condition, Words
-from braid.sql.dialects.sqlstream_calls import PREDICATES, PRIMARIES, call
+from braid.sql.dialects.sqlstream_calls import PREDICATES, PRIMARIES, call, suffix
 from braid.sql.dialects.sqlstream_windows import over, window
 from braid.sql.expressions import comma_list, expression, in_parentheses, plain_name, row
 from braid.sql.queries import grouping, kind_of_join, order_item, relation, select_item
@@ -583,6 +583,7 @@ SQLSTREAM = Words(
     call=call,
     primaries=PRIMARIES,
     predicates=PREDICATES,
+    suffix=suffix,
     never_alias=(RESERVED - {"WITHIN"})
     | STARTERS
     | {"NATURAL", "OVER", "USING", "INTERVAL", "OFFSET", "FETCH", "UNION"}

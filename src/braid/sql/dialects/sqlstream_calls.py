@@ -16,7 +16,6 @@ from braid.sql import ast, calls
 from braid.sql.cursor import Cursor
 from braid.sql.dialects.sqlstream_windows import MS, UNITS, interval, over, step, time_unit
 from braid.sql.expressions import CONCAT, escape_of, expression, plain_call
-from braid.sql.tokens import TokenKind
 from braid.types import Scalar
 
 ROUNDED = {"FLOOR": "FLOOR TO", "CEIL": "CEIL TO", "CEILING": "CEIL TO", "STEP": "STEP BY"}
@@ -77,8 +76,8 @@ def _rounded(c: Cursor, word: str) -> ast.Expr:
     name = word
     if args and word == "STEP":
         args, name = (*args, step(c)), ROUNDED[word]
-    elif args and word != "STEP" and c.word() in UNITS:
-        args, name = _since(c, start, args[0]), ROUNDED["STEP"]
+    elif args and word != "STEP" and c.at("TO") and (parts := _parts(args[0])) is not None:
+        args, name = _since(c, start, *parts), ROUNDED["STEP"]
     elif args and c.accept("TO"):
         at = c.index
         args, name = (*args, ast.Literal(time_unit(c), Scalar.VARCHAR, c.span(at))), ROUNDED[word]
@@ -89,22 +88,30 @@ def _rounded(c: Cursor, word: str) -> ast.Expr:
     return ast.Call(name, args, c.span(start))
 
 
-def _since(c: Cursor, start: int, difference: ast.Expr) -> tuple[ast.Expr, ...]:
+def _parts(e: ast.Expr) -> tuple[ast.Call, int] | None:
+    """`(x - y) SECOND / 10` in its parts."""
+    match e:
+        case ast.Call(name="DIFFERENCE"):
+            return e, 1
+        case ast.Binary(op="/", left=ast.Call(name="DIFFERENCE") as of, right=ast.Literal(value=int(count))):
+            return of, count
+    return None
+
+
+def _since(c: Cursor, start: int, difference: ast.Call, count: int) -> tuple[ast.Expr, ...]:
     """FLOOR((x - TIMESTAMP '1970-01-01 00:00:00') SECOND / 10 TO SECOND): what STEP(x BY INTERVAL '10' SECOND) groups
     by; the arguments of that."""
     at = c.index
-    unit, count = time_unit(c), 1
-    if c.accept_symbol("/"):
-        if c.now.kind is not TokenKind.NUMBER or not c.now.text.isdigit() or not 0 < int(c.now.text) <= MOST_UNITS:
-            raise c.unexpected(f"a whole number of {unit}S")
-        count = int(c.advance().text)
     c.expect("TO")
     to = time_unit(c)
-    match difference:
-        case ast.Binary(op="-", left=time, right=ast.Cast(arg=ast.Literal(value=str(origin)), type=Scalar.TIMESTAMP)):
+    time, other, of = difference.args
+    assert isinstance(of, ast.Literal)
+    unit, since = str(of.value), None
+    if not 0 < count <= MOST_UNITS:
+        raise c.error_from(start, f"{count} is no number of {unit}S", "write a whole number above 0")
+    match other:
+        case ast.Cast(arg=ast.Literal(value=str(origin)), type=Scalar.TIMESTAMP):
             since = dates.plain_timestamp(origin.replace(" ", "T"))
-        case _:
-            since = None
     step_ms = count * MS.get(unit, 0)
     if since is None or to != unit or not step_ms or _ms(since) % step_ms:
         hint = f"write STEP(s.ROWTIME BY INTERVAL '{count}' {unit})"
@@ -155,3 +162,12 @@ def _similar(c: Cursor, left: ast.Expr, negated: bool, start: int) -> ast.Expr:
 
 
 PREDICATES = {"SIMILAR": _similar}
+
+
+def suffix(c: Cursor, e: ast.Expr, start: int) -> ast.Expr | None:
+    """`(t1 - t2) SECOND`."""
+    if not isinstance(e, ast.Binary) or e.op != "-" or c.word() not in UNITS or c.ahead(-1).text != ")":
+        return None
+    at = c.index
+    unit = ast.Literal(time_unit(c), Scalar.VARCHAR, c.span(at))
+    return ast.Call("DIFFERENCE", (e.left, e.right, unit), c.span(start))
