@@ -8,6 +8,7 @@ values are. By `schema.location`, a file of this machine, records stand alone, w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from braid.bind.bound import DeclaredColumn
@@ -19,7 +20,7 @@ from braid.expr.postgres import typing as postgres
 from braid.records import framed
 from braid.records.encoding import Encoding
 from braid.records.facet import RecordSchema
-from braid.records.formats.named import FORMATS
+from braid.records.formats.named import DEBEZIUM, FORMATS
 from braid.records.registry import Schema, subject_of
 from braid.records.schemas.interface import Kind, Others
 from braid.sql import ast
@@ -112,8 +113,20 @@ def of_values(encode: ast.Encode, name: str, before: Encoding) -> Encoding:
     return replace(before, value=encode.word, value_schema=RecordSchema(full))
 
 
+def of_changes(encode: ast.Encode, what: str, keys: Sequence[str], before: Encoding) -> Encoding:
+    """The encoding of a table whose topic Debezium writes."""
+    if encode.word != "JSON":
+        raise SqlError(f"FORMAT DEBEZIUM ENCODE {encode.word} is not supported yet", encode.span, "write ENCODE JSON")
+    if what != "table" or not keys:
+        hint = "CREATE TABLE it, with the PRIMARY KEY that it has in its database"
+        raise SqlError("FORMAT DEBEZIUM is of a table with a PRIMARY KEY", encode.span, hint)
+    return replace(before, key=DEBEZIUM, value=DEBEZIUM)
+
+
 def of_sink(encode: ast.Encode, name: str, columns: list[DeclaredColumn]) -> Encoding:
     """The encoding of a sink's records."""
+    if encode.kind == "DEBEZIUM":
+        raise SqlError("FORMAT DEBEZIUM of a sink is not supported yet", encode.span, "write FORMAT UPSERT ENCODE JSON")
     if not has_schema(encode):
         return Encoding()
     if encode.text("schema.location") is not None:

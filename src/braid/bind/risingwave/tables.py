@@ -97,6 +97,8 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
     if encode is not None:
         declared = replace(declared, encoding=encodings.of_values(encode, s.name, declared.encoding))
         notices += encodings.notices(encode)
+    if s.encode is not None and s.encode.kind == "DEBEZIUM":
+        declared = replace(declared, encoding=encodings.of_changes(s.encode, s.what, keys, declared.encoding))
     if any(p.name == "connector" and p.value.value == "datagen" for p in s.properties):
         notices.append(_NO_GENERATOR)
     declared = _of_kafka(s, declared)

@@ -6,6 +6,7 @@ Rule: a format is a row here, and a file beside this one. Hints name formats in 
 
 from __future__ import annotations
 
+from braid.records.formats.debezium import Debezium
 from braid.records.formats.delimited import Delimited
 from braid.records.formats.interface import Format
 from braid.records.formats.json import Json, RowId
@@ -14,7 +15,7 @@ from braid.records.formats.nothing import Nothing
 from braid.records.formats.schemed import Schemed
 from braid.records.schemas.named import AVRO, JSON, PROTOBUF
 
-CSV = "CSV"
+CSV, DEBEZIUM = "CSV", "DEBEZIUM"
 KSQLDB, EVERYWHERE = ("ksqldb",), ("ksqldb", "risingwave", "lenses")
 KAFKA, NONE, ROW_ID = Kafka("KAFKA", KSQLDB), Nothing("NONE", KSQLDB), RowId("ROW_ID", ())
 
@@ -32,6 +33,7 @@ FORMATS: dict[str, Format] = {
         Schemed("AVRO_NOSR", (), AVRO, framed=False),
         Schemed("PROTOBUF_NOSR", KSQLDB, PROTOBUF, framed=False),
         Delimited(CSV, ("lenses",)),
+        Debezium(DEBEZIUM, ()),
     )
 }
 

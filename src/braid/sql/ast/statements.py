@@ -137,11 +137,12 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class Encode:
-    """FORMAT … ENCODE word (properties)."""
+    """FORMAT kind ENCODE word (properties)."""
 
     word: str
     span: Span
     properties: tuple[Property, ...] = ()
+    kind: str = "PLAIN"
 
     def text(self, name: str) -> str | None:
         return next((str(p.value.value) for p in self.properties if p.name == name), None)

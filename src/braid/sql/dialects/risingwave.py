@@ -167,11 +167,11 @@ def _watermark(c: Cursor) -> ast.Watermark:
 
 
 def _format(c: Cursor) -> ast.Encode:
-    """FORMAT PLAIN | UPSERT ENCODE format [(…)]."""
+    """FORMAT PLAIN | UPSERT | DEBEZIUM ENCODE format [(…)]."""
     c.expect("FORMAT")
-    if c.word() not in ("PLAIN", "UPSERT"):
+    if c.word() not in ("PLAIN", "UPSERT", "DEBEZIUM"):
         raise c.error(f"FORMAT {c.now.text} is not supported yet", c.now, "write FORMAT PLAIN ENCODE JSON")
-    c.advance()
+    kind = c.advance().value
     c.expect("ENCODE")
     if c.word() not in (formats := named_in("risingwave")):
         hint = f"write ENCODE {', '.join(formats[:-1])} or {formats[-1]}"
@@ -179,7 +179,7 @@ def _format(c: Cursor) -> ast.Encode:
     start, word = c.index, c.word()
     c.advance()
     span = c.span(start)
-    return ast.Encode(word, span, in_parentheses(c, _property) if c.at_symbol("(") else ())
+    return ast.Encode(word, span, in_parentheses(c, _property) if c.at_symbol("(") else (), kind)
 
 
 def create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
