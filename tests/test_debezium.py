@@ -1,4 +1,4 @@
-"""Debezium's envelopes: whatever bytes come, a record is a row, gone, or malformed with a reason; numbers lose nothing."""
+"""Debezium's envelopes: whatever comes, a record is a row, gone, or malformed with a reason; numbers lose nothing."""
 
 from __future__ import annotations
 
@@ -35,10 +35,9 @@ def spread(text: str, rng: random.Random) -> str:
 
 
 @settings(max_examples=examples(400))
-@given(st.dictionaries(st.sampled_from([*"kndt", "more"]), LEAVES), st.sampled_from("cru"), st.booleans(), st.randoms())
-def test_a_row_is_read_as_it_is_without_its_envelope(
-    row: dict[str, object], op: str, wide: bool, rng: random.Random
-) -> None:
+@given(st.dictionaries(st.sampled_from([*"kndt", "more"]), LEAVES), st.sampled_from("cru"), st.randoms())
+def test_a_row_is_read_as_without_its_envelope(row: dict[str, object], op: str, rng: random.Random) -> None:
+    wide = rng.random() < 0.5
     parts = [("before", None), ("after", row), ("op", op), ("source", {"after": 1, "op": "d"})]
     rng.shuffle(parts)
     envelope = {"schema": {"type": "struct"}, "payload": dict(parts)} if wide else dict(parts)
