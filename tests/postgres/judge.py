@@ -124,6 +124,7 @@ def judged(bench: Bench, forms: Sequence[Form], each: int = 20, placed: bool = F
             yield from _some(bench, some, known, d, f"v{start}")
             if placed:
                 plain = {f: [None if v is None or v.startswith(ERROR) else v for v, _ in known[f]] for f in some}
+                some = [f for f in some if f.name not in BY_PATH]
                 some = [
                     f for f in some if f.name != "nested" or not any((v or "").startswith(ERROR) for v, _ in known[f])
                 ]
