@@ -456,9 +456,8 @@ def parse_pattern(s: pl.Expr, pattern: str, z: Zone, *, whole: bool = True, loos
     length but where another one follows at once."""
     end = "$" if whole else ""
     found = parts(pattern)
-    forms = [
-        _loose(part, after) if loose else _regex(part) for part, after in zip(found, (*found[1:], None), strict=True)
-    ]
+    behind = [*found[1:], None][: len(found)]  # of an empty pattern there is no part
+    forms = [_loose(part, after) if loose else _regex(part) for part, after in zip(found, behind, strict=True)]
     have = {letter: count for letter, count, _ in found if letter}
 
     def number(letter: str, default: int) -> pl.Expr:
