@@ -411,14 +411,14 @@ class Values:
         if e.over is not None:
             behind += f" OVER ({self._over(e.over, set())})"
         if call.name in WINDOWS and e.over is not None:
-            return self._window(call, behind)
+            return self._window(call, " IGNORE NULLS" * e.ignores_nulls, behind)
         return self._aggregate(call, e, behind)
 
-    def _window(self, call: ast.Call, behind: str) -> Col:
+    def _window(self, call: ast.Call, nulls: str, behind: str) -> Col:
         args = [typing.finished(self.expr(x)) for x in call.args]
         with with_span(call.span):
             t = WINDOWS[call.name](call.name.lower(), args)
-        return Col(f"{call.name.lower()}({', '.join(self.text(x, call.span) for x in args)}){behind}", t)
+        return Col(f"{call.name.lower()}({', '.join(self.text(x, call.span) for x in args)}{nulls}){behind}", t)
 
     def _aggregate(self, call: ast.Call, long: ast.LongCall | None = None, behind: str = "") -> Expr:
         """`count(x)`, `string_agg(x, ',' ORDER BY y)`, `percentile_cont(0.5) WITHIN GROUP (ORDER BY x)`."""

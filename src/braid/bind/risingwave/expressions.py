@@ -240,7 +240,7 @@ def _number(value: PyDecimal) -> Expr:
 
 def interval(e: ast.Interval) -> Lit:
     """A length of time: months, days and microseconds."""
-    return Lit((e.months, e.days, (e.ms - e.days * 86_400_000) * 1000), S.INTERVAL)
+    return Lit((e.months, e.days, (e.ms - e.days * 86_400_000) * 1000 + e.us), S.INTERVAL)
 
 
 # ------------------------------------------------------------------ operators
@@ -330,14 +330,30 @@ def _call(e: ast.Call, names: Names) -> Expr:
         raise _misplaced(e, names)
     if e.name in _PRESENT and not names.batch and e.name not in typing.known():
         return _present(e.name, f"{e.name.lower()}()", names)
-    _check_known(e.name, names)
+    _check_known(e.name, len(e.args), names)
     if e.distinct:
         raise SqlError(f"DISTINCT has no meaning in {e.name.lower()}", hint="leave it out")
     if e.args and isinstance(e.args[0], ast.Star):
         raise SqlError(f"{e.name.lower()}(*) is not possible", hint="only count takes *")
     if e.name == "PG_TYPEOF" and len(e.args) == 1:
         return Lit(_typeof(typing.finished(bind(e.args[0], names)).type), S.VARCHAR)
-    return typing.function(e.name, [bind(x, names) for x in e.args])
+    args = [bind(x, names) for x in e.args]
+    if (e.name, len(args)) in _MADE and not user.overloads(e.name):
+        return _MADE[e.name, len(args)](args)
+    return typing.function(e.name, args)
+
+
+def _shared(args: list[Expr]) -> Expr:
+    return typing.operator("&&", args)
+
+
+_MADE: dict[tuple[str, int], Callable[[list[Expr]], Expr]] = {  # functions that are another form of something else
+    ("DATE", 1): lambda args: typing.cast(args[0], S.DATE),
+    ("BOOLEQ", 2): lambda args: typing.compare("=", *map(typing.logic_value, args)),
+    ("BOOLNE", 2): lambda args: typing.compare("!=", *map(typing.logic_value, args)),
+    ("MAKE_INTERVAL", 0): lambda args: Lit((0, 0, 0), S.INTERVAL),
+    **dict.fromkeys((("ARRAY_OVERLAPS", 2), ("ARRAY_IS_OVERLAP", 2), ("ARRAY_IS_INTERSECT", 2)), _shared),
+}
 
 
 _TYPEOF: dict[Type, str] = {
@@ -363,10 +379,15 @@ def _misplaced(e: ast.Call, names: Names) -> SqlError:
     return SqlError(f"{e.name} is an aggregate; it is not allowed in {names.clause}", hint=hint)
 
 
-def _check_known(name: str, names: Names) -> None:
+def _check_known(name: str, count: int, names: Names) -> None:
     """A name that means nothing here is told before what its arguments lack."""
     if name in typing.known() or name == "PG_TYPEOF":
         return
+    counts = [n for made, n in _MADE if made == name]
+    if counts and not user.overloads(name):
+        if count in counts:
+            return
+        raise SqlError(f"wrong number of arguments for {name.lower()}: {count}", hint=f"it takes {counts[0]}")
     if user.overloads(name):
         if not names.batch:
             return

@@ -40,7 +40,8 @@ assert COMPARE < CONCAT < ADD < MULTIPLY < UNARY
 
 
 def call(c: Cursor) -> ast.Expr:
-    """`f([DISTINCT] args [ORDER BY …]) [WITHIN GROUP (…)] [FILTER (WHERE …)] [OVER …]`, and the forms with words."""
+    """`f([DISTINCT] args [ORDER BY …] [IGNORE NULLS]) [WITHIN GROUP (…)] [FILTER (WHERE …)] [OVER …]`, and the forms
+    with words."""
     start, word = c.index, c.word()
     if word == "EXISTS" and (c.ahead(2).value in QUERY_STARTS or c.ahead(2).text == "("):
         c.advance()
@@ -56,10 +57,17 @@ def call(c: Cursor) -> ast.Expr:
     opened = c.advance()
     args, distinct = arguments(c)
     order_by = order_items(c) if c.at("ORDER") and args else ()
+    ignores_nulls = not c.accept("RESPECT", "NULLS") and c.accept("IGNORE", "NULLS")
     c.close(opened, ")", "',' or ')'")
     c.taller()
     made = ast.Call(name, args, c.span(start), distinct)
-    return _behind(c, made, order_by, start)
+    found = _behind(c, made, order_by, start)
+    if not ignores_nulls:
+        return found
+    if name not in ("FIRST_VALUE", "LAST_VALUE") or not isinstance(found, ast.LongCall) or found.over is None:
+        hint = "write first_value(x IGNORE NULLS) OVER (…)"
+        raise c.error_from(start, "IGNORE NULLS is for first_value and last_value with OVER", hint)
+    return replace(found, ignores_nulls=True)
 
 
 def _behind(c: Cursor, made: ast.Call, order_by: tuple[ast.OrderItem, ...], start: int) -> ast.Expr:
