@@ -17,7 +17,7 @@ from braid.batch_sql.duck_expr import condition_of, duck_name, list_of, name_of,
 from braid.batch_sql.duck_text import name, token
 from braid.bind.bound import Asked, BatchQuery, Declared, Index, Read, View
 from braid.bind.expressions import with_span
-from braid.bind.risingwave.batch_aggregates import AGGREGATES, RENAMED, WINDOWS, computed
+from braid.bind.risingwave.batch_aggregates import AGGREGATES, RENAMED, WINDOWS, computed, plain
 from braid.bind.risingwave.expressions import (
     ROW_SETS,
     ROWS_OF_DOCUMENTS,
@@ -251,6 +251,7 @@ class Values:
         return Names(self.clause, self._name, self._special, batch=True)
 
     def _special(self, e: ast.Expr) -> Expr | None:
+        e = plain(e)
         match e:
             case ast.Subquery():
                 return self._subquery(e)
