@@ -20,11 +20,12 @@ from braid.bind.expressions import with_span
 from braid.bind.risingwave.batch_aggregates import AGGREGATES, RENAMED, WINDOWS, computed, plain
 from braid.bind.risingwave.expressions import (
     ROW_SETS,
-    ROWS_OF_DOCUMENTS,
+    ROWS_OF_ARRAYS,
     Names,
+    array_of_rows,
     bind,
     bind_condition,
-    parts_of_document,
+    unnested,
 )
 from braid.bind.risingwave.scope import Context, check_not_sink
 from braid.bind.select.scope import Scope
@@ -377,16 +378,18 @@ class Values:
         """What a function gives."""
         if e.distinct or any(isinstance(x, ast.Star) for x in e.args):
             raise SqlError(f"{e.name.lower()} takes values", e.span, "write it without * and DISTINCT")
-        if e.name in ROWS_OF_DOCUMENTS:
+        if e.name in ROWS_OF_ARRAYS:
             with with_span(e.span):
-                array = parts_of_document(e.name, [self.expr(x) for x in e.args])
+                array = array_of_rows(e.name, [self.expr(x) for x in e.args])
             assert isinstance(array.type, Array)
-            return _leaves(self.text(array, e.span), array.type)
-        args = [typing.finished(self.expr(x)) for x in e.args]
+            return RowSet(array.type.element, self.text(array, e.span))
         if e.name == "UNNEST":
-            if len(args) != 1 or not isinstance(args[0].type, Array):
+            with with_span(e.span):
+                found = unnested(e, lambda x: typing.finished(self.expr(x)))
+            if found is None or not isinstance(found.type, Array):
                 raise SqlError("unnest takes one array", e.span, "write unnest(ARRAY[…])")
-            return _leaves(self.text(args[0], e.span), args[0].type)
+            return _leaves(self.text(found, e.span), found.type)
+        args = [typing.finished(self.expr(x)) for x in e.args]
         if len(args) not in ((1, 2, 3) if e.name == "RANGE" else (2, 3)):
             raise SqlError(
                 f"{e.name.lower()} takes a first and a last value, and maybe a step", e.span, "write (1, 10)"

@@ -50,7 +50,8 @@ ROWS_OF_DOCUMENTS = {
     "JSONB_ARRAY_ELEMENTS_TEXT": "pg.jsonb_array_elements_text",
     "JSONB_OBJECT_KEYS": "pg.jsonb_object_keys",
 }
-ROW_SETS = ("GENERATE_SERIES", "RANGE", "UNNEST", *ROWS_OF_DOCUMENTS)
+ROWS_OF_ARRAYS = {**ROWS_OF_DOCUMENTS, "REGEXP_MATCHES": "pg.regexp_matches"}  # by what gives them as an array
+ROW_SETS = ("GENERATE_SERIES", "RANGE", "UNNEST", *ROWS_OF_ARRAYS)
 
 _OF_NOW: dict[str, Type] = {
     "NOW": S.TIMESTAMPTZ,
@@ -407,11 +408,21 @@ def _check_known(name: str, count: int, names: Names) -> None:
     raise SqlError(f"there is no function {name.lower()}", hint=near)
 
 
-def parts_of_document(name: str, args: Sequence[Expr]) -> Expr:
-    """The array of which a function of `ROWS_OF_DOCUMENTS` gives the elements."""
-    if len(args) != 1 or not (args[0].type is S.JSONB or typing.unknown(args[0])):
+def array_of_rows(name: str, args: Sequence[Expr]) -> Expr:
+    """The array of which a function of `ROWS_OF_ARRAYS` gives the elements."""
+    if name in ROWS_OF_DOCUMENTS and (len(args) != 1 or not (args[0].type is S.JSONB or typing.unknown(args[0]))):
         raise SqlError(f"{name.lower()} takes a JSONB", hint="cast a text: x::jsonb")
-    return typing.row(ROWS_OF_DOCUMENTS[name], args)
+    return typing.row(ROWS_OF_ARRAYS[name], args)
+
+
+def unnested(call: ast.Call, value: Callable[[ast.Expr], Expr]) -> Expr | None:
+    """What `unnest` takes; None where it takes no array. Of rows that are arrays it takes all."""
+    if len(call.args) != 1:
+        return None
+    (arg,) = call.args
+    rows = isinstance(arg, ast.Call) and arg.name == "REGEXP_MATCHES"
+    found = array_of_rows(arg.name, [value(x) for x in arg.args]) if rows else value(arg)  # type: ignore[union-attr]
+    return found if isinstance(found.type, Array) else None
 
 
 # ---------------------------------------------------------------------- names

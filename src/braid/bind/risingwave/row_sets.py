@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from braid.bind.expressions import children, with_span
-from braid.bind.risingwave.expressions import ROW_SETS, ROWS_OF_DOCUMENTS, bound, parts_of_document, usual_name
+from braid.bind.risingwave.expressions import ROW_SETS, ROWS_OF_ARRAYS, array_of_rows, bound, unnested, usual_name
 from braid.bind.risingwave.placing import Relation, elements
 from braid.bind.risingwave.scope import QUOTE, Context, default_name
 from braid.bind.select.scope import Column, Scope, Table, of_table, renamed
@@ -43,16 +43,16 @@ def _array(call: ast.Call, before: Scope) -> Expr:
     name = call.name.lower()
     if call.distinct or any(isinstance(x, ast.Star) for x in call.args):
         raise SqlError(f"{name} takes values", hint="write it without * and DISTINCT")
-    args = [bound(x, "FROM", before.expr) for x in call.args]
-    if call.name in ROWS_OF_DOCUMENTS:
-        return parts_of_document(call.name, args)
     if call.name == "UNNEST":
-        if len(args) != 1 or not isinstance(args[0].type, Array):
+        found = unnested(call, lambda x: bound(x, "FROM", before.expr))
+        if found is None:
             raise SqlError("unnest takes one array", hint="write unnest(t.a)")
-        (found,) = args
         while isinstance(found.type, Array) and isinstance(found.type.element, Array):
             found = Call("pg.array_flatten", (found,), found.type.element)
         return found
+    args = [bound(x, "FROM", before.expr) for x in call.args]
+    if call.name in ROWS_OF_ARRAYS:
+        return array_of_rows(call.name, args)
     one = Lit(1, Scalar.INT)
     if call.name == "RANGE" or len(args) not in (2, 3):
         what = name if call.name == "RANGE" else f"{name} of {len(args)} arguments"
