@@ -283,6 +283,12 @@ def _in_list(e: ast.InList, names: Names) -> Expr:
 
 
 def _like(e: ast.Like, names: Names) -> Expr:
+    if isinstance(e.pattern, ast.Quantified):
+        if not isinstance(e.pattern.of, ast.ArrayLiteral) or not e.pattern.of.items:
+            raise SqlError(f"{e.op} takes patterns one by one", e.pattern.span, "write x LIKE ANY (ARRAY['a%', 'b%'])")
+        each = [_like(replace(e, pattern=x), names) for x in e.pattern.of.items]
+        word = "and" if e.pattern.all else "or"
+        return any_of(each, lambda a, b: typing.logic(word, [a, b]))
     args = [bind(e.arg, names), bind(e.pattern, names)]
     if e.escape is not None:
         args.append(Lit(e.escape, S.VARCHAR))

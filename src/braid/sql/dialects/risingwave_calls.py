@@ -254,7 +254,7 @@ def _matches(c: Cursor, op: str, left: ast.Expr, negated: bool, start: int) -> a
     """`x op pattern [ESCAPE 'c']`."""
     pattern = expression(c, CONCAT)
     escape = escape_of(c)
-    if escape is not None:
+    if escape is not None or isinstance(pattern, ast.Quantified):
         return ast.Like(left, pattern, escape, negated, c.span(start), op)
     return _negated(ast.Binary(op, left, pattern, c.span(start)), negated)
 
