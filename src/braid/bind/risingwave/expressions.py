@@ -18,7 +18,7 @@ from braid.bind.risingwave.batch_aggregates import AGGREGATES, WINDOWS, is_known
 from braid.errors import SqlError, UnknownColumn
 from braid.expr import user
 from braid.expr.nodes import Call, Expr, Lit
-from braid.expr.postgres import typing
+from braid.expr.postgres import arrays, typing
 from braid.expr.postgres.base import NUMERIC
 from braid.guess import meant
 from braid.plan.epochs import NOW
@@ -337,6 +337,9 @@ def _call(e: ast.Call, names: Names) -> Expr:
         raise _misplaced(e, names)
     if e.name in _PRESENT and not names.batch and e.name not in typing.known():
         return _present(e.name, f"{e.name.lower()}()", names)
+    match e:
+        case ast.Call(name="ARRAY_TRANSFORM", args=(array, ast.Lambda() as f)) if not user.overloads(e.name):
+            return _transformed(bind(array, names), f, names)
     _check_known(e.name, len(e.args), names)
     if e.distinct:
         raise SqlError(f"DISTINCT has no meaning in {e.name.lower()}", hint="leave it out")
@@ -348,6 +351,24 @@ def _call(e: ast.Call, names: Names) -> Expr:
     if (e.name, len(args)) in _MADE and not user.overloads(e.name):
         return _MADE[e.name, len(args)](args)
     return typing.function(e.name, args)
+
+
+def _transformed(array: Expr, f: ast.Lambda, names: Names) -> Expr:
+    """What the body is of each element. It names elements only, as in RisingWave."""
+    array = typing.coerced(array, Array(S.VARCHAR)) if typing.unknown(array) else array
+    if not isinstance(array.type, Array):
+        raise SqlError(f"array_transform takes an array, not {array.type}", hint="write array_transform(a, |x| x + 1)")
+    (param,) = f.params
+
+    def body(element: Expr) -> Expr:
+        def column(n: ast.Name) -> Expr:
+            if n.parts == (param,):
+                return element
+            raise SqlError(f"{n} is no element: a function of elements names no columns", n.span, f"write |{param}| …")
+
+        return typing.finished(bind(f.body, Names("a function of elements", column)))
+
+    return arrays.mapped(array, body, param)
 
 
 def _shared(args: list[Expr]) -> Expr:
@@ -390,6 +411,8 @@ def _check_known(name: str, count: int, names: Names) -> None:
     """A name that means nothing here is told before what its arguments lack."""
     if name in typing.known() or name == "PG_TYPEOF":
         return
+    if name == "ARRAY_TRANSFORM":
+        raise SqlError("array_transform takes an array and a function", hint="write array_transform(a, |x| x + 1)")
     counts = [n for made, n in _MADE if made == name]
     if counts and not user.overloads(name):
         if count in counts:

@@ -222,6 +222,17 @@ def _reserved(c: Cursor) -> ast.Expr | None:
     return call(c) if c.ahead(1).text == "(" else None
 
 
+def _function_of(c: Cursor) -> ast.Expr:
+    """`|x| x + 1`."""
+    start = c.index
+    c.advance()
+    param = c.name("the name of an element: |x| x + 1")
+    c.expect_symbol("|", "'|' behind the name of an element")
+    body = expression(c)
+    c.taller()
+    return ast.Lambda((param,), body, c.span(start))
+
+
 def _prefix(c: Cursor) -> ast.Expr:
     """`~ x`, `@ x`: of all that binds tighter, `~ 1 + 2` is `~ (1 + 2)`."""
     start = c.index
@@ -281,7 +292,7 @@ def _is(c: Cursor, left: ast.Expr, negated: bool, start: int) -> ast.Expr | None
 
 PREDICATES = {"ILIKE": _ilike, "SIMILAR": _similar, "IS": _is}
 PRIMARIES = {**VALUES, **dict.fromkeys(("ANY", "SOME", "ALL"), _quantified), "ARRAY": _array,
-             **dict.fromkeys(("LEFT", "RIGHT"), _reserved), **dict.fromkeys(("~", "@"), _prefix)}  # fmt: skip
+             **dict.fromkeys(("LEFT", "RIGHT"), _reserved), **dict.fromkeys(("~", "@"), _prefix), "|": _function_of}  # fmt: skip
 
 
 def grouping(c: Cursor) -> ast.Expr:
