@@ -34,7 +34,12 @@ def relation(f: ast.TableFunction, before: Scope, context: Context) -> Relation:
     level = context.level(alias)
     shown = name if alias == _ITEM else alias
     element, index = Col(f"{level}.{shown}", array.type.element), Col(f"{level}~.index", Scalar.INT)
-    seen = renamed((Column(shown, element, usual_name(element.type)),), f.columns, f.span)
+    given = [Column(shown, element, usual_name(element.type))]
+    if f.ordinality:  # of a row that LEFT JOIN keeps without an element there is none
+        number = typing.coerced(typing.operator("+", [index, Lit(1, Scalar.INT)]), Scalar.BIGINT)
+        some = typing.compare(">", typing.function("CARDINALITY", [array]), Lit(0, Scalar.INT))
+        given.append(Column("ordinality", typing.case([(some, number)], None), usual_name(Scalar.BIGINT)))
+    seen = renamed(tuple(given), f.columns, f.span)
     table = Table(alias, (), seen) if alias == _ITEM else Table(alias, seen)
     return Relation(elements(array, element, index), of_table(table, QUOTE), f.span)
 

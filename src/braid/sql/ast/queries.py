@@ -380,12 +380,13 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class TableFunction:
-    """`TUMBLE(t, ts, INTERVAL …)`, `generate_series(1, 3) [AS alias [(columns)]]`."""
+    """`TUMBLE(t, ts, INTERVAL …)`, `generate_series(1, 3) [WITH ORDINALITY] [AS alias [(columns)]]`."""
 
     call: Call
     alias: str | None
     span: Span
     columns: tuple[str, ...] = ()
+    ordinality: bool = False
 
 
 @dataclass(frozen=True, slots=True)
