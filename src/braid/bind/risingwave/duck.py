@@ -23,8 +23,8 @@ from braid.errors import Span, SqlError
 from braid.expr.nodes import Col
 from braid.expr.postgres import typing
 from braid.sql import ast
-from braid.types import Scalar
 from braid.sql.windows import CALLS
+from braid.types import Scalar
 
 _KINDS = {"inner": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "FULL JOIN"}
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}

@@ -114,9 +114,7 @@ class Overs:
             self._add(window, a.output, a.function, a.arg, frame)
         return made
 
-    def _of_rows(
-        self, name: str, args: list[Expr], window: _Window, frame: Frame, ignores_nulls: bool = False
-    ) -> Expr:
+    def _of_rows(self, name: str, args: list[Expr], window: _Window, frame: Frame, ignores_nulls: bool = False) -> Expr:
         """A rank, or the value of another row."""
         shown, by = name.lower(), 1 if ignores_nulls else None
         if name in RANKS:

@@ -292,7 +292,8 @@ def _is(c: Cursor, left: ast.Expr, negated: bool, start: int) -> ast.Expr | None
 
 PREDICATES = {"ILIKE": _ilike, "SIMILAR": _similar, "IS": _is}
 PRIMARIES = {**VALUES, **dict.fromkeys(("ANY", "SOME", "ALL"), _quantified), "ARRAY": _array,
-             **dict.fromkeys(("LEFT", "RIGHT"), _reserved), **dict.fromkeys(("~", "@"), _prefix), "|": _function_of}  # fmt: skip
+             **dict.fromkeys(("LEFT", "RIGHT"), _reserved), **dict.fromkeys(("~", "@"), _prefix),
+             "|": _function_of}  # fmt: skip
 
 
 def grouping(c: Cursor) -> ast.Expr:
