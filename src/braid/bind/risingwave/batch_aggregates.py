@@ -40,7 +40,8 @@ def plain(e: ast.Expr) -> ast.Expr:
     if len(call.args) != 2 or (long is not None and (long.over or long.order_by or long.within_group)):
         raise SqlError(f"{shown} takes a value and what it is found by", call.span, f"write {shown}(x, y)")
     value, by = call.args
-    where: ast.Expr = ast.Binary("AND", *(ast.IsNull(x, True, x.span) for x in (value, by)), call.span)
+    there = [ast.IsNull(x, True, x.span) for x in (value, by)]
+    where: ast.Expr = ast.Binary("AND", there[0], there[1], call.span)
     if long is not None and long.where is not None:
         where = ast.Binary("AND", long.where, where, call.span)
     order = tuple(ast.OrderItem(x, x is by and call.name == "ARG_MAX", None, x.span) for x in (by, value))
