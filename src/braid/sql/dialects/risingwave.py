@@ -351,8 +351,10 @@ def _assignments(c: Cursor) -> tuple[tuple[ast.Name, ast.Expr], ...]:
     start, names = c.index, in_parentheses(c, column_name)
     c.expect_symbol("=")
     c.accept("ROW")
-    if not c.at_symbol("(") or c.ahead(1).value in QUERY_STARTS:
-        hint = f"write SET {names[0]} = …, {names[-1]} = …"
+    hint = f"write SET {names[0]} = …, {names[-1]} = …"
+    if c.at_symbol("(") and c.ahead(1).value in QUERY_STARTS:
+        raise c.error_from(start, "a sub-query that sets several columns is not supported yet", hint)
+    if not c.at_symbol("("):
         raise c.error_from(start, "columns in parentheses are set to as many values", hint)
     values = in_parentheses(c, expression)
     if len(values) != len(names):

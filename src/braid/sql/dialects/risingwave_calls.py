@@ -116,6 +116,8 @@ def window(c: Cursor) -> ast.Over:
         partition = comma_list(c, expression)
     if c.at("ORDER"):
         order_by = order_items(c)
+    if c.at("SESSION"):
+        raise c.error("SESSION in OVER is not supported yet", c.now, "write ROWS or RANGE BETWEEN … AND …")
     frame = _frame(c) if c.word() in _UNITS else None
     c.close(opened, ")")
     return ast.Over(base, partition, order_by, frame, c.span(start))
