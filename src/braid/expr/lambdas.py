@@ -101,9 +101,9 @@ def _elementwise(
 
 
 def _body(f: Lambda) -> Expr:
-    """The body, where arithmetic with a null fails, but of PostgreSQL's (`=>`). The bodies of functions within it have
+    """The body, where arithmetic with a null fails, but of PostgreSQL's (`=>|`). The bodies of functions within it have
     their own turn."""
-    if f.params[0].name.startswith("=>"):
+    if f.params[0].name.startswith("=>|"):
         return f.body
 
     def change(e: Expr) -> Expr | None:

@@ -368,7 +368,7 @@ def _transformed(array: Expr, f: ast.Lambda, names: Names) -> Expr:
 
         return typing.finished(bind(f.body, Names("a function of elements", column)))
 
-    return arrays.mapped(array, body, param)
+    return arrays.mapped(array, body, f"|{param}")
 
 
 def _shared(args: list[Expr]) -> Expr:
