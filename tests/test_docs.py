@@ -37,7 +37,7 @@ import ksqldb_reference
 from braid.bind.catalog import Catalog
 from braid.bind.program import Program
 from braid.bind.risingwave.batch_aggregates import AGGREGATES as BATCH_AGGREGATES
-from braid.bind.risingwave.batch_aggregates import WINDOWS
+from braid.bind.risingwave.batch_aggregates import EXTREMES, WINDOWS
 from braid.bind.risingwave.batch_values import PRESENT
 from braid.bind.settings import SETTINGS
 from braid.errors import BraidError
@@ -378,7 +378,7 @@ def test_the_page_of_risingwave_names_what_is_accepted() -> None:
     present = {*map(str.upper, PRESENT), "RANDOM", "GENERATE_SERIES", "RANGE", "UNNEST"}
     for begin, names in (
         ("Functions", by_name("risingwave")),
-        ("Aggregates", BATCH_AGGREGATES),
+        ("Aggregates", (*BATCH_AGGREGATES, *EXTREMES)),
         ("Over windows besides", WINDOWS.keys() - BATCH_AGGREGATES.keys()),
         ("Besides [the functions of all expressions](#expressions)", present),
     ):

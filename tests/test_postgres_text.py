@@ -196,6 +196,15 @@ CASES: dict[str, list[tuple[tuple[Any, ...], Any]]] = {
         (('%0$s', 'a'), Fails('format specifies argument 0, but arguments are numbered from 1')),
         (('%1$s %s', 'a', 'b'), 'a b'),
     ],
+    "get_byte": [((b'\x01\xff', 1), 255), ((b'', 0), Fails("index 0 out of valid range, 0..-1"))],
+    "get_bit": [
+        ((b'\x01\x80', 15), 1), ((b'\x01', 1), 0), ((b'\x01', big(8)), Fails("index 8 out of valid range, 0..7")),
+    ],
+    "set_byte": [((b'ab', 1, 321), b'aA'), ((b'ab', -1, 1), Fails("index -1 out of valid range, 0..1"))],
+    "set_bit": [
+        ((b'\x00', 7, 1), b'\x80'), ((b'\xff', 0, 0), b'\xfe'), ((b'a', 0, 2), Fails("new bit must be 0 or 1")),
+    ],
+    "bit_count": [((b'',), 0), ((b'\xff\x01',), 9), ((None,), None)],
     "md5": [
         (('',), 'd41d8cd98f00b204e9800998ecf8427e'), (('risingwave',), '7ad0245ddf6c26f4f6ae269a644ac00a'),
         ((b'\x00',), '93b885adfe0da089cdf634904fd59f71'),
@@ -352,6 +361,14 @@ RISINGWAVE: dict[str, list[tuple[tuple[Any, ...], Any]]] = {
     "ltrim": [(("\t a ",), "a ")],
     "rtrim": [((" a\xa0 ",), " a")],
     "sha1": [((b"risingwave",), bytes.fromhex("48d3478f8350c86fa2e6f65a5883c2046523c8bb"))],
+    "regexp_matches": [
+        (("a1b", r"([a-z])(\d)?"), [["a", "1"], ["b", None]]),
+        (("aab", "^a"), [["a"]]),
+        (("x", "y"), []),
+        (("ab", "x*"), [[""], [""], [""]]),
+        (("abcab", "(?<=a)b"), [["b"], ["b"]]),
+        (("aab", r"\b(a)|(b)"), [["a", None], [None, "b"]]),
+    ],
     "convert_from": [((b"a", "LATIN1"), Fails("only the encoding UTF8 is possible"))],
 }
 ALL = [(name, args, want) for cases in (CASES, RISINGWAVE) for name, some in cases.items() for args, want in some]

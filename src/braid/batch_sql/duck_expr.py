@@ -109,6 +109,8 @@ def _is_own(e: Expr) -> bool:
             return _plain(e)
         case Field(arg=arg):
             return _is_own(arg)
+        case Call(function="TRANSFORM"):
+            return False
         case Call(function=f, args=args):
             if FUNCTIONS[f].duck is None or (f != "make_array" and any(isinstance(x.type, Array) for x in args)):
                 return False

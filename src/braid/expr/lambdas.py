@@ -101,7 +101,10 @@ def _elementwise(
 
 
 def _body(f: Lambda) -> Expr:
-    """The body, where arithmetic with a null fails. The bodies of functions within it have their own turn."""
+    """The body, where arithmetic with a null fails, but of PostgreSQL's (`=>|`). The bodies of functions within it have
+    their own turn."""
+    if f.params[0].name.startswith("=>|"):
+        return f.body
 
     def change(e: Expr) -> Expr | None:
         if isinstance(e, Lambda):

@@ -168,10 +168,9 @@ def of_frame(a: Aggregation, rows: pl.DataFrame, low: Ints, high: Ints) -> pl.Se
         return pl.Series(high - low)
     values = argument(a, rows)
     match a.function:
-        case "FIRST_VALUE":
-            return picked(values, low, low < high)
-        case "LAST_VALUE":
-            return picked(values, high - 1, low < high)
+        case "FIRST_VALUE" | "LAST_VALUE":
+            last, ignores_nulls = a.function == "LAST_VALUE", bool(a.options)
+            return nth(values, low, high, 1, from_last=last, ignores_nulls=ignores_nulls)
         case "MIN" | "MAX":
             return _extreme(values, low, high, largest=a.function == "MAX")
         case "STDDEV_SAMP":

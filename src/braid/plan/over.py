@@ -58,7 +58,8 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Windowed:
-    """A call: a rank (without an argument), LAG and LEAD (`options`: by how many rows), else a value of the frame."""
+    """A call: a rank (without an argument), LAG and LEAD (`options`: by how many rows), else a value of the frame; of
+    FIRST_VALUE and LAST_VALUE with an option the first or the last that is not NULL."""
 
     aggregation: Aggregation
     frame: Frame = Frame()

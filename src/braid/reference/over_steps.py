@@ -98,6 +98,8 @@ class OverStep(EpochStep[Over]):
         if a.arg is None:
             return len(frame)
         given = [self._argument(call, row) for row in frame]
+        if call.function in ("FIRST_VALUE", "LAST_VALUE") and a.options:
+            given = [v for v in given if v is not None]
         match call.function:
             case "FIRST_VALUE":
                 return given[0] if given else None

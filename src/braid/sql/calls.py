@@ -46,17 +46,16 @@ def mixed(c: Cursor, *words: str) -> tuple[ast.Expr, ...]:
 
 
 def trim(c: Cursor, commas: bool = True) -> tuple[str | None, tuple[ast.Expr, ...]]:
-    """TRIM([LEADING | TRAILING | BOTH] [characters] FROM x), TRIM(x [, characters]): the side, and the text first."""
+    """TRIM([LEADING | TRAILING | BOTH] [characters] FROM x): the side, and the text first. `commas`: TRIM(x [,
+    characters]) too, with a side or FROM before x or without."""
     side = next((s for s in SIDES if c.accept(s)), None)
-    alone = side is not None and c.accept("FROM")
+    alone = (side is not None or commas) and c.accept("FROM")
     args = [expression(c)]
-    if alone:
-        pass
-    elif c.accept("FROM"):
+    if not alone and c.accept("FROM"):
         args.insert(0, expression(c))
     elif commas and c.accept_symbol(","):
         args.append(expression(c))
-    elif side is not None:
+    elif side is not None and not alone and not commas:
         raise c.unexpected("FROM", "FROM")
     c.taller()
     return side, tuple(args)

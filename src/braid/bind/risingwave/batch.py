@@ -319,18 +319,22 @@ def insert(s: ast.Insert, context: Context) -> Bound:
     columns = tuple(_column(n, target) for n in s.columns) or tuple(c.name for c in target.visible)
     if (twice := repeated(s.columns)) is not None:
         raise SqlError(f"column {twice} is named twice", twice.span, "name it once")
+    if isinstance(s.rows.body, ast.Values):
+        columns = _check_values(s.rows.body, columns, bool(s.columns))
+    query = _assigned(s.rows, columns, target, context, bool(s.columns))
+    columns = columns[: len(query.columns)]
     missing = [k for k in _key(target) if k not in columns]
     if missing:
         hint = f"name it: INSERT INTO {target.name} ({', '.join((*missing, *columns))})"
         raise SqlError(f"the primary key {', '.join(missing)} gets no value", s.target.span, hint)
-    if isinstance(s.rows.body, ast.Values):
-        columns = _check_values(s.rows.body, columns, bool(s.columns))
-    query = _assigned(s.rows, columns, target, context)
     return RowsChanged("insert", target, query, columns, returning(s.returning, target, context))
 
 
-def _assigned(rows: ast.Query, columns: tuple[str, ...], target: Declared, context: Context) -> BatchQuery:
-    """The rows of an INSERT, each value as its column has it."""
+def _assigned(
+    rows: ast.Query, columns: tuple[str, ...], target: Declared, context: Context, by_name: bool = False
+) -> BatchQuery:
+    """The rows of an INSERT, each value as its column has it; without a list of columns (`by_name`) the last may be
+    missing."""
     types = {c.name: c.type for c in target.columns}
     batch = Batch(context, rows_of)
     if (
@@ -343,6 +347,7 @@ def _assigned(rows: ast.Query, columns: tuple[str, ...], target: Declared, conte
         found = _listed(rows.body, _values_of(rows.body, [(c, types[c]) for c in columns], batch), batch)
         return batch.query(found.sql, found.columns, rows.span)
     found = rows_of(rows, batch)
+    columns = columns if by_name else columns[: len(found.columns)]
     if len(found.columns) != len(columns):
         hint = f"the columns are {', '.join(columns)}"
         raise SqlError(f"{len(found.columns)} values for {len(columns)} columns", rows.span, hint)

@@ -16,6 +16,7 @@ from braid.expr.nodes import Call, Col, Expr, Lit
 from braid.expr.postgres import typing
 from braid.expr.postgres.base import sum_type
 from braid.expr.postgres.operators import result_of
+from braid.sql import ast
 from braid.types import Array, Decimal, Scalar, Type
 
 S = Scalar
@@ -23,7 +24,28 @@ S = Scalar
 
 def is_known(name: str) -> bool:
     """Whether it is an aggregate: one that views have, one that only batch queries have, or one of a user."""
-    return is_aggregate(name) or (name in AGGREGATES and not user.overloads(name))
+    return is_aggregate(name) or (name in (*AGGREGATES, *EXTREMES) and not user.overloads(name))
+
+
+EXTREMES = ("ARG_MAX", "ARG_MIN")
+
+
+def plain(e: ast.Expr) -> ast.Expr:
+    """`arg_min(x, y)` as the first x in the order of y, among those that are both there; all else as it is."""
+    long = e if isinstance(e, ast.LongCall) else None
+    call = e if long is None else long.call
+    if not isinstance(call, ast.Call) or call.name not in EXTREMES or user.overloads(call.name):
+        return e
+    shown = call.name.lower()
+    if len(call.args) != 2 or (long is not None and (long.over or long.order_by or long.within_group)):
+        raise SqlError(f"{shown} takes a value and what it is found by", call.span, f"write {shown}(x, y)")
+    value, by = call.args
+    there = [ast.IsNull(x, True, x.span) for x in (value, by)]
+    where: ast.Expr = ast.Binary("AND", there[0], there[1], call.span)
+    if long is not None and long.where is not None:
+        where = ast.Binary("AND", long.where, where, call.span)
+    order = tuple(ast.OrderItem(x, x is by and call.name == "ARG_MAX", None, x.span) for x in (by, value))
+    return ast.LongCall(ast.Call("FIRST_VALUE", (value,), call.span), order, (), where, None, call.span)
 
 
 def computed(name: str, args: list[Expr], t: Type, called: Callable[[str], str]) -> Expr:

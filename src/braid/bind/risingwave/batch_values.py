@@ -17,14 +17,15 @@ from braid.batch_sql.duck_expr import condition_of, duck_name, list_of, name_of,
 from braid.batch_sql.duck_text import name, token
 from braid.bind.bound import Asked, BatchQuery, Declared, Index, Read, View
 from braid.bind.expressions import with_span
-from braid.bind.risingwave.batch_aggregates import AGGREGATES, RENAMED, WINDOWS, computed
+from braid.bind.risingwave.batch_aggregates import AGGREGATES, RENAMED, WINDOWS, computed, plain
 from braid.bind.risingwave.expressions import (
     ROW_SETS,
-    ROWS_OF_DOCUMENTS,
+    ROWS_OF_ARRAYS,
     Names,
+    array_of_rows,
     bind,
     bind_condition,
-    parts_of_document,
+    unnested,
 )
 from braid.bind.risingwave.scope import Context, check_not_sink
 from braid.bind.select.scope import Scope
@@ -256,6 +257,7 @@ class Values:
         return Names(self.clause, self._name, self._special, batch=True)
 
     def _special(self, e: ast.Expr) -> Expr | None:
+        e = plain(e)
         match e:
             case ast.Subquery():
                 return self._subquery(e)
@@ -381,16 +383,18 @@ class Values:
         """What a function gives."""
         if e.distinct or any(isinstance(x, ast.Star) for x in e.args):
             raise SqlError(f"{e.name.lower()} takes values", e.span, "write it without * and DISTINCT")
-        if e.name in ROWS_OF_DOCUMENTS:
+        if e.name in ROWS_OF_ARRAYS:
             with with_span(e.span):
-                array = parts_of_document(e.name, [self.expr(x) for x in e.args])
+                array = array_of_rows(e.name, [self.expr(x) for x in e.args])
             assert isinstance(array.type, Array)
-            return _leaves(self.text(array, e.span), array.type)
-        args = [typing.finished(self.expr(x)) for x in e.args]
+            return RowSet(array.type.element, self.text(array, e.span))
         if e.name == "UNNEST":
-            if len(args) != 1 or not isinstance(args[0].type, Array):
+            with with_span(e.span):
+                found = unnested(e, lambda x: typing.finished(self.expr(x)))
+            if found is None or not isinstance(found.type, Array):
                 raise SqlError("unnest takes one array", e.span, "write unnest(ARRAY[…])")
-            return _leaves(self.text(args[0], e.span), args[0].type)
+            return _leaves(self.text(found, e.span), found.type)
+        args = [typing.finished(self.expr(x)) for x in e.args]
         if len(args) not in ((1, 2, 3) if e.name == "RANGE" else (2, 3)):
             raise SqlError(
                 f"{e.name.lower()} takes a first and a last value, and maybe a step", e.span, "write (1, 10)"
@@ -416,14 +420,14 @@ class Values:
         if e.over is not None:
             behind += f" OVER ({self._over(e.over, set())})"
         if call.name in WINDOWS and e.over is not None:
-            return self._window(call, behind)
+            return self._window(call, " IGNORE NULLS" * e.ignores_nulls, behind)
         return self._aggregate(call, e, behind)
 
-    def _window(self, call: ast.Call, behind: str) -> Col:
+    def _window(self, call: ast.Call, nulls: str, behind: str) -> Col:
         args = [typing.finished(self.expr(x)) for x in call.args]
         with with_span(call.span):
             t = WINDOWS[call.name](call.name.lower(), args)
-        return Col(f"{call.name.lower()}({', '.join(self.text(x, call.span) for x in args)}){behind}", t)
+        return Col(f"{call.name.lower()}({', '.join(self.text(x, call.span) for x in args)}{nulls}){behind}", t)
 
     def _aggregate(self, call: ast.Call, long: ast.LongCall | None = None, behind: str = "") -> Expr:
         """`count(x)`, `string_agg(x, ',' ORDER BY y)`, `percentile_cont(0.5) WITHIN GROUP (ORDER BY x)`."""

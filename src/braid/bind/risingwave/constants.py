@@ -72,6 +72,7 @@ def table_of(body: ast.Values | ast.Select | ast.TableFunction, count: int, cont
     _check(body)
     span = body.call.span if isinstance(body, ast.TableFunction) else body.span
     written, names = context.written_at(span), ", ".join(column_names(count))
+    written += " WITH ORDINALITY" if isinstance(body, ast.TableFunction) and body.ordinality else ""
     rows = f"SELECT * FROM {written if isinstance(body, ast.TableFunction) else f'({written})'} AS given({names})"
     known: Words = RISINGWAVE
     name = f"values_{hashlib.sha256((plain(rows, known) or rows).encode()).hexdigest()[:12]}"

@@ -24,6 +24,7 @@ from braid.expr.nodes import Col
 from braid.expr.postgres import typing
 from braid.sql import ast
 from braid.sql.windows import CALLS
+from braid.types import Scalar
 
 _KINDS = {"inner": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "FULL JOIN"}
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -99,6 +100,8 @@ def _derived(d: ast.Derived, batch: Batch, before: Scope | None) -> Text:
 def _function(f: ast.TableFunction, batch: Batch, before: Scope | None) -> Text:
     """Functions that give rows; a function over columns is asked for each row before it."""
     name = f.call.name
+    if f.ordinality and name not in ROW_SETS:
+        raise SqlError(f"WITH ORDINALITY of {name.lower()} is not possible", f.span, "leave it out")
     if name in CALLS:
         return _windows(f, batch)
     if name not in ROW_SETS:
@@ -106,9 +109,14 @@ def _function(f: ast.TableFunction, batch: Batch, before: Scope | None) -> Text:
         raise SqlError(f"there is no table function {name.lower()}", f.call.span, f"there are {known}")
     found = Values(batch, before or NOTHING, "FROM").set_of(f.call)
     alias = f.alias or name.lower()
-    column = batch.token("c", alias)
-    sql = f"{'LATERAL ' if any(names(f.call)) else ''}({found.relation(column, batch)})"
-    return _named(sql, alias, ((alias, column, found.type),), f, batch)
+    columns = [(alias, batch.token("c", alias), found.type)]
+    rows = found.relation(columns[0][1], batch) if not f.ordinality else ""
+    if f.ordinality:
+        all_, n = batch.token("c", "all"), batch.token("c", "ordinality")
+        columns.append(("ordinality", n, Scalar.BIGINT))
+        read = f"(SELECT {found.listed} AS {all_}) AS {batch.token('t', 'all')}"
+        rows = f"SELECT unnest({all_}) AS {columns[0][1]}, unnest(range(1, len({all_}) + 1)) AS {n} FROM {read}"
+    return _named(f"{'LATERAL ' if any(names(f.call)) else ''}({rows})", alias, tuple(columns), f, batch)
 
 
 def _windows(f: ast.TableFunction, batch: Batch) -> Text:

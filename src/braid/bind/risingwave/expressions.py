@@ -18,7 +18,7 @@ from braid.bind.risingwave.batch_aggregates import AGGREGATES, WINDOWS, is_known
 from braid.errors import SqlError, UnknownColumn
 from braid.expr import user
 from braid.expr.nodes import Call, Expr, Lit
-from braid.expr.postgres import typing
+from braid.expr.postgres import arrays, typing
 from braid.expr.postgres.base import NUMERIC
 from braid.guess import meant
 from braid.plan.epochs import NOW
@@ -50,7 +50,8 @@ ROWS_OF_DOCUMENTS = {
     "JSONB_ARRAY_ELEMENTS_TEXT": "pg.jsonb_array_elements_text",
     "JSONB_OBJECT_KEYS": "pg.jsonb_object_keys",
 }
-ROW_SETS = ("GENERATE_SERIES", "RANGE", "UNNEST", *ROWS_OF_DOCUMENTS)
+ROWS_OF_ARRAYS = {**ROWS_OF_DOCUMENTS, "REGEXP_MATCHES": "pg.regexp_matches"}  # by what gives them as an array
+ROW_SETS = ("GENERATE_SERIES", "RANGE", "UNNEST", *ROWS_OF_ARRAYS)
 
 _OF_NOW: dict[str, Type] = {
     "NOW": S.TIMESTAMPTZ,
@@ -240,7 +241,7 @@ def _number(value: PyDecimal) -> Expr:
 
 def interval(e: ast.Interval) -> Lit:
     """A length of time: months, days and microseconds."""
-    return Lit((e.months, e.days, (e.ms - e.days * 86_400_000) * 1000), S.INTERVAL)
+    return Lit((e.months, e.days, (e.ms - e.days * 86_400_000) * 1000 + e.us), S.INTERVAL)
 
 
 # ------------------------------------------------------------------ operators
@@ -282,6 +283,12 @@ def _in_list(e: ast.InList, names: Names) -> Expr:
 
 
 def _like(e: ast.Like, names: Names) -> Expr:
+    if isinstance(e.pattern, ast.Quantified):
+        if not isinstance(e.pattern.of, ast.ArrayLiteral) or not e.pattern.of.items:
+            raise SqlError(f"{e.op} takes patterns one by one", e.pattern.span, "write x LIKE ANY (ARRAY['a%', 'b%'])")
+        each = [_like(replace(e, pattern=x), names) for x in e.pattern.of.items]
+        word = "and" if e.pattern.all else "or"
+        return any_of(each, lambda a, b: typing.logic(word, [a, b]))
     args = [bind(e.arg, names), bind(e.pattern, names)]
     if e.escape is not None:
         args.append(Lit(e.escape, S.VARCHAR))
@@ -330,14 +337,51 @@ def _call(e: ast.Call, names: Names) -> Expr:
         raise _misplaced(e, names)
     if e.name in _PRESENT and not names.batch and e.name not in typing.known():
         return _present(e.name, f"{e.name.lower()}()", names)
-    _check_known(e.name, names)
+    match e:
+        case ast.Call(name="ARRAY_TRANSFORM", args=(array, ast.Lambda() as f)) if not user.overloads(e.name):
+            return _transformed(bind(array, names), f, names)
+    _check_known(e.name, len(e.args), names)
     if e.distinct:
         raise SqlError(f"DISTINCT has no meaning in {e.name.lower()}", hint="leave it out")
     if e.args and isinstance(e.args[0], ast.Star):
         raise SqlError(f"{e.name.lower()}(*) is not possible", hint="only count takes *")
     if e.name == "PG_TYPEOF" and len(e.args) == 1:
         return Lit(_typeof(typing.finished(bind(e.args[0], names)).type), S.VARCHAR)
-    return typing.function(e.name, [bind(x, names) for x in e.args])
+    args = [bind(x, names) for x in e.args]
+    if (e.name, len(args)) in _MADE and not user.overloads(e.name):
+        return _MADE[e.name, len(args)](args)
+    return typing.function(e.name, args)
+
+
+def _transformed(array: Expr, f: ast.Lambda, names: Names) -> Expr:
+    """What the body is of each element. It names elements only, as in RisingWave."""
+    array = typing.coerced(array, Array(S.VARCHAR)) if typing.unknown(array) else array
+    if not isinstance(array.type, Array):
+        raise SqlError(f"array_transform takes an array, not {array.type}", hint="write array_transform(a, |x| x + 1)")
+    (param,) = f.params
+
+    def body(element: Expr) -> Expr:
+        def column(n: ast.Name) -> Expr:
+            if n.parts == (param,):
+                return element
+            raise SqlError(f"{n} is no element: a function of elements names no columns", n.span, f"write |{param}| …")
+
+        return typing.finished(bind(f.body, Names("a function of elements", column)))
+
+    return arrays.mapped(array, body, f"|{param}")
+
+
+def _shared(args: list[Expr]) -> Expr:
+    return typing.operator("&&", args)
+
+
+_MADE: dict[tuple[str, int], Callable[[list[Expr]], Expr]] = {  # functions that are another form of something else
+    ("DATE", 1): lambda args: typing.cast(args[0], S.DATE),
+    ("BOOLEQ", 2): lambda args: typing.compare("=", *map(typing.logic_value, args)),
+    ("BOOLNE", 2): lambda args: typing.compare("!=", *map(typing.logic_value, args)),
+    ("MAKE_INTERVAL", 0): lambda args: Lit((0, 0, 0), S.INTERVAL),
+    **dict.fromkeys((("ARRAY_OVERLAPS", 2), ("ARRAY_IS_OVERLAP", 2), ("ARRAY_IS_INTERSECT", 2)), _shared),
+}
 
 
 _TYPEOF: dict[Type, str] = {
@@ -363,10 +407,17 @@ def _misplaced(e: ast.Call, names: Names) -> SqlError:
     return SqlError(f"{e.name} is an aggregate; it is not allowed in {names.clause}", hint=hint)
 
 
-def _check_known(name: str, names: Names) -> None:
+def _check_known(name: str, count: int, names: Names) -> None:
     """A name that means nothing here is told before what its arguments lack."""
     if name in typing.known() or name == "PG_TYPEOF":
         return
+    if name == "ARRAY_TRANSFORM":
+        raise SqlError("array_transform takes an array and a function", hint="write array_transform(a, |x| x + 1)")
+    counts = [n for made, n in _MADE if made == name]
+    if counts and not user.overloads(name):
+        if count in counts:
+            return
+        raise SqlError(f"wrong number of arguments for {name.lower()}: {count}", hint=f"it takes {counts[0]}")
     if user.overloads(name):
         if not names.batch:
             return
@@ -386,11 +437,21 @@ def _check_known(name: str, names: Names) -> None:
     raise SqlError(f"there is no function {name.lower()}", hint=near)
 
 
-def parts_of_document(name: str, args: Sequence[Expr]) -> Expr:
-    """The array of which a function of `ROWS_OF_DOCUMENTS` gives the elements."""
-    if len(args) != 1 or not (args[0].type is S.JSONB or typing.unknown(args[0])):
+def array_of_rows(name: str, args: Sequence[Expr]) -> Expr:
+    """The array of which a function of `ROWS_OF_ARRAYS` gives the elements."""
+    if name in ROWS_OF_DOCUMENTS and (len(args) != 1 or not (args[0].type is S.JSONB or typing.unknown(args[0]))):
         raise SqlError(f"{name.lower()} takes a JSONB", hint="cast a text: x::jsonb")
-    return typing.row(ROWS_OF_DOCUMENTS[name], args)
+    return typing.row(ROWS_OF_ARRAYS[name], args)
+
+
+def unnested(call: ast.Call, value: Callable[[ast.Expr], Expr]) -> Expr | None:
+    """What `unnest` takes; None where it takes no array. Of rows that are arrays it takes all."""
+    if len(call.args) != 1:
+        return None
+    (arg,) = call.args
+    rows = isinstance(arg, ast.Call) and arg.name == "REGEXP_MATCHES"
+    found = array_of_rows(arg.name, [value(x) for x in arg.args]) if rows else value(arg)  # type: ignore[union-attr]
+    return found if isinstance(found.type, Array) else None
 
 
 # ---------------------------------------------------------------------- names

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from braid.bind.expressions import Aggregations, children, with_span
-from braid.bind.risingwave.batch_aggregates import is_known
+from braid.bind.risingwave.batch_aggregates import is_known, plain
 from braid.bind.risingwave.different import (
     Different,
     either,
@@ -88,6 +88,7 @@ class _Groups(Groups):
     def ask(self, e: ast.Expr) -> Expr | None:
         """What an aggregate gives that only this dialect has, or the key that `e` is, if it is a grouping
         expression."""
+        e = plain(e)
         match e:
             case ast.LongCall(call=call, where=where, over=None) if is_known(call.name):
                 _check_order(e)

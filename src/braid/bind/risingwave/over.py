@@ -17,7 +17,7 @@ from braid.bind.expressions import Aggregations, children, with_span
 from braid.bind.risingwave.batch_aggregates import WINDOWS, is_known
 from braid.bind.select.aggregates import Asked, row_count, value
 from braid.errors import Span, SqlError
-from braid.expr.nodes import Col, Expr, Lit
+from braid.expr.nodes import Call, Col, Expr, Lit
 from braid.expr.postgres import typing
 from braid.plan.groups import Aggregation
 from braid.plan.logical import Filter, Node, Project
@@ -75,7 +75,7 @@ class Overs:
         frame, order = self._frame(over, order)
         window = partition, tuple(ordered(self._column(x), i) for x, i in order)
         with with_span(e.span):
-            return self._call(call, e.where, window, frame)
+            return self._call(e, window, frame)
 
     def node(self, below: Node) -> Node:
         """The rows with the columns of all calls."""
@@ -89,14 +89,15 @@ class Overs:
 
     # ---------------------------------------------------------------- calls
 
-    def _call(self, call: ast.Call, where: ast.Expr | None, window: _Window, frame: Frame) -> Expr:
+    def _call(self, e: ast.LongCall, window: _Window, frame: Frame) -> Expr:
+        call, where = e.call, e.where
         name, shown = call.name, call.name.lower()
         star = len(call.args) == 1 and isinstance(call.args[0], ast.Star)
         args = [] if star else [self.below(x) for x in call.args]
         if name in RANKS or name in OTHERS:
             if where is not None:
                 raise SqlError(f"{shown} takes no FILTER", where.span, "filter its rows in a sub-query")
-            return self._of_rows(name, args, window, frame)
+            return self._of_rows(name, args, window, frame, e.ignores_nulls)
         if not is_known(name):
             hint = f"those over rows are {', '.join(n.lower() for n in (*RANKS, *OTHERS))} and aggregates"
             if name in WINDOWS:
@@ -113,17 +114,21 @@ class Overs:
             self._add(window, a.output, a.function, a.arg, frame)
         return made
 
-    def _of_rows(self, name: str, args: list[Expr], window: _Window, frame: Frame) -> Expr:
+    def _of_rows(self, name: str, args: list[Expr], window: _Window, frame: Frame, ignores_nulls: bool = False) -> Expr:
         """A rank, or the value of another row."""
-        shown, by = name.lower(), None
+        shown, by = name.lower(), 1 if ignores_nulls else None
         if name in RANKS:
             if args:
                 raise SqlError(f"{shown} takes nothing", hint=f"write {shown}() OVER (…)")
             return self._add(window, Col(f"{self.alias}.over_{self._count()}", S.BIGINT), name, None, _WHOLE)
         moves = name in ("LAG", "LEAD")
-        if len(args) not in (1, 1 + moves):
-            usage = "a value, and maybe by how many rows" if moves else "one value"
+        if len(args) not in ((1, 2, 3) if moves else (1,)):
+            usage = "a value, by how many rows, and what it is without such a row" if moves else "one value"
             raise SqlError(f"{shown} takes {usage}", hint=f"write {shown}(x) OVER (…)")
+        if len(args) == 3:
+            args, none = typing.alike(f"the value and the default of {shown}", [args[0], args[2]])[1], args[1]
+            found = [self._of_rows(name, [x, none], window, frame) for x in (Lit(True, S.BOOLEAN), args[0])]
+            return typing.case([(Call("is_null", (found[0],), S.BOOLEAN), self._column(args[1]))], found[1])
         if moves:
             frame, by = _WHOLE, row_count(shown, args[1]) if len(args) == 2 else 1
         output = Col(f"{self.alias}.over_{self._count()}", args[0].type)

@@ -377,6 +377,9 @@ def _leaf(relation: ast.Relation, before: Scope | None, context: Context) -> Rel
                 if before is None:
                     return _constant_calls(relation, context)
                 return row_sets.relation(relation, before, context)
+            if relation.ordinality:
+                what = relation.call.name.lower()
+                raise SqlError(f"WITH ORDINALITY of {what} is not possible", relation.span, "leave it out")
             return _window(relation, context)
         case ast.Derived():
             assert isinstance(relation.query, ast.Query)
@@ -389,9 +392,10 @@ def _leaf(relation: ast.Relation, before: Scope | None, context: Context) -> Rel
 
 def _constant_calls(f: ast.TableFunction, context: Context) -> Relation:
     """What a function gives that stands before all tables: its rows hang on none of them."""
-    leaf = _read_constant(constants.table_of(f, 1, context), f.span, context)
+    leaf = _read_constant(constants.table_of(f, 1 + f.ordinality, context), f.span, context)
     name = f.alias or f.call.name.lower()
-    columns = renamed([replace(c, name=name) for c in leaf.scope.columns], f.columns, f.span)
+    given = zip(leaf.scope.columns, (name, "ordinality"), strict=False)
+    columns = renamed([replace(c, name=n) for c, n in given], f.columns, f.span)
     return replace(leaf, scope=of_table(Table(name, columns), QUOTE))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from braid.bind.expressions import children, with_span
-from braid.bind.risingwave.expressions import ROW_SETS, ROWS_OF_DOCUMENTS, bound, parts_of_document, usual_name
+from braid.bind.risingwave.expressions import ROW_SETS, ROWS_OF_ARRAYS, array_of_rows, bound, unnested, usual_name
 from braid.bind.risingwave.placing import Relation, elements
 from braid.bind.risingwave.scope import QUOTE, Context, default_name
 from braid.bind.select.scope import Column, Scope, Table, of_table, renamed
@@ -34,7 +34,12 @@ def relation(f: ast.TableFunction, before: Scope, context: Context) -> Relation:
     level = context.level(alias)
     shown = name if alias == _ITEM else alias
     element, index = Col(f"{level}.{shown}", array.type.element), Col(f"{level}~.index", Scalar.INT)
-    seen = renamed((Column(shown, element, usual_name(element.type)),), f.columns, f.span)
+    given = [Column(shown, element, usual_name(element.type))]
+    if f.ordinality:  # of a row that LEFT JOIN keeps without an element there is none
+        number = typing.coerced(typing.operator("+", [index, Lit(1, Scalar.INT)]), Scalar.BIGINT)
+        some = typing.compare(">", typing.function("CARDINALITY", [array]), Lit(0, Scalar.INT))
+        given.append(Column("ordinality", typing.case([(some, number)], None), usual_name(Scalar.BIGINT)))
+    seen = renamed(tuple(given), f.columns, f.span)
     table = Table(alias, (), seen) if alias == _ITEM else Table(alias, seen)
     return Relation(elements(array, element, index), of_table(table, QUOTE), f.span)
 
@@ -43,16 +48,16 @@ def _array(call: ast.Call, before: Scope) -> Expr:
     name = call.name.lower()
     if call.distinct or any(isinstance(x, ast.Star) for x in call.args):
         raise SqlError(f"{name} takes values", hint="write it without * and DISTINCT")
-    args = [bound(x, "FROM", before.expr) for x in call.args]
-    if call.name in ROWS_OF_DOCUMENTS:
-        return parts_of_document(call.name, args)
     if call.name == "UNNEST":
-        if len(args) != 1 or not isinstance(args[0].type, Array):
+        found = unnested(call, lambda x: bound(x, "FROM", before.expr))
+        if found is None:
             raise SqlError("unnest takes one array", hint="write unnest(t.a)")
-        (found,) = args
         while isinstance(found.type, Array) and isinstance(found.type.element, Array):
             found = Call("pg.array_flatten", (found,), found.type.element)
         return found
+    args = [bound(x, "FROM", before.expr) for x in call.args]
+    if call.name in ROWS_OF_ARRAYS:
+        return array_of_rows(call.name, args)
     one = Lit(1, Scalar.INT)
     if call.name == "RANGE" or len(args) not in (2, 3):
         what = name if call.name == "RANGE" else f"{name} of {len(args)} arguments"

@@ -103,7 +103,7 @@ def _rises(e: Expr) -> bool:
             return e == NOW
         case Cast(arg=x, type=t):
             return t in _TIMES and _rises(x)
-        case Call(function=f, args=(x, Lit())):
+        case Call(function=f, args=(x, by)) if not any(columns(by)):
             return f in _MOVES and _rises(x)
         case Call(function="pg.date_trunc", args=(Lit(), x)):
             return _rises(x)

@@ -58,6 +58,8 @@ def of_call(f: ast.TableFunction) -> Windowed:
     for name, x in zip((*made.lengths, "offset"), lengths, strict=False):
         if not isinstance(x, ast.Interval) or x.months:
             raise SqlError(f"{what} takes lengths of days or shorter", x.span, f"write {usage}")
+        if x.us:
+            raise SqlError(f"{what} takes whole milliseconds", x.span, f"write {usage}")
         given[name] = x
     if any(given[name].ms <= 0 for name in made.lengths):
         raise SqlError(f"the lengths of {what} must be above zero", lengths[0].span, f"write {usage}")

@@ -16,10 +16,11 @@ from braid.bind.expressions import Aggregations
 from braid.errors import SqlError
 from braid.expr import typing, user
 from braid.expr.aggregates import common, shaped
-from braid.expr.nodes import Expr, Lit
+from braid.expr.compile import value_of
+from braid.expr.nodes import Call, Expr, Lit, columns
 from braid.expr.postgres import typing as postgres
 from braid.plan.groups import GATHER, PRESENT
-from braid.types import FLOATS, Array, Decimal, Map, Scalar, Struct, Type, is_numeric
+from braid.types import FLOATS, WHOLE_NUMBERS, Array, Decimal, Map, Scalar, Struct, Type, is_numeric
 
 S = Scalar
 DIGITS, MEAN_SCALE = 38, 16
@@ -111,6 +112,8 @@ def value(a: Asked) -> Expr:
 
 def row_count(what: str, e: Expr) -> int:
     """A constant number of rows."""
+    if isinstance(e, Call) and e.type in WHOLE_NUMBERS and not any(columns(e)):
+        e = Lit(value_of(e), e.type)
     if not isinstance(e, Lit) or not isinstance(e.value, int) or isinstance(e.value, bool):
         raise SqlError(f"{what} takes a constant number of rows", hint="write a whole number")
     if not 0 <= e.value <= _MOST_ROWS:

@@ -400,10 +400,10 @@ def quantified(every: bool, array: Expr, compared: Callable[[Expr], Expr]) -> Ex
     return Call("pg.all" if every else "pg.any", (mapped(array, compared),), S.BOOLEAN)
 
 
-def mapped(array: Expr, f: Callable[[Expr], Expr]) -> Expr:
+def mapped(array: Expr, f: Callable[[Expr], Expr], called: str = "element") -> Expr:
     """The array of what `f` is of each element."""
     assert isinstance(array.type, Array)
-    element = Param("=>element", array.type.element)
+    element = Param(f"=>{called}", array.type.element)
     body = f(element)
     return Call("TRANSFORM", (array, Lambda((element,), body, body.type)), Array(body.type))
 

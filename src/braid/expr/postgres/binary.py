@@ -1,4 +1,4 @@
-"""PostgreSQL's functions of BYTEA: its written forms, encodings, hashes.
+"""PostgreSQL's functions of BYTEA: its written forms, encodings, bits and bytes, hashes.
 
 In: typed calls and the Polars expressions of their arguments. Out: rows, by their plan names; BYTEA from and to text.
 Rule: PostgreSQL's, down to what it passes over in hex and base64 and how it breaks lines. SHA1 is RisingWave's
@@ -199,6 +199,41 @@ def _hex_row() -> Function:
     return Function("pg.to_hex", takes("an INTEGER or a BIGINT", *options), build, names=named("TO_HEX"))
 
 
+# ------------------------------------------------------------- bits and bytes
+
+
+def _inside(value: bytes, at: int, unit: int) -> None:
+    if not 0 <= at < len(value) * unit:
+        raise ValueError(f"index {at} out of valid range, 0..{len(value) * unit - 1}")
+
+
+def _get_byte(value: bytes, at: int) -> int:
+    _inside(value, at, 1)
+    return value[at]
+
+
+def _set_byte(value: bytes, at: int, new: int) -> bytes:
+    _inside(value, at, 1)
+    return value[:at] + bytes([new & 255]) + value[at + 1 :]
+
+
+def _get_bit(value: bytes, at: int) -> int:
+    """Bit 0 is the lowest of the first byte."""
+    _inside(value, at, 8)
+    return value[at // 8] >> at % 8 & 1
+
+
+def _set_bit(value: bytes, at: int, new: int) -> bytes:
+    _inside(value, at, 8)
+    if new not in (0, 1):
+        raise ValueError("new bit must be 0 or 1")
+    return _set_byte(value, at // 8, value[at // 8] & ~(1 << at % 8) | new << at % 8)
+
+
+def _bit_count(value: bytes) -> int:
+    return int.from_bytes(value, "big").bit_count()
+
+
 # --------------------------------------------------------------------- hashes
 
 
@@ -222,6 +257,11 @@ BINARY: dict[str, Function] = {
             plain("CONVERT_TO", "a text and an encoding", [((_TEXT, _TEXT), S.BYTES)], _convert_to), _checked
         ),
         _hex_row(),
+        plain("GET_BYTE", "a BYTEA and a place", [((S.BYTES, S.INT), S.INT)], _get_byte),
+        plain("GET_BIT", "a BYTEA and a place", [((S.BYTES, S.BIGINT), S.INT)], _get_bit),
+        plain("SET_BYTE", "a BYTEA, a place and a byte", [((S.BYTES, S.INT, S.INT), S.BYTES)], _set_byte),
+        plain("SET_BIT", "a BYTEA, a place and a bit", [((S.BYTES, S.BIGINT, S.INT), S.BYTES)], _set_bit),
+        plain("BIT_COUNT", "a BYTEA", [((S.BYTES,), S.BIGINT)], _bit_count),
         plain("MD5", "a text or a BYTEA", [((_TEXT,), _TEXT), ((S.BYTES,), _TEXT)], _md5),
         *(_hash(name) for name in ("SHA1", "SHA224", "SHA256", "SHA384", "SHA512")),
     )

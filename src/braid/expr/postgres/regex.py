@@ -276,6 +276,11 @@ def _regexp_match(text: str, pattern: str, flags: str = "") -> list[str | None] 
     return None if found is None else list(found.groups[1:] or found.groups)
 
 
+def _regexp_matches(text: str, pattern: str, flags: str = "") -> list[list[str | None]]:
+    """All matches, also without `g`. (src/expr/impl/src/table_function/regexp_matches.rs)"""
+    return [list(groups[1:] or groups) for groups in compiled(pattern, flags).all(text)]
+
+
 def _begin(text: str, start: int) -> int | None:
     """Where to begin; None behind the text."""
     if start <= 0:
@@ -423,6 +428,12 @@ def _match_many(texts: pl.Series, regex: Regex, *_: object) -> pl.Series | None:
     return found.select(pl.when(there).then(pl.concat_list(groups))).to_series()
 
 
+def _matches_many(texts: pl.Series, regex: Regex, *_: object) -> pl.Series | None:
+    if not isinstance(regex, Linear) or regex.groups:
+        return None
+    return texts.str.extract_all(regex.pattern).list.eval(pl.concat_list(pl.element()))
+
+
 def _count_many(texts: pl.Series, regex: Regex, start: int = 1, flags: str = "") -> pl.Series | None:
     if not isinstance(regex, Linear) or not regex.plain or start <= 0 or "g" in flags:
         return None
@@ -505,6 +516,8 @@ REGEX: dict[str, Function] = {
                 meaning=MEANING),
         _function("REGEXP_MATCH", "a text, a pattern, and maybe flags", [(_TEXT,) * 2, (_TEXT,) * 3], _TEXTS,
                   _regexp_match, _match_many, 2),
+        _function("regexp_matches", "a text, a pattern, and maybe flags", [(_TEXT,) * 2, (_TEXT,) * 3], Array(_TEXTS),
+                  _regexp_matches, _matches_many, 2),
         _function("REGEXP_COUNT", "a text, a pattern, and maybe a position and flags",
                   [(_TEXT,) * 2, (_TEXT, _TEXT, _I), (_TEXT, _TEXT, _I, _TEXT)], S.INT,
                   _regexp_count, _count_many, 3),

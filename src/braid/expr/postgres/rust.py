@@ -150,6 +150,10 @@ class Regex:
         """The first match."""
         raise NotImplementedError
 
+    def all(self, text: str) -> Iterator[tuple[str | None, ...]]:
+        """Each match with its groups; an empty one stands not at the end of another."""
+        raise NotImplementedError
+
     def replaced(self, text: str, new: Pieces, once: bool) -> str:
         """With something in the place of all matches, or of the first one."""
         raise NotImplementedError
@@ -184,6 +188,24 @@ class Linear(Regex):
     def search(self, text: str) -> Found | None:
         found = self.apart(pl.Series([text])).row(0)
         return None if found[1] is None else Found(found[0], found[1:-1], found[-1])
+
+    def all(self, text: str) -> Iterator[tuple[str | None, ...]]:
+        if self.plain:
+            while (found := self.search(text)) is not None:
+                yield found.groups
+                text = found.after
+            return
+        if "\0" in text:
+            raise ValueError("the text has a zero in it")
+        at = 0
+        for i, part in enumerate(self.replaced(text, ("\0", 0, "\0"), once=False).split("\0")):
+            if i % 2:
+                yield self._at(text, at) if self.groups else (part,)
+            at += len(part)
+
+    def _at(self, text: str, at: int) -> tuple[str | None, ...]:
+        """The match that begins there."""
+        return pl.Series([text]).str.extract_groups(f"\\A{re.escape(text[:at])}({self.pattern})").struct.unnest().row(0)
 
     def apart(self, texts: pl.Series) -> pl.DataFrame:
         """What is before a match, the match, its groups, what is behind; nulls where there is none."""
@@ -237,15 +259,23 @@ class Backtracking(Regex):
             return Found(text[: m.start()], (m[0], *m.groups()), text[m.end() :])
         return None
 
+    def _apart(self, text: str) -> Iterator[Any]:
+        last = -1
+        for m in self._matches(text):
+            if not m.start() == m.end() == last:
+                yield m
+                last = m.end()
+
+    def all(self, text: str) -> Iterator[tuple[str | None, ...]]:
+        return ((m[0], *m.groups()) for m in self._apart(text))
+
     def replaced(self, text: str, new: Pieces, once: bool) -> str:
         def parts() -> Iterator[str]:
-            at, last = 0, -1
-            for m in self._matches(text):
-                if m.start() == m.end() == last:
-                    continue
+            at = 0
+            for m in self._apart(text):
                 yield text[at : m.start()]
                 yield from Found("", (m[0], *m.groups()), "").put(new)
-                at = last = m.end()
+                at = m.end()
                 if once:
                     break
             yield text[at:]

@@ -183,12 +183,13 @@ class Star:
 @dataclass(frozen=True, slots=True)
 class Interval:
     """`INTERVAL '1' MINUTE`: months, and milliseconds besides; `days`: the whole days among them, where the dialect
-    tells days from hours."""
+    tells days from hours; `us`: microseconds besides all these, less than a millisecond."""
 
     months: int
     ms: int
     span: Span
     days: int = 0
+    us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +238,7 @@ class Over:
 
 @dataclass(frozen=True, slots=True)
 class LongCall:
-    """A call with what may stand in or behind it: ORDER BY, WITHIN GROUP, FILTER, OVER."""
+    """A call with what may stand in or behind it: ORDER BY, IGNORE NULLS, WITHIN GROUP, FILTER, OVER."""
 
     call: Call
     order_by: tuple[OrderItem, ...]
@@ -245,6 +246,7 @@ class LongCall:
     where: Expr | None
     over: Over | None
     span: Span
+    ignores_nulls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,12 +380,13 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class TableFunction:
-    """`TUMBLE(t, ts, INTERVAL …)`, `generate_series(1, 3) [AS alias [(columns)]]`."""
+    """`TUMBLE(t, ts, INTERVAL …)`, `generate_series(1, 3) [WITH ORDINALITY] [AS alias [(columns)]]`."""
 
     call: Call
     alias: str | None
     span: Span
     columns: tuple[str, ...] = ()
+    ordinality: bool = False
 
 
 @dataclass(frozen=True, slots=True)

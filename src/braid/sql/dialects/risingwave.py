@@ -348,15 +348,29 @@ def update(c: Cursor) -> ast.Statement:
     c.expect("UPDATE")
     target = relation_name(c, "the name of a table")
     c.expect("SET")
-    sets = comma_list(c, _assignment)
+    sets = tuple(one for some in comma_list(c, _assignments) for one in some)
     where = expression(c) if c.accept("WHERE") else None
     return ast.Update(target, sets, where, _returning(c), c.span(start))
 
 
-def _assignment(c: Cursor) -> tuple[ast.Name, ast.Expr]:
-    name = column_name(c)
+def _assignments(c: Cursor) -> tuple[tuple[ast.Name, ast.Expr], ...]:
+    """`column = expr`, `(column, …) = (expr, …)`."""
+    if not c.at_symbol("("):
+        name = column_name(c)
+        c.expect_symbol("=")
+        return ((name, expression(c)),)
+    start, names = c.index, in_parentheses(c, column_name)
     c.expect_symbol("=")
-    return name, expression(c)
+    c.accept("ROW")
+    hint = f"write SET {names[0]} = …, {names[-1]} = …"
+    if c.at_symbol("(") and c.ahead(1).value in QUERY_STARTS:
+        raise c.error_from(start, "a sub-query that sets several columns is not supported yet", hint)
+    if not c.at_symbol("("):
+        raise c.error_from(start, "columns in parentheses are set to as many values", hint)
+    values = in_parentheses(c, expression)
+    if len(values) != len(names):
+        raise c.error_from(start, f"{len(values)} values are set for {len(names)} columns", "write as many of both")
+    return tuple(zip(names, values, strict=True))
 
 
 def delete(c: Cursor) -> ast.Statement:

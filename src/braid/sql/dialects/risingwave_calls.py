@@ -40,7 +40,8 @@ assert COMPARE < CONCAT < ADD < MULTIPLY < UNARY
 
 
 def call(c: Cursor) -> ast.Expr:
-    """`f([DISTINCT] args [ORDER BY …]) [WITHIN GROUP (…)] [FILTER (WHERE …)] [OVER …]`, and the forms with words."""
+    """`f([DISTINCT] args [ORDER BY …] [IGNORE NULLS]) [WITHIN GROUP (…)] [FILTER (WHERE …)] [OVER …]`, and the forms
+    with words."""
     start, word = c.index, c.word()
     if word == "EXISTS" and (c.ahead(2).value in QUERY_STARTS or c.ahead(2).text == "("):
         c.advance()
@@ -56,10 +57,17 @@ def call(c: Cursor) -> ast.Expr:
     opened = c.advance()
     args, distinct = arguments(c)
     order_by = order_items(c) if c.at("ORDER") and args else ()
+    ignores_nulls = not c.accept("RESPECT", "NULLS") and c.accept("IGNORE", "NULLS")
     c.close(opened, ")", "',' or ')'")
     c.taller()
     made = ast.Call(name, args, c.span(start), distinct)
-    return _behind(c, made, order_by, start)
+    found = _behind(c, made, order_by, start)
+    if not ignores_nulls:
+        return found
+    if name not in ("FIRST_VALUE", "LAST_VALUE") or not isinstance(found, ast.LongCall) or found.over is None:
+        hint = "write first_value(x IGNORE NULLS) OVER (…)"
+        raise c.error_from(start, "IGNORE NULLS is for first_value and last_value with OVER", hint)
+    return replace(found, ignores_nulls=True)
 
 
 def _behind(c: Cursor, made: ast.Call, order_by: tuple[ast.OrderItem, ...], start: int) -> ast.Expr:
@@ -108,6 +116,8 @@ def window(c: Cursor) -> ast.Over:
         partition = comma_list(c, expression)
     if c.at("ORDER"):
         order_by = order_items(c)
+    if c.at("SESSION"):
+        raise c.error("SESSION in OVER is not supported yet", c.now, "write ROWS or RANGE BETWEEN … AND …")
     frame = _frame(c) if c.word() in _UNITS else None
     c.close(opened, ")")
     return ast.Over(base, partition, order_by, frame, c.span(start))
@@ -214,6 +224,17 @@ def _reserved(c: Cursor) -> ast.Expr | None:
     return call(c) if c.ahead(1).text == "(" else None
 
 
+def _function_of(c: Cursor) -> ast.Expr:
+    """`|x| x + 1`."""
+    start = c.index
+    c.advance()
+    param = c.name("the name of an element: |x| x + 1")
+    c.expect_symbol("|", "'|' behind the name of an element")
+    body = expression(c)
+    c.taller()
+    return ast.Lambda((param,), body, c.span(start))
+
+
 def _prefix(c: Cursor) -> ast.Expr:
     """`~ x`, `@ x`: of all that binds tighter, `~ 1 + 2` is `~ (1 + 2)`."""
     start = c.index
@@ -246,7 +267,7 @@ def _matches(c: Cursor, op: str, left: ast.Expr, negated: bool, start: int) -> a
     """`x op pattern [ESCAPE 'c']`."""
     pattern = expression(c, CONCAT)
     escape = escape_of(c)
-    if escape is not None:
+    if escape is not None or isinstance(pattern, ast.Quantified):
         return ast.Like(left, pattern, escape, negated, c.span(start), op)
     return _negated(ast.Binary(op, left, pattern, c.span(start)), negated)
 
@@ -273,7 +294,8 @@ def _is(c: Cursor, left: ast.Expr, negated: bool, start: int) -> ast.Expr | None
 
 PREDICATES = {"ILIKE": _ilike, "SIMILAR": _similar, "IS": _is}
 PRIMARIES = {**VALUES, **dict.fromkeys(("ANY", "SOME", "ALL"), _quantified), "ARRAY": _array,
-             **dict.fromkeys(("LEFT", "RIGHT"), _reserved), **dict.fromkeys(("~", "@"), _prefix)}  # fmt: skip
+             **dict.fromkeys(("LEFT", "RIGHT"), _reserved), **dict.fromkeys(("~", "@"), _prefix),
+             "|": _function_of}  # fmt: skip
 
 
 def grouping(c: Cursor) -> ast.Expr:

@@ -258,8 +258,9 @@ def source(c: Cursor) -> ast.Relation:
         call = expression(c, 9)  # a value without operators
         if not isinstance(call, ast.Call):
             raise c.error_from(name_start, "a source is a table, a sub-query or a table function")
+        ordinality = c.accept("WITH", "ORDINALITY")
         alias, columns = _alias(c)
-        return ast.TableFunction(call, alias, c.span(start), columns)
+        return ast.TableFunction(call, alias, c.span(start), columns, ordinality)
     name = relation_name(c, "the name of a table, source or view")
     as_of = _as_of(c)
     alias, columns = _alias(c)

@@ -7,6 +7,7 @@ Rule: a type is one of Braid's, with the name under which PostgreSQL knows it be
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal as PyDecimal
 
@@ -38,8 +39,9 @@ TYPE_WORDS = (*_NAMES, "NUMERIC", "DECIMAL")
 _MS = {"MILLISECOND": 1, "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000, "WEEK": 604_800_000}
 _DAYS = {"DAY": 1, "WEEK": 7}
 _SHORT = {"MS": "MILLISECOND", "S": "SECOND", "SEC": "SECOND", "MIN": "MINUTE", "H": "HOUR", "HR": "HOUR", "D": "DAY"}
+_IN_QUOTES = {**_SHORT, "M": "MINUTE", "MON": "MONTH", "Y": "YEAR", "YR": "YEAR"}
 _MONTHS = {"MONTH": 1, "YEAR": 12}
-_CLOCK = re.compile(r"([+-]?)(\d+):(\d{1,2})(?::(\d{1,2})(\.\d{1,3})?)?")
+_CLOCK = re.compile(r"([+-]?)(\d+):(\d{1,2})(?::(\d{1,2})(\.\d{1,6})?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +212,9 @@ def cast(c: Cursor) -> ast.Expr | None:
 
 
 def typed_string(c: Cursor) -> ast.Expr | None:
-    """`TIMESTAMP '2024-01-01 00:00:00'`."""
-    if c.ahead(1).kind is not TokenKind.STRING:
+    """`TIMESTAMP '2024-01-01 00:00:00'`, `TIMESTAMP WITH TIME ZONE '2024-01-01 00:00:00Z'`."""
+    zoned = c.word() in ("TIMESTAMP", "TIME") and [c.ahead(n).value for n in (2, 3)] == ["TIME", "ZONE"]
+    if c.ahead(4 if zoned else 1).kind is not TokenKind.STRING:
         return None
     start = c.index
     to = sql_type(c)
@@ -258,7 +261,7 @@ def _interval(c: Cursor, text: str, token: Token, start: int) -> ast.Interval:
             rest, seen = rest[clock.end() :].lstrip(), True
             continue
         piece = re.match(r"([+-]?\d+(?:\.\d+)?)\s*([A-Za-z]+)?", rest)
-        name = _unit((piece[2] or "SECOND").upper()) if piece else None
+        name = _unit((piece[2] or "SECOND").upper(), _IN_QUOTES) if piece else None
         if piece is None or name is None:
             hint = "write INTERVAL '1' MINUTE, or '1 day 2 hours'"
             raise c.error(f"'{text}' is not an interval", token, hint)
@@ -275,16 +278,18 @@ def _interval(c: Cursor, text: str, token: Token, start: int) -> ast.Interval:
     ms += (days - int(days)) * _MS["DAY"]
     days = PyDecimal(int(days))
     whole = days * _MS["DAY"] + ms
-    if not seen or ms != int(ms):
-        raise c.error(f"'{text}' is not an interval", token, "the shortest one is 1 millisecond")
+    us = ms % 1 * 1000
+    if not seen or us != int(us):
+        raise c.error(f"'{text}' is not an interval", token, "the shortest one is 1 microsecond")
     if abs(whole) > LONGEST or abs(months) > 12 * 10_000:
         raise c.error(f"'{text}' is too long an interval", token, "write less than 10,000 years")
     c.height = 1
-    return ast.Interval(months, int(whole), c.span(start), int(days))
+    return ast.Interval(months, int(whole - ms % 1), c.span(start), int(days), int(us))
 
 
-def _unit(word: str) -> str | None:
-    for name in (word, word.removesuffix("S"), _SHORT.get(word, "")):
+def _unit(word: str, short: Mapping[str, str] = _SHORT) -> str | None:
+    one = word.removesuffix("S")
+    for name in (word, one, short.get(word, ""), short.get(one, "")):
         if name in _MS or name in _MONTHS:
             return name
     return None
