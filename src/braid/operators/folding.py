@@ -93,7 +93,9 @@ class Folding:
             for i in self._extremes:
                 same = np.flatnonzero(again & as_before(made[i]))
                 if len(same):
-                    made[i] = made[i].scatter(pl.Series(np.append(same, same + 1)), pl.Series([None], dtype=made[i].dtype))
+                    made[i] = made[i].scatter(
+                        pl.Series(np.append(same, same + 1)), pl.Series([None], dtype=made[i].dtype)
+                    )
         return made
 
     def _apart(self, known: Sequence[pl.Series]) -> Flags | None:

@@ -7,8 +7,10 @@ Rule: DuckDB computes them; one that stands in no list here reaches it never.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from braid.batch_sql.duck_expr import duck_name
+from braid.bind.select.aggregates import object_of
 from braid.errors import SqlError
 from braid.expr import user
 from braid.expr.aggregates import is_aggregate
@@ -16,6 +18,7 @@ from braid.expr.nodes import Call, Col, Expr, Lit
 from braid.expr.postgres import typing
 from braid.expr.postgres.base import sum_type
 from braid.expr.postgres.operators import result_of
+from braid.sql import ast
 from braid.types import Array, Decimal, Scalar, Type
 
 S = Scalar
@@ -24,6 +27,11 @@ S = Scalar
 def is_known(name: str) -> bool:
     """Whether it is an aggregate: one that views have, one that only batch queries have, or one of a user."""
     return is_aggregate(name) or (name in AGGREGATES and not user.overloads(name))
+
+
+def exactly(call: ast.Call) -> ast.Call:
+    """What is asked for approximately is counted."""
+    return replace(call, name="COUNT", distinct=True) if call.name == "APPROX_COUNT_DISTINCT" else call
 
 
 def computed(name: str, args: list[Expr], t: Type, called: Callable[[str], str]) -> Expr:
@@ -41,6 +49,9 @@ def computed(name: str, args: list[Expr], t: Type, called: Callable[[str], str])
         array = Col(called("array_agg"), Array(args[0].type))
         none = Call("is_null", (array,), S.BOOLEAN)
         return typing.case([(none, Lit("[]", S.JSONB))], typing.document(array))
+    if name == "JSONB_OBJECT_AGG":
+        pairs = Col(called("array_agg"), Array(S.VARCHAR))
+        return typing.case([(Call("is_null", (pairs,), S.BOOLEAN), Lit("{}", S.JSONB))], object_of(pairs))
     made = called(RENAMED.get(name, name.lower()))
     exact = t in (S.VARCHAR, S.BOOLEAN) or isinstance(t, Array) or (name in ("MIN", "MAX", "ANY_VALUE"))
     return Col(made if exact else f"CAST({made} AS {duck_name(t)})", t)
@@ -132,6 +143,7 @@ AGGREGATES: Typed = {
     "ARRAY_AGG": _array,
     "AVG": _average,
     "JSONB_AGG": _fixed(S.JSONB, 1),
+    "JSONB_OBJECT_AGG": _fixed(S.JSONB, 2),
     "GROUPING": _fixed(S.INT),
     "PERCENTILE_DISC": _same,
     "STRING_AGG": _fixed(S.VARCHAR, 2),

@@ -17,7 +17,7 @@ from braid.batch_sql.duck_expr import condition_of, duck_name, list_of, name_of,
 from braid.batch_sql.duck_text import name, token
 from braid.bind.bound import Asked, BatchQuery, Declared, Index, Read, View
 from braid.bind.expressions import with_span
-from braid.bind.risingwave.batch_aggregates import AGGREGATES, RENAMED, WINDOWS, computed
+from braid.bind.risingwave.batch_aggregates import AGGREGATES, RENAMED, WINDOWS, computed, exactly
 from braid.bind.risingwave.expressions import (
     ROW_SETS,
     ROWS_OF_DOCUMENTS,
@@ -27,6 +27,7 @@ from braid.bind.risingwave.expressions import (
     parts_of_document,
 )
 from braid.bind.risingwave.scope import Context, check_not_sink
+from braid.bind.select.aggregates import pair_of
 from braid.bind.select.scope import Scope
 from braid.errors import BraidError, Span, SqlError
 from braid.expr.nodes import Call, Col, Expr, Lit, changed
@@ -422,12 +423,15 @@ class Values:
 
     def _aggregate(self, call: ast.Call, long: ast.LongCall | None = None, behind: str = "") -> Expr:
         """`count(x)`, `string_agg(x, ',' ORDER BY y)`, `percentile_cont(0.5) WITHIN GROUP (ORDER BY x)`."""
-        shown = call.name.lower()
+        call, shown = exactly(call), call.name.lower()
         if call.args and isinstance(call.args[0], ast.Star):
             if call.name != "COUNT":
                 raise SqlError(f"{shown}(*) is not possible", call.span, "only count takes *")
             return Col(f"count(*){behind}", S.BIGINT)
         args = [typing.finished(self.expr(x)) for x in call.args]
+        if call.name == "JSONB_OBJECT_AGG":
+            with with_span(call.span):
+                args = [pair_of(args)]
         within = () if long is None else long.within_group
         of = [typing.finished(self.expr(i.expr)) for i in within] or args
         with with_span(call.span):
