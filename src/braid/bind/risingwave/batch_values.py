@@ -27,7 +27,7 @@ from braid.bind.risingwave.expressions import (
     parts_of_document,
 )
 from braid.bind.risingwave.scope import Context, check_not_sink
-from braid.bind.select.aggregates import pair_of
+from braid.bind.select.aggregates import buckets_of, pair_of
 from braid.bind.select.scope import Scope
 from braid.errors import BraidError, Span, SqlError
 from braid.expr.nodes import Call, Col, Expr, Lit, changed
@@ -442,6 +442,14 @@ class Values:
         text = ", ".join(listed)
         if long is not None and long.order_by:
             text += f" ORDER BY {self._items(long.order_by)}"
+        if call.name == "APPROX_PERCENTILE":
+            if len(within) != 1:
+                hint = "write approx_percentile(0.5, 0.01) WITHIN GROUP (ORDER BY x)"
+                raise SqlError("approx_percentile orders by one value", call.span, hint)
+            with with_span(call.span):
+                buckets = buckets_of(args)
+                x = self.text(typing.coerced(of[0], S.DOUBLE), call.span)
+            return computed(call.name, of, t, lambda f: f"{f}({x} ORDER BY {x}){behind}", buckets)
         behind = f" WITHIN GROUP (ORDER BY {self._items(within)}){behind}" if within else behind
         return computed(call.name, of, t, lambda f: f"{f}({text}){behind}")
 

@@ -119,7 +119,7 @@ def row_count(what: str, e: Expr) -> int:
 
 
 WITH_NULLS = ("ARRAY_AGG", "FIRST_VALUE", "JSONB_AGG", "LAST_VALUE")  # which have the NULLs of their rows
-WITHIN = ("MODE", "PERCENTILE_CONT", "PERCENTILE_DISC")  # whose ORDER BY stands in WITHIN GROUP
+WITHIN = ("APPROX_PERCENTILE", "MODE", "PERCENTILE_CONT", "PERCENTILE_DISC")  # whose ORDER BY stands in WITHIN GROUP
 
 
 def ignores_distinct(name: str) -> bool:
@@ -295,6 +295,30 @@ def _percentile(a: Asked) -> Expr:
     return postgres.row("pg.percentile_of", [a.arranged(typing.cast(e, S.DOUBLE), nulls=False), of])
 
 
+def buckets_of(args: Sequence[Expr]) -> tuple[float, float]:
+    """What approx_percentile is asked for: the share, and how far a value may lie from its bucket's."""
+    given = [None if any(columns(e)) else postgres.check(e) for e in args]
+    found = [float(x) for x in given if isinstance(x, int | float | PyDecimal)]
+    if len(found) != len(args) or len(found) not in (1, 2) or not 0 <= found[0] <= 1 or not 0 < (*found, 0.01)[1] < 1:
+        hint = "write approx_percentile(0.5, 0.01) WITHIN GROUP (ORDER BY x)"
+        raise SqlError("approx_percentile takes constants: a share from 0 to 1, an error between these", hint=hint)
+    return found[0], (*found, 0.01)[1]
+
+
+def bucket_at(values: Expr, buckets: tuple[float, float]) -> Expr:
+    """The middle of the bucket of one of sorted numbers."""
+    return postgres.row("pg.bucket_at", [values, *(Lit(x, S.DOUBLE) for x in buckets)])
+
+
+def _approximate(a: Asked) -> Expr:
+    e = _of_order(a)
+    if not is_numeric(e.type):
+        raise SqlError(f"{a.shown} takes numbers, not {e.type}", hint="percentile_disc takes any value")
+    x = typing.cast(e, S.DOUBLE)
+    rising = replace(a, order=(OrderedBy(x, False, False),))
+    return bucket_at(rising.arranged(x, nulls=False), buckets_of(a.args))
+
+
 def _mode(a: Asked) -> Expr:
     e = _of_order(a)
     if a.args:
@@ -379,6 +403,7 @@ FUNCTIONS: dict[str, _Function] = {
     "STRING_AGG": _Function(_text),
     "FIRST_VALUE": _Function(_outermost(last=False)),
     "LAST_VALUE": _Function(_outermost(last=True)),
+    "APPROX_PERCENTILE": _Function(_approximate),
     "PERCENTILE_CONT": _Function(_percentile),
     "PERCENTILE_DISC": _Function(_percentile),
     "MODE": _Function(_mode),
