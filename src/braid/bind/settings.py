@@ -260,7 +260,7 @@ class Manner:
 
 # What RisingWave lets a session set and changes no result: how a query is run, how a client is called.
 _RISINGWAVE = frozenset({
-    "application_name", "backfill_rate_limit", "background_ddl", "batch_enable_distributed_dml",
+    "allow_drop_cascade", "application_name", "backfill_rate_limit", "background_ddl", "batch_enable_distributed_dml",
     "batch_enable_lookup_join", "batch_enable_sort_agg", "batch_parallelism", "bypass_cluster_limits",
     "cdc_source_wait_streaming_start_timeout", "client_encoding", "client_min_messages",
     "create_compaction_group_for_mv", "datestyle", "dml_rate_limit", "enable_index_selection",
@@ -270,6 +270,7 @@ _RISINGWAVE = frozenset({
     "max_split_range_gap", "query_mode", "row_security", "server_encoding", "sink_decouple", "sink_rate_limit",
     "source_rate_limit", "statement_timeout", "streaming_enable_bushy_join", "streaming_enable_delta_join",
     "streaming_enable_unaligned_join", "streaming_force_filter_inside_join", "streaming_join_encoding",
+    "streaming_join_encoding_optimized_for",
     "streaming_max_parallelism", "streaming_over_window_cache_policy", "streaming_parallelism",
     "streaming_parallelism_for_backfill", "streaming_parallelism_for_index",
     "streaming_parallelism_for_materialized_view", "streaming_parallelism_for_sink",

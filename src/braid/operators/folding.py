@@ -92,7 +92,10 @@ class Folding:
                 again &= as_before(column)
             for i in self._extremes:
                 same = np.flatnonzero(again & as_before(made[i]))
-                made[i] = made[i].scatter(pl.Series(np.append(same, same + 1)), None) if len(same) else made[i]
+                if len(same):
+                    made[i] = made[i].scatter(
+                        pl.Series(np.append(same, same + 1)), pl.Series([None], dtype=made[i].dtype)
+                    )
         return made
 
     def _apart(self, known: Sequence[pl.Series]) -> Flags | None:

@@ -77,6 +77,11 @@ class Windowed:
         return self.function != "LEAD" and self.frame.unit == ROWS and isinstance(end, int) and end <= 0
 
     @property
+    def ends_with_peers(self) -> bool:
+        """Whether what it gives a row follows from no row behind its last peer."""
+        return self.looks_back or (self.function != "LEAD" and self.frame.end == 0)
+
+    @property
     def reach(self) -> Reach | None:
         """How far from a row the rows lie that it reads; None: any of the partition."""
         low, high = self.frame.start, self.frame.end

@@ -20,7 +20,7 @@ from braid.plan.epochs import Bound, Clean, RegularJoin
 from braid.plan.groups import Aggregate, Closed, Final, TimeWindows
 from braid.plan.joins import OnKeys
 from braid.plan.logical import Filter, Lateral, Materialize, Node, Output, Project, Source, sources
-from braid.plan.over import Over
+from braid.plan.over import Ordered, Over
 from braid.plan.residuals import MOMENTS, MOVES
 from braid.plan.sliding import SlidingJoin
 from braid.types import WHOLE_NUMBERS
@@ -76,6 +76,22 @@ def progress(node: Node) -> Progress:
         case OnKeys() | Materialize() | TimeWindows() | Final() | Closed() | Analytic():
             return {}
     assert_never(node)
+
+
+def closing(node: Node) -> Progress:
+    """The columns of which a watermark closes rows, though others may come that are below it: a row that comes changes
+    none before it, where a partition is ordered by such a column first and no call reads rows behind."""
+    match node:
+        case Project(input=x, outputs=outputs):
+            below = closing(x)
+            return {c.name: bounds for c, e in outputs if (bounds := watermark(e, below))}
+        case Filter(input=x):
+            return closing(x)
+        case Over(input=x, order=(Ordered(value=first, descending=False, nulls_first=False), *_), calls=calls):
+            below = closing(x) if all(c.ends_with_peers for c in calls) else {}
+            return {first.name: below[first.name]} if first.name in below else {}
+        case _:
+            return progress(node) if node.mode == "append" else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,10 @@ Rule: DuckDB computes them; one that stands in no list here reaches it never.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from braid.batch_sql.duck_expr import duck_name
+from braid.bind.select.aggregates import bucket_at, object_of
 from braid.errors import SqlError
 from braid.expr import user
 from braid.expr.aggregates import is_aggregate
@@ -48,8 +50,16 @@ def plain(e: ast.Expr) -> ast.Expr:
     return ast.LongCall(ast.Call("FIRST_VALUE", (value,), call.span), order, (), where, None, call.span)
 
 
-def computed(name: str, args: list[Expr], t: Type, called: Callable[[str], str]) -> Expr:
-    """What DuckDB's aggregate gives, in PostgreSQL's type. The average of exact numbers is exact, too."""
+def exactly(call: ast.Call) -> ast.Call:
+    """What is asked for approximately is counted."""
+    return replace(call, name="COUNT", distinct=True) if call.name == "APPROX_COUNT_DISTINCT" else call
+
+
+def computed(
+    name: str, args: list[Expr], t: Type, called: Callable[[str], str], buckets: tuple[float, float] = (0, 0)
+) -> Expr:
+    """What DuckDB's aggregate gives, in PostgreSQL's type. The average of exact numbers is exact, too. `buckets`: of
+    approx_percentile."""
     if name == "AVG" and isinstance(t, Decimal):
         sum_of = Decimal(38, args[0].type.scale if isinstance(args[0].type, Decimal) else 0)
         total = Col(f"CAST({called('sum')} AS {duck_name(sum_of)})", sum_of)
@@ -63,6 +73,11 @@ def computed(name: str, args: list[Expr], t: Type, called: Callable[[str], str])
         array = Col(called("array_agg"), Array(args[0].type))
         none = Call("is_null", (array,), S.BOOLEAN)
         return typing.case([(none, Lit("[]", S.JSONB))], typing.document(array))
+    if name == "JSONB_OBJECT_AGG":
+        pairs = Col(called("array_agg"), Array(S.VARCHAR))
+        return typing.case([(Call("is_null", (pairs,), S.BOOLEAN), Lit("{}", S.JSONB))], object_of(pairs))
+    if name == "APPROX_PERCENTILE":
+        return bucket_at(Col(called("array_agg"), Array(S.DOUBLE)), buckets)
     made = called(RENAMED.get(name, name.lower()))
     exact = t in (S.VARCHAR, S.BOOLEAN) or isinstance(t, Array) or (name in ("MIN", "MAX", "ANY_VALUE"))
     return Col(made if exact else f"CAST({made} AS {duck_name(t)})", t)
@@ -154,6 +169,8 @@ AGGREGATES: Typed = {
     "ARRAY_AGG": _array,
     "AVG": _average,
     "JSONB_AGG": _fixed(S.JSONB, 1),
+    "JSONB_OBJECT_AGG": _fixed(S.JSONB, 2),
+    "APPROX_PERCENTILE": lambda name, args: _fixed(S.DOUBLE)(name, [Lit(None, _number(name, args))]),
     "GROUPING": _fixed(S.INT),
     "PERCENTILE_DISC": _same,
     "STRING_AGG": _fixed(S.VARCHAR, 2),

@@ -17,7 +17,7 @@ from braid.batch_sql.duck_expr import condition_of, duck_name, list_of, name_of,
 from braid.batch_sql.duck_text import name, token
 from braid.bind.bound import Asked, BatchQuery, Declared, Index, Read, View
 from braid.bind.expressions import with_span
-from braid.bind.risingwave.batch_aggregates import AGGREGATES, RENAMED, WINDOWS, computed, plain
+from braid.bind.risingwave.batch_aggregates import AGGREGATES, RENAMED, WINDOWS, computed, exactly, plain
 from braid.bind.risingwave.expressions import (
     ROW_SETS,
     ROWS_OF_ARRAYS,
@@ -28,6 +28,7 @@ from braid.bind.risingwave.expressions import (
     unnested,
 )
 from braid.bind.risingwave.scope import Context, check_not_sink
+from braid.bind.select.aggregates import buckets_of, pair_of
 from braid.bind.select.scope import Scope
 from braid.errors import BraidError, Span, SqlError
 from braid.expr.nodes import Call, Col, Expr, Lit, changed, substituted
@@ -431,12 +432,15 @@ class Values:
 
     def _aggregate(self, call: ast.Call, long: ast.LongCall | None = None, behind: str = "") -> Expr:
         """`count(x)`, `string_agg(x, ',' ORDER BY y)`, `percentile_cont(0.5) WITHIN GROUP (ORDER BY x)`."""
-        shown = call.name.lower()
+        call, shown = exactly(call), call.name.lower()
         if call.args and isinstance(call.args[0], ast.Star):
             if call.name != "COUNT":
                 raise SqlError(f"{shown}(*) is not possible", call.span, "only count takes *")
             return Col(f"count(*){behind}", S.BIGINT)
         args = [typing.finished(self.expr(x)) for x in call.args]
+        if call.name == "JSONB_OBJECT_AGG":
+            with with_span(call.span):
+                args = [pair_of(args)]
         within = () if long is None else long.within_group
         of = [typing.finished(self.expr(i.expr)) for i in within] or args
         with with_span(call.span):
@@ -447,6 +451,14 @@ class Values:
         text = ", ".join(listed)
         if long is not None and long.order_by:
             text += f" ORDER BY {self._items(long.order_by)}"
+        if call.name == "APPROX_PERCENTILE":
+            if len(within) != 1:
+                hint = "write approx_percentile(0.5, 0.01) WITHIN GROUP (ORDER BY x)"
+                raise SqlError("approx_percentile orders by one value", call.span, hint)
+            with with_span(call.span):
+                buckets = buckets_of(args)
+                x = self.text(typing.coerced(of[0], S.DOUBLE), call.span)
+            return computed(call.name, of, t, lambda f: f"{f}({x} ORDER BY {x}){behind}", buckets)
         behind = f" WITHIN GROUP (ORDER BY {self._items(within)}){behind}" if within else behind
         return computed(call.name, of, t, lambda f: f"{f}({text}){behind}")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from braid.bind.expressions import Aggregations, children, with_span
-from braid.bind.risingwave.batch_aggregates import is_known, plain
+from braid.bind.risingwave.batch_aggregates import exactly, is_known, plain
 from braid.bind.risingwave.different import (
     Different,
     either,
@@ -107,11 +107,12 @@ class _Groups(Groups):
     def aggregate(
         self, call: ast.Call, where: ast.Expr | None = None, order_by: tuple[ast.OrderItem, ...] = ()
     ) -> Expr:
+        call = exactly(call)
         args, order = self.arguments(call) or [], tuple(map(self._ordered, order_by))
         passes = None if where is None else condition(where, "FILTER", self.scope.expr)
         if not call.distinct or ignores_distinct(call.name):
             return value(Asked(call.name, tuple(args), self.aggregations, self.over_table, passes, order))
-        if len(args) != 1 and call.name != "STRING_AGG":
+        if len(args) != 1 and (call.name != "STRING_AGG" or not isinstance(args[1], Lit)):
             raise SqlError(f"DISTINCT in {call.name.lower()} takes one value", call.span, "name one")
         if any(o.by != args[0] for o in order):
             hint = "order by the value itself, or GROUP BY it in a sub-query"

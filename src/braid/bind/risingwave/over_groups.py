@@ -42,7 +42,7 @@ def apart(s: ast.Select, query: ast.Query) -> tuple[ast.Select, ast.Query]:
 def _asks(e: ast.Expr) -> bool:
     """Whether it has a sub-query, which is not of an aggregate."""
     if isinstance(e, ast.Subquery):
-        return e.kind != "array"
+        return True
     return grouping.aggregate_of(e) is None and any(map(_asks, children(e)))
 
 

@@ -54,7 +54,8 @@ from braid.expr.typing import all_of, conjuncts
 from braid.plan.epochs import Bound, Changes, Clean, EmitOnClose, OnTime, RegularJoin, Union, Windows
 from braid.plan.logical import Filter, Node, Project, Source, SourceColumn
 from braid.plan.names import level_of, own
-from braid.plan.watermarks import base, clocked, progress
+from braid.plan.over import Over
+from braid.plan.watermarks import base, clocked, closing, progress
 from braid.sql import ast
 from braid.sql.windows import CALLS
 from braid.types import Column as TypedColumn
@@ -309,6 +310,16 @@ def emit_on_close(node: Node, columns: Sequence[Col], span: Span) -> Node:
         padded = _of_outer(node, column, lambda c, times, how: base(c.value) in times and how in (c.side, "full"))
         if padded is not None:
             return padded
+    known = closing(node)
+    for column in columns:
+        if column.name in known:
+            return EmitOnClose(node, column, known[column.name])
+    below = node
+    while isinstance(below, Project | Filter | Over):
+        if isinstance(below, Over) and not all(c.ends_with_peers for c in below.calls) and closing(below.input):
+            message = "EMIT ON WINDOW CLOSE over calls that read rows behind theirs is not supported yet"
+            raise SqlError(message, span, "leave it out, or read rows before them: lag(x), ROWS 1 PRECEDING")
+        below = below.input
     hint = "declare WATERMARK FOR on each table, and select the column it is for, or window_start"
     raise SqlError("EMIT ON WINDOW CLOSE needs a column with a watermark, and this view has none", span, hint)
 

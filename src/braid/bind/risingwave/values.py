@@ -39,6 +39,9 @@ def in_from(s: ast.Select) -> ast.Select:
             case ast.Subquery(kind="scalar"):
                 found.append(x)
                 return ast.Name((f"{VALUE_OF} {len(found)}", VALUE), x.span)
+            case ast.Subquery(kind="array") if (one := _listed(x)) is not None:
+                nothing = ast.Literal("{}", Scalar.VARCHAR, x.span)
+                return ast.Call("COALESCE", (lifted(one), nothing), x.span)
             case ast.Subquery(arg=arg):
                 return x if arg is None else replace(x, arg=lifted(arg))
             case ast.SelectItem(alias=None, expr=e):
@@ -52,6 +55,25 @@ def in_from(s: ast.Select) -> ast.Select:
         right = ast.Derived(of.query, f"{VALUE_OF} {n}", of.span, lateral=True)
         source = ast.Join(source, right, "left", s.source.span, of.span)
     return replace(s, items=items, where=where, source=source) if found else s
+
+
+def _listed(x: ast.Subquery) -> ast.Subquery | None:
+    """ARRAY(SELECT …) of rows as they are, as a sub-query that gives one value: NULL where there is no row."""
+    query, s = x.query, x.query.body
+    if not isinstance(s, ast.Select) or len(s.items) != 1 or query.ctes or s.distinct is not None or has_groups(s):
+        return None
+    item, cut = s.items[0], query.limit is not None or query.offset is not None
+    if cut or isinstance(item.expr, ast.Star) or has_over(item.expr):
+        return None
+
+    def shown(by: ast.Expr) -> ast.Expr:
+        alias = isinstance(by, ast.Name) and by.parts == (item.alias,)
+        return item.expr if alias or (isinstance(by, ast.Literal) and by.value == 1) else by
+
+    order = tuple(replace(o, expr=shown(o.expr)) for o in query.order_by)
+    call = ast.LongCall(ast.Call("ARRAY_AGG", (item.expr,), x.span), order, (), None, None, x.span)
+    body = replace(s, items=(replace(item, expr=call),))
+    return replace(x, kind="scalar", query=replace(query, body=body, order_by=()))
 
 
 def kept(r: ast.Relation) -> ast.Relation:

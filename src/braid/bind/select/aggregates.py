@@ -8,8 +8,8 @@ ones are the same with DISTINCT. An aggregate of nothing is NULL, COUNT is 0. (d
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal as PyDecimal
 
 from braid.bind.expressions import Aggregations
@@ -122,7 +122,7 @@ def row_count(what: str, e: Expr) -> int:
 
 
 WITH_NULLS = ("ARRAY_AGG", "FIRST_VALUE", "JSONB_AGG", "LAST_VALUE")  # which have the NULLs of their rows
-WITHIN = ("MODE", "PERCENTILE_CONT", "PERCENTILE_DISC")  # whose ORDER BY stands in WITHIN GROUP
+WITHIN = ("APPROX_PERCENTILE", "MODE", "PERCENTILE_CONT", "PERCENTILE_DISC")  # whose ORDER BY stands in WITHIN GROUP
 
 
 def ignores_distinct(name: str) -> bool:
@@ -221,12 +221,47 @@ def _document(a: Asked) -> Expr:
     return typing.case([(typing.call("gt", [a.rows(), Lit(0, S.BIGINT)]), listed)], Lit("[]", S.JSONB))
 
 
+def pair_of(args: Sequence[Expr]) -> Expr:
+    """A key and a value as the text of an object has them."""
+    if len(args) != 2 or args[0].type is not S.VARCHAR:
+        hint = "write jsonb_object_agg(name::varchar, x)"
+        raise SqlError("jsonb_object_agg takes a text, which is the key, and a value", hint=hint)
+    of_one = postgres.coerced(postgres.function("JSONB_BUILD_OBJECT", args), S.VARCHAR)
+    braces = typing.call("sub", [postgres.function("LENGTH", [of_one]), Lit(2, S.INT)])
+    return postgres.function("SUBSTR", [of_one, Lit(2, S.INT), braces])
+
+
+def object_of(pairs: Expr) -> Expr:
+    """An array of these as an object."""
+    joined = postgres.row("pg.array_to_string", [pairs, Lit(", ", S.VARCHAR)])
+    return postgres.coerced(postgres.function("CONCAT", [Lit("{", S.VARCHAR), joined, Lit("}", S.VARCHAR)]), S.JSONB)
+
+
+def _object(a: Asked) -> Expr:
+    """The keys and values as an object, of no row an empty one, as RisingWave has it."""
+    return object_of(a.arranged(pair_of(a.args), nulls=False))
+
+
 def _text(a: Asked) -> Expr:
     match a.args:
         case (e, Lit(value=str()) as between) if e.type is S.VARCHAR:
             joined = postgres.row("pg.array_to_string", [a.arranged(e, nulls=False), between])
             return _at_least(a, e, 1, joined)
-    raise SqlError("string_agg takes a text and a constant to put between", hint="write string_agg(x::varchar, ',')")
+        case (e, between) if e.type is S.VARCHAR and between.type is S.VARCHAR:
+            return _text_by_row(a, e, between)
+    raise SqlError("string_agg takes a text and a text to put between", hint="write string_agg(x::varchar, ',')")
+
+
+def _text_by_row(a: Asked, e: Expr, between: Expr) -> Expr:
+    """The texts, each behind what its own row puts before it; of the first one that is cut off."""
+    before = postgres.function("COALESCE", [between, Lit("", S.VARCHAR)])
+    by = replace(a, order=(*a.order, OrderedBy(e, False, False), OrderedBy(before, False, False)))
+    texts = by.arranged(postgres.operator("||", [before, e]), nulls=False)
+    own = typing.case([(typing.call("is_not_null", [e]), before)])
+    first = postgres.row("pg.subscript", [by.arranged(own, nulls=False), Lit(1, S.BIGINT)])
+    joined = postgres.row("pg.array_to_string", [texts, Lit("", S.VARCHAR)])
+    start = typing.call("add", [postgres.function("LENGTH", [first]), Lit(1, S.INT)])
+    return _at_least(a, e, 1, postgres.function("SUBSTR", [joined, start]))
 
 
 def _outermost(last: bool) -> Callable[[Asked], Expr]:
@@ -248,7 +283,10 @@ def _of_order(a: Asked) -> Expr:
 
 def _percentile(a: Asked) -> Expr:
     e = _of_order(a)
-    fraction = a.args[0].value if len(a.args) == 1 and isinstance(a.args[0], Lit) else None
+    constant = len(a.args) == 1 and not any(columns(a.args[0]))
+    fraction = postgres.check(a.args[0]) if constant else -1
+    if fraction is None:
+        return _at_least(a, e, 1, Lit(None, e.type if a.name == "PERCENTILE_DISC" else S.DOUBLE))
     if not isinstance(fraction, int | float | PyDecimal) or not 0 <= fraction <= 1:
         hint = f"write {a.shown}(0.5) WITHIN GROUP (ORDER BY x)"
         raise SqlError(f"{a.shown} takes a constant from 0 to 1", hint=hint)
@@ -258,6 +296,30 @@ def _percentile(a: Asked) -> Expr:
     if not is_numeric(e.type):
         raise SqlError(f"{a.shown} takes numbers, not {e.type}", hint="percentile_disc takes any value")
     return postgres.row("pg.percentile_of", [a.arranged(typing.cast(e, S.DOUBLE), nulls=False), of])
+
+
+def buckets_of(args: Sequence[Expr]) -> tuple[float, float]:
+    """What approx_percentile is asked for: the share, and how far a value may lie from its bucket's."""
+    given = [None if any(columns(e)) else postgres.check(e) for e in args]
+    found = [float(x) for x in given if isinstance(x, int | float | PyDecimal)]
+    if len(found) != len(args) or len(found) not in (1, 2) or not 0 <= found[0] <= 1 or not 0 < (*found, 0.01)[1] < 1:
+        hint = "write approx_percentile(0.5, 0.01) WITHIN GROUP (ORDER BY x)"
+        raise SqlError("approx_percentile takes constants: a share from 0 to 1, an error between these", hint=hint)
+    return found[0], (*found, 0.01)[1]
+
+
+def bucket_at(values: Expr, buckets: tuple[float, float]) -> Expr:
+    """The middle of the bucket of one of sorted numbers."""
+    return postgres.row("pg.bucket_at", [values, *(Lit(x, S.DOUBLE) for x in buckets)])
+
+
+def _approximate(a: Asked) -> Expr:
+    e = _of_order(a)
+    if not is_numeric(e.type):
+        raise SqlError(f"{a.shown} takes numbers, not {e.type}", hint="percentile_disc takes any value")
+    x = typing.cast(e, S.DOUBLE)
+    rising = replace(a, order=(OrderedBy(x, False, False),))
+    return bucket_at(rising.arranged(x, nulls=False), buckets_of(a.args))
 
 
 def _mode(a: Asked) -> Expr:
@@ -340,9 +402,11 @@ FUNCTIONS: dict[str, _Function] = {
     "BIT_XOR": _Function(_bits(lambda have, all: _is_odd(have))),
     "ARRAY_AGG": _Function(_array),
     "JSONB_AGG": _Function(_document),
+    "JSONB_OBJECT_AGG": _Function(_object),
     "STRING_AGG": _Function(_text),
     "FIRST_VALUE": _Function(_outermost(last=False)),
     "LAST_VALUE": _Function(_outermost(last=True)),
+    "APPROX_PERCENTILE": _Function(_approximate),
     "PERCENTILE_CONT": _Function(_percentile),
     "PERCENTILE_DISC": _Function(_percentile),
     "MODE": _Function(_mode),

@@ -28,6 +28,7 @@ from braid.types import WHOLE_NUMBERS, Array, Decimal, Scalar, Struct, Type, is_
 S = Scalar
 _EXACT = py.Context(prec=100)
 _SMALL = (S.SMALLINT, S.INT, S.NULL)
+_NUMBERS = Array(S.DOUBLE)
 
 # ------------------------------------------------------------------------- types
 
@@ -148,6 +149,29 @@ def _percentile(array: list[Any], fraction: float) -> float | None:
 def _among(array: list[Any], fraction: float) -> Any:
     """The first of sorted values that has such a fraction of them up to it."""
     return array[max(math.ceil(fraction * len(array)) - 1, 0)] if array else None
+
+
+def _bucket_at(array: list[float | None], fraction: float, error: float) -> float | None:
+    """Of sorted numbers the one behind such a fraction of them; in place of it the middle of its bucket, as RisingWave
+    has it: each bucket ends so much further from 0 than the one before."""
+    numbers = [x for x in array if x is not None]
+    place = math.floor(len(numbers) * fraction)
+    if place >= len(numbers):
+        return None
+    x = numbers[place]
+    if x == 0 or not math.isfinite(x):
+        return x
+    base = (1 + error) / (1 - error)
+    end = _whole_power(base, math.ceil(math.log(abs(x)) / math.log(base)))
+    return math.copysign(2 * end / (base + 1), x)
+
+
+def _whole_power(base: float, n: int) -> float:
+    """As Rust's powi has it, to the last digit."""
+    made, left = 1.0, abs(n)
+    while left:
+        made, base, left = made * base if left % 2 else made, base * base, left // 2
+    return made if n >= 0 else 1 / made
 
 
 # ------------------------------------------------------------------- parts and sizes
@@ -497,6 +521,11 @@ ARRAYS: dict[str, Function] = {
         _mark(in_rows("MOST_FREQUENT", _array("an array", _element), _most_frequent)),
         _mark(in_rows("PERCENTILE_OF", _resolve_percentile, _percentile)),
         _mark(in_rows("PERCENTILE_AMONG", _resolve_among, _among)),
+        _mark(
+            in_rows(
+                "BUCKET_AT", takes("numbers, a share, an error", ((_NUMBERS, S.DOUBLE, S.DOUBLE), S.DOUBLE)), _bucket_at
+            )
+        ),
         _mark(row("ANY", takes("BOOLEANs in an array", ((Array(S.BOOLEAN),), S.BOOLEAN)), _answer(True))),
         _mark(row("ALL", takes("BOOLEANs in an array", ((Array(S.BOOLEAN),), S.BOOLEAN)), _answer(False))),
     )

@@ -7,7 +7,7 @@ grammar.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal as OneOf
 
 from braid.errors import Span
@@ -82,7 +82,7 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     watermarks: list[ast.Watermark] = []
     if c.at_symbol("("):
         opened = c.advance()
-        while not (c.at_symbol(")") and not columns):
+        while not c.at_symbol(")"):  # a comma may stand before it
             if c.accept_symbol("*"):
                 pass  # all that the schema has
             elif c.accept("PRIMARY", "KEY"):
@@ -208,9 +208,17 @@ def create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
         return ast.CreateView(
             what, made.name, columns, rows, properties, if_not_exists, span, made.span, encode, made.schema
         )
+    first, emit = c.index, what == "materialized view" and c.accept("EMIT")
+    if emit:
+        c.expect("ON", "WINDOW", "CLOSE")
+    emitted = c.span(first) if emit else None
     if not c.accept("AS"):
         raise c.unexpected("AS and a query", "AS")
     rows = _rows(c)
+    if emitted is not None:
+        if rows.emit is not None:
+            raise c.error("EMIT ON WINDOW CLOSE is written twice", rows.emit, "keep one of them")
+        rows = replace(rows, emit=emitted)
     return ast.CreateView(
         what, made.name, columns, rows, properties, if_not_exists, c.span(start), made.span, schema=made.schema
     )

@@ -14,10 +14,11 @@ from braid.sql import ast
 from braid.sql.cursor import Cursor
 from braid.sql.dialects.base import Condition
 from braid.sql.dialects.risingwave_calls import QUERY_STARTS, grouping, window
-from braid.sql.dialects.risingwave_values import interval
+from braid.sql.dialects.risingwave_values import interval, length
 from braid.sql.expressions import column_name, comma_list, dotted, expression, in_parentheses, row
 from braid.sql.queries import HOWS, order_items, relation, star
 from braid.sql.tokens import TokenKind
+from braid.sql.windows import CALLS
 from braid.types import Scalar
 
 QUERY_GOES_ON = ("UNION", "INTERSECT", "EXCEPT", "ORDER", "LIMIT", "OFFSET", "FETCH")
@@ -258,6 +259,8 @@ def source(c: Cursor) -> ast.Relation:
         call = expression(c, 9)  # a value without operators
         if not isinstance(call, ast.Call):
             raise c.error_from(name_start, "a source is a table, a sub-query or a table function")
+        if call.name in CALLS:
+            call = replace(call, args=(*call.args[:2], *(length(c, x, name_start) for x in call.args[2:])))
         ordinality = c.accept("WITH", "ORDINALITY")
         alias, columns = _alias(c)
         return ast.TableFunction(call, alias, c.span(start), columns, ordinality)

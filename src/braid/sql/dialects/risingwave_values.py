@@ -249,6 +249,11 @@ def interval(c: Cursor, bare: bool = False) -> ast.Interval:
     return _interval(c, text, token, start)
 
 
+def length(c: Cursor, e: ast.Expr, start: int) -> ast.Expr:
+    """A text in place of a length of time: `'6 hours'`."""
+    return _interval(c, e.value, c.now, start) if isinstance(e, ast.Literal) and isinstance(e.value, str) else e
+
+
 def _interval(c: Cursor, text: str, token: Token, start: int) -> ast.Interval:
     """The interval that `text` is; `token`: where an error shows."""
     months, days, ms, seen = 0, PyDecimal(0), PyDecimal(0), False
