@@ -379,7 +379,7 @@ MADE = (("C", "INT"), ("COLUMN", "BIGINT"))
         ("DROP CONNECTOR c", ("Unsupported", "DROP CONNECTOR", True)),
         (
             "ALTER STREAM s ADD c INT, ADD COLUMN column BIGINT",
-            ("AddColumns", "STREAM", "S", tuple(("ColumnDef", n, x, "VALUE", None, "", None) for n, x in MADE)),
+            ("AddColumns", "STREAM", "S", tuple(("ColumnDef", n, x, "VALUE", None, "", None, None) for n, x in MADE)),
         ),
         ("ASSERT NOT EXISTS TOPIC xY", ("AssertTopic", "xY", (), False, None)),
         ("ASSERT TOPIC x TIMEOUT 3 SECONDS", ("AssertTopic", "x", (), True, 3000)),

@@ -92,8 +92,7 @@ class Relation:
     columns of the key, in the order of PRIMARY KEY. `inherited`: the watermarks that a view passes on; `follows`: what
     follows from what among its columns. `into`: where the rows of a sink go that has no topic. `alone`: the row of a
     view of one group before any has come. `connections`: those that it refers to. `made_of`: the tables and sources
-    from which the rows of a view come, also by way of others. `generated`: columns that no record has.
-    """
+    from which the rows of a view come, also by way of others. `generated`: in no record. `defaults`: of INSERT."""
 
     what: Literal["table", "source", "materialized view", "sink"]
     types: tuple[tuple[str, str], ...]
@@ -108,6 +107,7 @@ class Relation:
     connections: tuple[str, ...] = ()
     made_of: tuple[Source, ...] = ()
     generated: tuple[Generated, ...] = ()
+    defaults: tuple[tuple[str, ast.Expr], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import assert_never
+from typing import Any, assert_never
 
 from braid.batch_sql.duck_text import name, token
 from braid.bind.bound import BatchQuery, Bound, Declared, Read, Returning, RowsChanged
+from braid.bind.changing import changed
 from braid.bind.expressions import with_span
 from braid.bind.names import repeated
 from braid.bind.risingwave.batch_values import NOTHING, Batch, BatchColumn, Rows, Values, column_token, ordered
@@ -321,13 +322,70 @@ def insert(s: ast.Insert, context: Context) -> Bound:
         raise SqlError(f"column {twice} is named twice", twice.span, "name it once")
     if isinstance(s.rows.body, ast.Values):
         columns = _check_values(s.rows.body, columns, bool(s.columns))
-    query = _assigned(s.rows, columns, target, context, bool(s.columns))
+    rows, columns = _completed(s, columns, target, context)
+    query = _assigned(rows, columns, target, context, bool(s.columns))
     columns = columns[: len(query.columns)]
     missing = [k for k in _key(target) if k not in columns]
     if missing:
         hint = f"name it: INSERT INTO {target.name} ({', '.join((*missing, *columns))})"
         raise SqlError(f"the primary key {', '.join(missing)} gets no value", s.target.span, hint)
     return RowsChanged("insert", target, query, columns, returning(s.returning, target, context))
+
+
+def with_defaults(declared: Declared, what: str, columns: Sequence[ast.ColumnDef], context: Context) -> Declared:
+    """With what INSERT writes into columns that it leaves out."""
+    made = [(d, d.default) for d in columns if d.default is not None]
+    for d, default in made:
+        if what == "source":
+            hint = "leave it out: a field that a record lacks is NULL"
+            raise SqlError("a source takes no DEFAULT, for nothing is inserted", default.span, hint)
+        with with_span(default.span):
+            typing.assigned(Values(Batch(context, rows_of), NOTHING, "DEFAULT").expr(default), d.type, d.name)
+    relation = declared.relation
+    assert relation is not None
+    return replace(declared, relation=replace(relation, defaults=tuple((d.name, e) for d, e in made)))
+
+
+def _default(column: str, target: Declared, span: Span) -> ast.Expr:
+    """What is written where the word DEFAULT is."""
+    assert target.relation is not None
+    found = dict(target.relation.defaults).get(column)
+
+    def here(x: Any) -> Any:
+        return span if isinstance(x, Span) else changed(x, here)
+
+    return ast.Literal(None, Scalar.NULL, span) if found is None else here(found)
+
+
+def _is_default(e: ast.Expr) -> bool:
+    return isinstance(e, ast.Name) and e.parts == ("default",)
+
+
+def _completed(
+    s: ast.Insert, columns: tuple[str, ...], target: Declared, context: Context
+) -> tuple[ast.Query, tuple[str, ...]]:
+    """The rows of an INSERT with the defaults of the columns that it leaves out, and the columns with these."""
+    body, span = s.rows.body, s.rows.span
+    assert target.relation is not None
+    if isinstance(body, ast.Values):
+        rows = [
+            tuple(_default(c, target, e.span) if _is_default(e) else e for c, e in zip(columns, row, strict=False))
+            + row[len(columns) :]
+            for row in body.rows
+        ]
+        body = replace(body, rows=tuple(rows))
+    elif target.relation.defaults and not s.columns:
+        columns = columns[: len(rows_of(s.rows, Batch(context, rows_of)).columns)]
+    left = [n for n, _ in target.relation.defaults if n not in columns]
+    more = [_default(n, target, span) for n in left]
+    if isinstance(body, ast.Values):
+        made = replace(s.rows, body=replace(body, rows=tuple((*row, *more) for row in body.rows)))
+        return made, (*columns, *left)
+    if not left:
+        return s.rows, columns
+    items = (ast.SelectItem(ast.Star((), span), None, span), *(ast.SelectItem(e, None, span) for e in more))
+    over = ast.Select(items, ast.Derived(s.rows, "given", span), span)
+    return ast.Query((), over, (), None, None, None, span), (*columns, *left)
 
 
 def _assigned(
@@ -387,7 +445,9 @@ def update(s: ast.Update, context: Context) -> Bound:
     columns = tuple(_column(n, target) for n, _ in s.sets)
     if (twice := repeated(n for n, _ in s.sets)) is not None:
         raise SqlError(f"column {twice} is set twice", twice.span, "set it once")
-    query = changed_rows(target, [(c, e) for c, (_, e) in zip(columns, s.sets, strict=True)], s.where, s.span, context)
+    given = ((c, e) for c, (_, e) in zip(columns, s.sets, strict=True))
+    sets = [(c, _default(c, target, e.span) if _is_default(e) else e) for c, e in given]
+    query = changed_rows(target, sets, s.where, s.span, context)
     return RowsChanged("update", target, query, columns, returning(s.returning, target, context))
 
 

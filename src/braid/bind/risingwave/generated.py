@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from braid.bind.bound import Declared, DeclaredColumn, Generated
+from braid.bind.bound import Bounded, Declared, DeclaredColumn, Generated
 from braid.bind.expressions import with_span
 from braid.bind.names import free_name
 from braid.bind.risingwave.expressions import bound, usual_name
+from braid.bind.select.scope import Column
 from braid.errors import SqlError
-from braid.expr.nodes import Col, Expr, Lit
+from braid.expr.nodes import Col, Expr, Lit, substituted
 from braid.expr.postgres import typing
-from braid.plan.logical import PSEUDO
+from braid.plan.epochs import Bound, OnTime
+from braid.plan.logical import PSEUDO, Node, Project, Source
 from braid.sql import ast
 from braid.types import Scalar
 
@@ -96,3 +98,22 @@ def _expression(d: ast.ColumnDef, declared: Declared, of_messages: _OfMessages) 
     value = of_messages.time() if present else bound(d.generated, "a generated column", column)
     with with_span(d.generated.span):
         return typing.finished(typing.assigned(value, d.type, d.name))
+
+
+def as_columns(node: Node, seen: tuple[Column, ...], name: str) -> tuple[Node, tuple[Column, ...]]:
+    """The same rows, in which what is computed is a column."""
+    made = [(Col(f"{name}.{c.name}", c.expr.type), c.expr) for c in seen if not isinstance(c.expr, Col)]
+    there = [(c, c) for c in node.schema]
+    as_column: dict[Expr, Expr] = {e: c for c, e in made}
+    return Project(node, (*there, *made)), tuple(replace(c, expr=as_column.get(c.expr, c.expr)) for c in seen)
+
+
+def on_time(source: Source, watermark: Bounded | None) -> Node:
+    """The rows of a source that are not late."""
+    if watermark is None:
+        return source
+    found = {c.field: c.col for c in source.columns}
+    value = found[watermark.column] if watermark.value is None else substituted(watermark.value, found)
+    column = Col(f"{source.alias}.{watermark.column}", value.type)
+    judged = next((c.col for c in source.columns if c.place == "statement"), None)
+    return OnTime(source, value, Bound(source.alias, column, column), judged)

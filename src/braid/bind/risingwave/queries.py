@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from braid.bind.bound import Bounded, Declared, Index, View
+from braid.bind.bound import Declared, Index, View
 from braid.bind.expressions import with_span
 from braid.bind.names import free_name
 from braid.bind.risingwave import (
     constants,
+    generated,
     grouping,
     over_groups,
     row_sets,
@@ -51,7 +52,7 @@ from braid.errors import Span, SqlError
 from braid.expr.nodes import Call, Col, Expr, columns, substituted
 from braid.expr.postgres import typing
 from braid.expr.typing import all_of, conjuncts
-from braid.plan.epochs import Bound, Changes, Clean, EmitOnClose, OnTime, RegularJoin, Union, Windows
+from braid.plan.epochs import Changes, Clean, EmitOnClose, RegularJoin, Union, Windows
 from braid.plan.logical import Filter, Node, Project, Source, SourceColumn
 from braid.plan.names import level_of, own
 from braid.plan.over import Over
@@ -547,30 +548,11 @@ def _read(declared: Declared, alias: str, t: ast.Table, context: Context) -> Rel
                     declared.partitions, "lift", watermark, begin=declared.begin)  # fmt: skip
     own: dict[str, Expr] = {c.field: c.col for c in columns}
     seen = tuple(Column(n, substituted(e, own), shown) for n, e, shown in declared.seen)
-    node: Node = _on_time(source, relation.watermark) if declared.kind == "stream" else Changes(source)
+    node: Node = generated.on_time(source, relation.watermark) if declared.kind == "stream" else Changes(source)
     if relation.watermark is not None and relation.watermark.value is not None:
-        node, seen = _as_columns(node, seen, name)
+        node, seen = generated.as_columns(node, seen, name)
     node = clocked(node, name, relation.inherited)
     return Relation(node, of_table(Table(alias, seen), QUOTE), t.span, declared, as_of=t.as_of)
-
-
-def _on_time(source: Source, watermark: Bounded | None) -> Node:
-    """The rows of a source that are not late."""
-    if watermark is None:
-        return source
-    found = {c.field: c.col for c in source.columns}
-    value = found[watermark.column] if watermark.value is None else substituted(watermark.value, found)
-    column = Col(f"{source.alias}.{watermark.column}", value.type)
-    judged = next((c.col for c in source.columns if c.place == "statement"), None)
-    return OnTime(source, value, Bound(source.alias, column, column), judged)
-
-
-def _as_columns(node: Node, seen: tuple[Column, ...], name: str) -> tuple[Node, tuple[Column, ...]]:
-    """The same rows, in which what is computed is a column."""
-    made = [(Col(f"{name}.{c.name}", c.expr.type), c.expr) for c in seen if not isinstance(c.expr, Col)]
-    there = [(c, c) for c in node.schema]
-    as_column: dict[Expr, Expr] = {e: c for c, e in made}
-    return Project(node, (*there, *made)), tuple(replace(c, expr=as_column.get(c.expr, c.expr)) for c in seen)
 
 
 def _query(query: ast.Query, alias: str, names: tuple[str, ...], span: Span, context: Context) -> Relation:
@@ -595,7 +577,7 @@ def _window(f: ast.TableFunction, context: Context) -> Relation:
     alias = f.alias or asked.table.name.parts[-1]
     time = asked.time(leaf.scope).expr
     if not isinstance(time, Col):
-        node, seen = _as_columns(leaf.node, leaf.scope.columns, level_of(next(iter(columns(time)))))
+        node, seen = generated.as_columns(leaf.node, leaf.scope.columns, level_of(next(iter(columns(time)))))
         leaf = replace(leaf, node=node, scope=of_table(Table(alias, seen), QUOTE))
         time = asked.time(leaf.scope).expr
         assert isinstance(time, Col)

@@ -26,7 +26,7 @@ from braid.bind.bound import (
     View,
 )
 from braid.bind.names import free_name, repeated
-from braid.bind.risingwave import connections, constants, encodings, generated, sinks, temporal
+from braid.bind.risingwave import batch, connections, constants, encodings, generated, sinks, temporal
 from braid.bind.risingwave.batch import batch_query
 from braid.bind.risingwave.expressions import bound
 from braid.bind.risingwave.queries import bind_query
@@ -89,7 +89,7 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
         raise SqlError("an append-only table takes no PRIMARY KEY", s.primary_key[0].span, hint)
     typed = [(d.name, SqlType(d.type, d.written)) for d in columns]
     declared = constants.declare(s.what, s.name, typed, keys, append_only, context.written_at(s.span))
-    declared = generated.with_generated(s, declared)
+    declared = batch.with_defaults(generated.with_generated(s, declared), s.what, columns, context)
     watermark = _watermark(s, declared, append_only)
     if watermark is not None:
         assert declared.relation is not None

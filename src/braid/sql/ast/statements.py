@@ -39,6 +39,7 @@ class ColumnDef:
     header: str | None = None
     written: str = ""
     generated: Expr | None = None
+    default: Expr | None = None
 
 
 INCLUDED = ("TIMESTAMP", "PARTITION", "OFFSET")

@@ -139,6 +139,7 @@ def _column(c: Cursor) -> ast.ColumnDef:
     found = sql_type(c)
     role: OneOf["VALUE", "PRIMARY KEY"] = "VALUE"
     generated: ast.Expr | None = None
+    default: ast.Expr | None = None
     while True:
         if c.at("PRIMARY"):
             c.expect("PRIMARY", "KEY")
@@ -147,13 +148,15 @@ def _column(c: Cursor) -> ast.ColumnDef:
             pass
         elif c.accept("AS"):
             generated = expression(c)
-        elif c.at("DEFAULT"):
-            raise c.error("DEFAULT is not supported yet", c.now, "leave it out, and insert the value")
+        elif c.accept("DEFAULT"):
+            default = expression(c)
         else:
             break
     if not (c.at_symbol(",") or c.at_symbol(")")):
         raise c.unexpected("',' or ')'", "PRIMARY KEY", "NOT NULL", "AS")
-    return ast.ColumnDef(name, found.type, role, c.span(start), written=found.name, generated=generated)
+    return ast.ColumnDef(
+        name, found.type, role, c.span(start), written=found.name, generated=generated, default=default
+    )
 
 
 def _watermark(c: Cursor) -> ast.Watermark:
