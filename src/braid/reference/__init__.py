@@ -271,7 +271,9 @@ class Reference:
             kept += [] if isinstance(step, FilterStep) and step.node.mode != "upsert" else [step]
             (step,) = step.inputs
         nodes = [n for n in query.root.walk() if not isinstance(n, logical.Source)]
-        source.read_as(next(logical.sources(query.root)), _only_projects(query.root))
+        read = next(logical.sources(query.root))
+        self.nodes[source.number] = read
+        source.read_as(read, _only_projects(query.root))
         for node in reversed(nodes):
             if isinstance(node, logical.Filter) and node.mode != "upsert":
                 step = FilterStep(node, self._number(), self._run, step)

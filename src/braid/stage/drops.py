@@ -116,7 +116,7 @@ def drops_of(
     parts = [_with_text(pl.col(c), rows.schema[c]).alias(c) for c in payload]
     text = pl.struct(parts).struct.json_encode() if parts else pl.lit(None)
     placed = rows.with_columns(causes(rows).alias(BY))
-    made = _told(placed, reason=pl.lit(reason), operator=pl.lit(operator), key=key_shown(key), value=text)
+    made = _told(placed, reason=pl.lit(reason), operator=pl.lit(operator), key=key_shown(key, rows), value=text)
     return made if message is None else made.with_columns(message.alias("message"))
 
 
@@ -140,7 +140,7 @@ def of_operator(plan: Plan, step: Step, dropped: pl.DataFrame) -> pl.DataFrame:
         text = dropped.select(text=both)["text"]
     facts = {c: pl.col(c) for c in ("reason", "clock", MOVED)} | {"message": pl.coalesce("message", _why(step))}
     facts[ENOUGH] = pl.col("_short") + waits(step.node)
-    return _told(dropped, operator=pl.lit(step.node.called), key=key_shown(keys), value=text, **facts)
+    return _told(dropped, operator=pl.lit(step.node.called), key=key_shown(keys, dropped), value=text, **facts)
 
 
 def waits(node: Node) -> int:
@@ -187,10 +187,21 @@ def known_by(plan: Plan, step: Step, rows: pl.DataFrame) -> list[str]:
     return [c for c in keys_of(rows) if c not in beside]
 
 
-def key_shown(columns: Sequence[str]) -> pl.Expr:
+def key_shown(columns: Sequence[str], rows: pl.DataFrame) -> pl.Expr:
     """The key of a dropped row as text."""
-    parts = [pl.col(c).cast(pl.String) for c in columns]
+    parts = [_in_words(pl.col(c), rows.schema[c]) for c in columns]
     return pl.concat_str(parts, separator=",") if parts else pl.lit(None)
+
+
+def _in_words(x: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """A part of a key as text: what has parts itself as JSON, bytes as base64."""
+    match dtype:
+        case pl.Binary():
+            return _with_text(x, dtype)
+        case pl.List() | pl.Struct():
+            inside = pl.struct(_with_text(x, dtype).alias("v")).struct.json_encode()
+            return pl.when(x.is_not_null()).then(inside.str.slice(len('{"v":')).str.head(-1))
+    return x.cast(pl.String)
 
 
 def shown(dropped: pl.DataFrame, columns: Sequence[Col]) -> pl.Series:

@@ -100,7 +100,7 @@ def _rows(plan: Plan, step: Any, one: Awaited) -> pl.DataFrame:
         "timestamp": pl.col(TIME) if TIME in rows.columns else pl.lit(None),
         "until": until.set(until == ABOVE_ALL, None),
         "moments": pl.lit(one.moments),
-        "key": key_shown(known_by(plan, step, rows)),
+        "key": key_shown(known_by(plan, step, rows), rows),
         "row": text,
     }
     return rows.select(x.cast(ROWS[c]).alias(c) for c, x in made.items())

@@ -5,6 +5,8 @@ In, out, rule: see `backend.Backend`. Batches and buckets mean nothing here.
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -189,8 +191,17 @@ def _key(judged: Judged, drop: Drop, record: Placed | None) -> str | None:
 
 
 def _key_shown(values: Sequence[object]) -> str | None:
-    parts = [pl.Series([v]).cast(pl.String)[0] for v in values]
-    return None if None in parts else ",".join(parts)
+    parts = [x for v in values if (x := _in_words(v)) is not None]
+    return None if len(parts) < len(values) else ",".join(parts)
+
+
+def _in_words(value: object) -> str | None:
+    match value:
+        case bytes():
+            return b64encode(value).decode()
+        case dict() | list():
+            return json.dumps(value, default=_in_words, ensure_ascii=False, separators=(",", ":"))
+    return pl.Series([value]).cast(pl.String)[0]  # type: ignore[no-any-return]
 
 
 def key_text(sink: Sink, key: tuple[object, ...] | None) -> str | None:
