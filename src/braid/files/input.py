@@ -42,7 +42,6 @@ from braid.operators.ranges import repeated
 from braid.plan.logical import Source, SourceColumn, Timestamp
 from braid.records import codec
 from braid.records.formats.delimited import delimiter_of
-from braid.records.formats.named import DEBEZIUM
 from braid.records.malformed import a
 from braid.records.python import python_values
 from braid.stage.decode import Decoded, times_of, with_pseudo
@@ -122,9 +121,9 @@ class FileInput:
     def __init__(
         self, source: Source, log: FileLog, options: Options, cache: str, needed: frozenset[str] | None = None
     ) -> None:
-        if source.encoding.value == DEBEZIUM:
-            hint = f"put its lines into the topic: braid put {source.topic} < FILE"
-            raise BraidError(f"{source.name} has Debezium's records: it is read from a topic, not from files", hint)
+        if (format := source.encoding.value_format).foreign:
+            hint = f"put its records into the topic: braid put {source.topic} < FILE"
+            raise BraidError(f"{source.name} has records of {format.name}: it is read from a topic, no file", hint)
         self.source, self.log, self.options, self.cache, self.needed = source, log, options, cache, needed
         self._columns = columns_of(source)
         if options.deleted is not None:

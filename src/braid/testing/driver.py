@@ -44,7 +44,7 @@ from braid.plan import logical
 from braid.plan.logical import Query, Source
 from braid.records import framed
 from braid.records.formats.interface import Facet
-from braid.records.formats.named import DEBEZIUM, FORMATS
+from braid.records.formats.named import FORMATS
 from braid.records.given import passed, produced
 from braid.records.python import json_value
 from braid.records.registry import Registry, Schema, subject_of
@@ -171,7 +171,7 @@ class Driver(Answering):
         if not _is_time(timestamp):
             raise BraidError(f"{timestamp!r} is no timestamp", "give whole milliseconds since 1970")
         name, declared = self._resolve(topic)
-        envelope = declared is not None and declared.encoding.value == DEBEZIUM
+        envelope = declared is not None and declared.encoding.value_format.foreign
         if declared is not None and declared.relation is not None and not envelope:
             self._write_row(declared, key, value, timestamp)
             return

@@ -18,7 +18,6 @@ from braid.bind.names import free_name
 from braid.errors import Span, SqlError
 from braid.guess import meant
 from braid.plan.names import column_of, level, level_of
-from braid.records.formats.named import DEBEZIUM
 from braid.sql import ast
 from braid.sql.declare import quoted
 from braid.sql.dialects.risingwave import RISINGWAVE
@@ -80,9 +79,9 @@ class Context(Env):
         if not isinstance(found, Declared) or found.relation is None or found.relation.what != "table":
             what = "an index" if isinstance(found, Index) else "a view" if isinstance(found, View) else _what(found)
             raise SqlError(f"{name} is {what}", name.span, f"{doing} a table: CREATE TABLE {name}_rows (…)")
-        if found.encoding.value == DEBEZIUM:
-            hint = "change them in the database that it reads"
-            raise SqlError(f"{name} has the rows that Debezium writes, no others", name.span, hint)
+        if (format := found.encoding.value_format).foreign:
+            hint = "change them where they come from"
+            raise SqlError(f"{name} has the rows that {format.name} writes, no others", name.span, hint)
         return found
 
     def alias(self, wanted: str) -> str:

@@ -27,6 +27,8 @@ _LARGEST = 1 << 63
 
 
 class Debezium(Format):
+    foreign = True
+
     @property
     def single(self) -> Single:
         return "record"

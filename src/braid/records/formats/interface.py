@@ -59,7 +59,7 @@ class Format:
     """`dialects`: those in which it has this name. The facts of a class: `of_values`: values may be written so, and not
     only keys; `grouped`: values may be joined and grouped in ksqlDB; `delimited`: a declaration chooses the character
     between fields; `binary`: numbers sort as their bytes do; `rewritten`: a text may be another one when it has been
-    written and read.
+    written and read; `foreign`: another program writes it into topics, nobody else, and no file is read so.
 
     As it stands here a format is JSON, as text and as bytes."""
 
@@ -71,6 +71,7 @@ class Format:
     delimited: ClassVar[bool] = False
     binary: ClassVar[bool] = False
     rewritten: ClassVar[bool] = False
+    foreign: ClassVar[bool] = False
 
     @property
     def single(self) -> Single:
