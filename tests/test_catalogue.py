@@ -104,6 +104,30 @@ def test_a_connection_stands_for_the_next_reader(store: TopicStore) -> None:
     assert list(program(store, dialect="risingwave").catalog.sources) == ["lake"]
 
 
+@pytest.mark.parametrize(
+    ("dialect", "statement", "old", "new"),
+    [
+        ("risingwave", "CREATE SOURCE x (t TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '5' SECOND);", "'5'", "'9'"),
+        ("risingwave", "CREATE SOURCE x (k INT, n INT AS k + 1);", "k + 1", "k + 2"),
+        ("risingwave", "CREATE TABLE x (k INT PRIMARY KEY, n INT DEFAULT 1);", "DEFAULT 1", "DEFAULT 2"),
+        ("risingwave", "CREATE SOURCE x (k INT) WITH (connector = 'kafka', scan.startup.mode = 'latest');",
+         "'latest'", "'earliest'"),
+        ("ksqldb", "CREATE STREAM x (k INT KEY, t BIGINT) WITH (kafka_topic='x', format='JSON', timestamp='t');",
+         ", timestamp='t'", ""),
+        ("ksqldb", "CREATE STREAM x (k INT KEY, t BIGINT) WITH (kafka_topic='x', format='JSON');", "JSON", "KAFKA"),
+    ],
+)  # fmt: skip
+def test_a_source_that_says_something_else_is_another(
+    dialect: str, statement: str, old: str, new: str, store: TopicStore
+) -> None:
+    """Not only its columns: nothing that is written is taken and then left as it was."""
+    made(program(store, dialect=dialect), statement)
+    for same in (statement, " " + statement.replace(" INT", "  INTEGER")):
+        assert made(program(store, dialect=dialect), same) == ["SourceDeclared"]
+    with pytest.raises(SqlError, match="exists already, with another definition"):
+        made(program(store, dialect=dialect), statement.replace(old, new))
+
+
 def test_the_same_statement_again_and_another_one(store: TopicStore) -> None:
     made(program(store), S + O)
     p = program(store)

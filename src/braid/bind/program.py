@@ -220,7 +220,7 @@ class Program:
                 return Again(name)
             case SourceDeclared(declared=made) if replace(made, sql="") == replace(self.catalog.sources[name], sql=""):
                 return bound  # its topic may be missing
-            case SourceDeclared(declared=made) if _says(made) == _says(self.catalog.sources[name]):
+            case SourceDeclared(declared=made) if self._is_result(name, made):
                 return Again(name)  # what a query makes, declared as that makes it
             case QueryBound() if self.mode == "file":
                 return bound
@@ -233,6 +233,11 @@ class Program:
         hint = f"{way}, or take another name; it was made by: {' '.join(before.split())}"
         span = getattr(statement, "name_span", statement.span)
         raise SqlError(f"{name} exists already, with another definition", span, hint, script)
+
+    def _is_result(self, name: str, made: Declared) -> bool:
+        """Whether it is what a query makes, declared as that makes it."""
+        there = self.catalog.sources[name]
+        return there.created_by is not None and _says(made) == _says(there)
 
     def _altered(self, name: str) -> bool:
         """Whether what is declared by this name was altered since."""

@@ -343,18 +343,20 @@ def with_defaults(declared: Declared, what: str, columns: Sequence[ast.ColumnDef
             typing.assigned(Values(Batch(context, rows_of), NOTHING, "DEFAULT").expr(default), d.type, d.name)
     relation = declared.relation
     assert relation is not None
-    return replace(declared, relation=replace(relation, defaults=tuple((d.name, e) for d, e in made)))
+    nowhere = Span(0, 0, 1, 1)  # the same declaration in other words says the same
+    return replace(declared, relation=replace(relation, defaults=tuple((d.name, _at(e, nowhere)) for d, e in made)))
+
+
+def _at(e: Any, span: Span) -> Any:
+    """A part of a statement as if it had been written there."""
+    return span if isinstance(e, Span) else changed(e, lambda x: _at(x, span))
 
 
 def _default(column: str, target: Declared, span: Span) -> ast.Expr:
     """What is written where the word DEFAULT is."""
     assert target.relation is not None
     found = dict(target.relation.defaults).get(column)
-
-    def here(x: Any) -> Any:
-        return span if isinstance(x, Span) else changed(x, here)
-
-    return ast.Literal(None, Scalar.NULL, span) if found is None else here(found)
+    return ast.Literal(None, Scalar.NULL, span) if found is None else _at(found, span)
 
 
 def _is_default(e: ast.Expr) -> bool:
