@@ -122,7 +122,7 @@ def test_a_source_that_says_something_else_is_another(
 ) -> None:
     """Not only its columns: nothing that is written is taken and then left as it was."""
     made(program(store, dialect=dialect), statement)
-    for same in (statement, " " + statement.replace(" INT", "  INTEGER")):
+    for same in (statement, " " + statement.replace(" INT,", "  INTEGER,")):
         assert made(program(store, dialect=dialect), same) == ["SourceDeclared"]
     with pytest.raises(SqlError, match="exists already, with another definition"):
         made(program(store, dialect=dialect), statement.replace(old, new))
