@@ -206,7 +206,9 @@ class _Round:
             case "worker":
                 on = self.on
                 self._kill_one(process, on.python_workers if on else lambda: processes.python_workers(process.pid))
-                self._goes_on_or_dies(process)
+                self._goes_on_or_dies(
+                    process, at_start=True
+                )  # what is to become the JVM is a Python, too, for a moment
             case "executor":
                 assert self.on is not None
                 self._kill_one(process, self.on.executors)
@@ -304,14 +306,14 @@ class _Round:
                 return True
         return False
 
-    def _goes_on_or_dies(self, process: subprocess.Popen[str]) -> None:
+    def _goes_on_or_dies(self, process: subprocess.Popen[str], at_start: bool = False) -> None:
         """A task that lost its process is done again; where the query dies of it, it says so."""
         goal = self._committed() + 1
         deadline = time.monotonic() + 30
         while process.poll() is None and self._committed() < goal and time.monotonic() < deadline:
             time.sleep(0.02)
         if process.poll() is not None:
-            self._died_or_done()
+            self._died_or_done(at_start)
 
     def _goes_on(self, process: subprocess.Popen[str]) -> None:
         """A task that lost its machine is done again: the query does not die of it."""
