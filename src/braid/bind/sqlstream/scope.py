@@ -22,6 +22,7 @@ from braid.expr.nodes import Col, Expr, Lit
 from braid.sql import ast
 from braid.sql.declare import quoted
 from braid.sql.dialects.sqlstream import SQLSTREAM
+from braid.sql.dialects.sqlstream_calls import DIFFERENCE
 from braid.sql.dialects.sqlstream_windows import MS
 from braid.types import Decimal, Scalar, Type
 
@@ -110,7 +111,7 @@ def _own(e: ast.Expr, r: Rules) -> Expr | None:
             return typing.call(TIMES[name], [bind_expr(time, r), ms], name.split()[0])
         case ast.Call(name="SIMILAR TO" as name, args=args):
             return typing.call("sql.similar", [bind_expr(x, r) for x in args], name)
-        case ast.Cast(arg=ast.Call(name="DIFFERENCE") as of, type=Scalar.INT | Scalar.BIGINT as whole):
+        case ast.Cast(arg=ast.Call(name="DIFFERENCE IN") as of, type=Scalar.INT | Scalar.BIGINT as whole):
             units = typing.literal(_unit_of(of), Scalar.BIGINT)
             return assigned(typing.call("sql.div", [_difference(of, r), units]), whole)
         case ast.Binary(op=op, left=a, right=b) if op in _COMPARISONS and (_is_length(a) and _is_length(b)):
@@ -120,7 +121,7 @@ def _own(e: ast.Expr, r: Rules) -> Expr | None:
             between = [typing.call(r.operators[op], [length, x]) for op, x in ((">=", lowest), ("<=", highest))]
             found = typing.call("and", between)
             return typing.call("not", [found]) if negated else found
-        case ast.Call(name="DIFFERENCE"):
+        case ast.Call(name="DIFFERENCE IN"):
             hint = "write CAST((a - b) SECOND AS INTEGER), or compare it: (a - b) SECOND > INTERVAL '5' SECOND"
             raise SqlError("an interval is no value of a column", hint=hint)
         case ast.Cast(arg=arg, type=Scalar.INT | Scalar.BIGINT as whole):
@@ -132,7 +133,7 @@ _COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 
 
 def _is_length(e: ast.Expr) -> bool:
-    return isinstance(e, ast.Interval) or (isinstance(e, ast.Call) and e.name == "DIFFERENCE")
+    return isinstance(e, ast.Interval) or (isinstance(e, ast.Call) and e.name == DIFFERENCE)
 
 
 def _length(e: ast.Expr, r: Rules) -> Expr:

@@ -18,6 +18,7 @@ from braid.sql.dialects.sqlstream_windows import MS, UNITS, interval, over, step
 from braid.sql.expressions import CONCAT, escape_of, expression, plain_call
 from braid.types import Scalar
 
+DIFFERENCE = "DIFFERENCE IN"  # which nobody can write, as those of ROUNDED
 ROUNDED = {"FLOOR": "FLOOR TO", "CEIL": "CEIL TO", "CEILING": "CEIL TO", "STEP": "STEP BY"}
 MOST_UNITS = 1_000_000_000
 NOW = ("CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "CURRENT_ROW_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP")
@@ -91,9 +92,11 @@ def _rounded(c: Cursor, word: str) -> ast.Expr:
 def _parts(e: ast.Expr) -> tuple[ast.Call, int] | None:
     """`(x - y) SECOND / 10` in its parts."""
     match e:
-        case ast.Call(name="DIFFERENCE"):
+        case ast.Call(name=name) if name == DIFFERENCE:
             return e, 1
-        case ast.Binary(op="/", left=ast.Call(name="DIFFERENCE") as of, right=ast.Literal(value=int(count))):
+        case ast.Binary(op="/", left=ast.Call(name=name) as of, right=ast.Literal(value=int(count))) if (
+            name == DIFFERENCE
+        ):
             return of, count
     return None
 
@@ -170,4 +173,4 @@ def suffix(c: Cursor, e: ast.Expr, start: int) -> ast.Expr | None:
         return None
     at = c.index
     unit = ast.Literal(time_unit(c), Scalar.VARCHAR, c.span(at))
-    return ast.Call("DIFFERENCE", (e.left, e.right, unit), c.span(start))
+    return ast.Call(DIFFERENCE, (e.left, e.right, unit), c.span(start))
