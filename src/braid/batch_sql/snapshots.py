@@ -26,6 +26,7 @@ from braid.operators.clocks import CLOCK, STEPS, Clocks, LeafClock
 from braid.operators.on_time import OnTime
 from braid.operators.watermarks import ABOVE_ALL, Watermark, ticks_of
 from braid.plan.drop_reasons import Reason
+from braid.plan.logical import Source
 from braid.records import codec
 from braid.records.python import json_value
 from braid.stage.call_order import Placed, raw_frame
@@ -258,10 +259,14 @@ def _decoded(declared: Declared, records: Sequence[Placed]) -> tuple[pl.DataFram
     if declared.encoding.key == "ROW_ID":
         partitions = rows.with_columns(pl.Series("_partition", [r.partition for r in records], dtype=pl.Int64))
         rows = rows.with_columns(partitions.select(row_ids(pl.col("_partition")).alias(c.name) for c in source.key))
-    own = {c.name for c in declared.columns}
-    columns = [pl.col(c.name).alias(c.field) for c in source.columns if c.field in own]
     good = found.error.is_null()
-    return rows.filter(good).select(*columns, DIFF), good
+    return rows.filter(good).select(*own_columns(declared, source), DIFF), good
+
+
+def own_columns(declared: Declared, source: Source) -> list[pl.Expr]:
+    """The columns of a table by their names, of rows as its source is read."""
+    own = {c.name for c in declared.columns}
+    return [pl.col(c.name).alias(c.field) for c in source.columns if c.field in own]
 
 
 def _judged(declared: Declared, records: Sequence[Placed]) -> pl.Series:
@@ -314,10 +319,7 @@ class Gate:
         if declared.relation is None or declared.relation.watermark is None:
             return None
         watermark = declared.relation.watermark
-        column = next((Col(c.name, c.type) for c in declared.columns if c.name == watermark.column), None)
-        value = column if watermark.value is None else watermark.value
-        assert value is not None
-        return Gate(watermark, value)
+        return Gate(watermark, next(e for n, e, _ in declared.seen if n == watermark.column))
 
     @property
     def now(self) -> int | None:

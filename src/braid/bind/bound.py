@@ -54,11 +54,10 @@ class DeclaredColumn:
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """WATERMARK FOR `column` AS `expr` (over columns of records): rows below it are late. `value`: of one computed."""
+    """WATERMARK FOR `column` AS `expr` (over columns of records): rows below it are late."""
 
     column: str
     expr: Expr
-    value: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

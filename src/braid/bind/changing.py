@@ -13,6 +13,12 @@ from typing import Any, TypeVar
 from braid.errors import Span
 
 T = TypeVar("T")
+NOWHERE = Span(0, 0, 1, 1)  # of parts that are the same wherever they are
+
+
+def placed(x: T, span: Span) -> T:
+    """A part of a statement as if all of it had been written there."""
+    return span if isinstance(x, Span) else changed(x, lambda part: placed(part, span))  # type: ignore[return-value]
 
 
 def changed(x: T, of: Callable[[Any], Any]) -> T:

@@ -182,32 +182,29 @@ def _regex_replaced(text: str, pattern: str, new: str, start: int, which: int) -
     return text[: start - 1] + patterns.replaced(pattern, text[start - 1 :], new, which)
 
 
+_CLASSES = {"ALPHA": "Alpha", "UPPER": "Upper", "LOWER": "Lower", "DIGIT": "Digit", "ALNUM": "Alnum",
+            "SPACE": " ", "WHITESPACE": "Space"}  # fmt: skip
+
+
 @lru_cache(maxsize=256)
 def _as_java(pattern: str, escape: str = "") -> str:
     """The pattern of java.util.regex that a pattern of SIMILAR TO means."""
-    out, at, inside = list[str](), 0, False
-    while at < len(pattern):
-        c = pattern[at]
-        if escape and c == escape:
-            at += 1
-            if at == len(pattern):
+    escaped = f"{re.escape(escape)}.?|" if escape else ""
+    out, inside = list[str](), False
+    for part in re.findall(rf"(?s){escaped}\[:[A-Za-z]+:\]|.", pattern):
+        if escape and part[0] == escape:
+            if len(part) == 1:
                 raise patterns.BadPattern("it ends with its escape character")
-            out.append(re.escape(pattern[at]))
-        elif inside:
-            name = _CLASS.match(pattern, at)
-            at += 0 if name is None else name.end() - at - 1
-            out.append(c if name is None and c not in "\\&" else f"\\{c}" if name is None else _class(name[1]))
-            inside = c != "]" if name is None else inside
+            out.append(re.escape(part[1]))
+        elif not inside:
+            out.append({"%": ".*", "_": "."}.get(part) or (f"\\{part}" if part in "\\.^$" else part))
+            inside = part == "["
+        elif len(part) > 1:
+            out.append(_class(part[2:-2]))
         else:
-            out.append({"%": ".*", "_": "."}.get(c) or (f"\\{c}" if c in "\\.^$" else c))
-            inside = c == "["
-        at += 1
+            out.append(f"\\{part}" if part in "\\&" else part)
+            inside = part != "]"
     return f"(?s)(?:{''.join(out)})"
-
-
-_CLASS = re.compile(r"\[:([A-Za-z]+):\]")
-_CLASSES = {"ALPHA": "Alpha", "UPPER": "Upper", "LOWER": "Lower", "DIGIT": "Digit", "ALNUM": "Alnum",
-            "SPACE": " ", "WHITESPACE": "Space"}  # fmt: skip
 
 
 def _class(name: str) -> str:

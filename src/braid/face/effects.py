@@ -17,7 +17,7 @@ from typing import Any, Protocol, assert_never
 
 import polars as pl
 
-from braid.batch_sql.snapshots import Snapshots, Written
+from braid.batch_sql.snapshots import Snapshots, Written, own_columns
 from braid.bind import schemas
 from braid.bind.bound import (
     Again,
@@ -144,8 +144,7 @@ class StoreTables:
             opened = readable_of(self._store, source) if framed else self._files[declared.name](source)
             found = [opened.read(p, 0, end) for p, end in enumerate(opened.ends())]
             self._snapshots.unread[declared.name] = sum(len(x.error) - x.error.null_count() for x in found)
-            own = {c.name for c in declared.columns}
-            columns = [pl.col(c.name).alias(c.field) for c in source.columns if c.field in own]
+            columns = own_columns(declared, source)
             epoch = pl.col(TIME).cum_max()
             self._read[declared.name] = pl.concat(
                 x.rows.with_columns(epoch).filter(x.error.is_null()).select(*columns, TIME, DIFF) for x in found

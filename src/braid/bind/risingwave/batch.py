@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, assert_never
+from typing import assert_never
 
 from braid.batch_sql.duck_text import name, token
 from braid.bind.bound import BatchQuery, Bound, Declared, Read, Returning, RowsChanged
-from braid.bind.changing import changed
+from braid.bind.changing import NOWHERE, placed
 from braid.bind.expressions import with_span
 from braid.bind.names import repeated
 from braid.bind.risingwave.batch_values import NOTHING, Batch, BatchColumn, Rows, Values, column_token, ordered
@@ -322,9 +322,7 @@ def insert(s: ast.Insert, context: Context) -> Bound:
         raise SqlError(f"column {twice} is named twice", twice.span, "name it once")
     if isinstance(s.rows.body, ast.Values):
         columns = _check_values(s.rows.body, columns, bool(s.columns))
-    rows, columns = _completed(s, columns, target, context)
-    query = _assigned(rows, columns, target, context, bool(s.columns))
-    columns = columns[: len(query.columns)]
+    query, columns = _assigned(s.rows, columns, target, context, bool(s.columns))
     missing = [k for k in _key(target) if k not in columns]
     if missing:
         hint = f"name it: INSERT INTO {target.name} ({', '.join((*missing, *columns))})"
@@ -343,81 +341,57 @@ def with_defaults(declared: Declared, what: str, columns: Sequence[ast.ColumnDef
             typing.assigned(Values(Batch(context, rows_of), NOTHING, "DEFAULT").expr(default), d.type, d.name)
     relation = declared.relation
     assert relation is not None
-    nowhere = Span(0, 0, 1, 1)  # the same declaration in other words says the same
-    return replace(declared, relation=replace(relation, defaults=tuple((d.name, _at(e, nowhere)) for d, e in made)))
-
-
-def _at(e: Any, span: Span) -> Any:
-    """A part of a statement as if it had been written there."""
-    return span if isinstance(e, Span) else changed(e, lambda x: _at(x, span))
+    defaults = tuple((d.name, placed(e, NOWHERE)) for d, e in made)  # the same in other words says the same
+    return replace(declared, relation=replace(relation, defaults=defaults))
 
 
 def _default(column: str, target: Declared, span: Span) -> ast.Expr:
     """What is written where the word DEFAULT is."""
     assert target.relation is not None
     found = dict(target.relation.defaults).get(column)
-    return ast.Literal(None, Scalar.NULL, span) if found is None else _at(found, span)
+    return ast.Literal(None, Scalar.NULL, span) if found is None else placed(found, span)
 
 
-def _is_default(e: ast.Expr) -> bool:
-    return isinstance(e, ast.Name) and e.parts == ("default",)
-
-
-def _completed(
-    s: ast.Insert, columns: tuple[str, ...], target: Declared, context: Context
-) -> tuple[ast.Query, tuple[str, ...]]:
-    """The rows of an INSERT with the defaults of the columns that it leaves out, and the columns with these."""
-    body, span = s.rows.body, s.rows.span
-    assert target.relation is not None
-    if isinstance(body, ast.Values):
-        rows = [
-            tuple(_default(c, target, e.span) if _is_default(e) else e for c, e in zip(columns, row, strict=False))
-            + row[len(columns) :]
-            for row in body.rows
-        ]
-        body = replace(body, rows=tuple(rows))
-    elif target.relation.defaults and not s.columns:
-        columns = columns[: len(rows_of(s.rows, Batch(context, rows_of)).columns)]
-    left = [n for n, _ in target.relation.defaults if n not in columns]
-    more = [_default(n, target, span) for n in left]
-    if isinstance(body, ast.Values):
-        made = replace(s.rows, body=replace(body, rows=tuple((*row, *more) for row in body.rows)))
-        return made, (*columns, *left)
-    if not left:
-        return s.rows, columns
-    items = (ast.SelectItem(ast.Star((), span), None, span), *(ast.SelectItem(e, None, span) for e in more))
-    over = ast.Select(items, ast.Derived(s.rows, "given", span), span)
-    return ast.Query((), over, (), None, None, None, span), (*columns, *left)
+def _meant(column: str, e: ast.Expr, target: Declared) -> ast.Expr:
+    """The value of a column, where it may be the word DEFAULT."""
+    return _default(column, target, e.span) if isinstance(e, ast.Name) and e.parts == ("default",) else e
 
 
 def _assigned(
-    rows: ast.Query, columns: tuple[str, ...], target: Declared, context: Context, by_name: bool = False
-) -> BatchQuery:
-    """The rows of an INSERT, each value as its column has it; without a list of columns (`by_name`) the last may be
-    missing."""
-    types = {c.name: c.type for c in target.columns}
-    batch = Batch(context, rows_of)
-    if (
-        isinstance(rows.body, ast.Values)
-        and not rows.ctes
-        and not rows.order_by
-        and rows.limit is None
-        and rows.offset is None
-    ):
-        found = _listed(rows.body, _values_of(rows.body, [(c, types[c]) for c in columns], batch), batch)
-        return batch.query(found.sql, found.columns, rows.span)
+    rows: ast.Query, columns: tuple[str, ...], target: Declared, context: Context, by_name: bool
+) -> tuple[BatchQuery, tuple[str, ...]]:
+    """The rows of an INSERT, each value as its column has it, and the columns: those that are left out and have a
+    default are behind the others. Without a list of columns (`by_name`) the last may be missing."""
+    assert target.relation is not None
+    types, defaults = {c.name: c.type for c in target.columns}, [n for n, _ in target.relation.defaults]
+    batch, body = Batch(context, rows_of), rows.body
+    if isinstance(body, ast.Values):
+        left = [n for n in defaults if n not in columns]
+        more = [_default(n, target, body.span) for n in left]
+        meant = ((*(_meant(c, e, target) for c, e in zip(columns, row, strict=False)), *row[len(columns) :])
+                 for row in body.rows)  # fmt: skip
+        body, columns = replace(body, rows=tuple((*row, *more) for row in meant)), (*columns, *left)
+        rows = replace(rows, body=body)
+        if not rows.ctes and not rows.order_by and rows.limit is None and rows.offset is None:
+            found = _listed(body, _values_of(body, [(c, types[c]) for c in columns], batch), batch)
+            return batch.query(found.sql, found.columns, rows.span), columns
+        by_name = True
     found = rows_of(rows, batch)
     columns = columns if by_name else columns[: len(found.columns)]
     if len(found.columns) != len(columns):
         hint = f"the columns are {', '.join(columns)}"
         raise SqlError(f"{len(found.columns)} values for {len(columns)} columns", rows.span, hint)
+    left = [n for n in defaults if n not in columns]
+    values = Values(batch, NOTHING, "DEFAULT")
+    given = [Col(n, t) for _, n, t in found.columns] + [values.expr(_default(n, target, rows.span)) for n in left]
+    tokens, columns = [*(n for _, n, _ in found.columns), *(batch.token("c", n) for n in left)], (*columns, *left)
     with with_span(rows.span):
-        news = [typing.assigned(Col(n, t), types[c], c) for (_, n, t), c in zip(found.columns, columns, strict=True)]
-    named = tuple((c, n, e.type) for (_, n, _), c, e in zip(found.columns, columns, news, strict=True))
+        news = [typing.assigned(e, types[c], c) for e, c in zip(given, columns, strict=True)]
+    named = tuple((c, n, e.type) for c, n, e in zip(columns, tokens, news, strict=True))
     if all(isinstance(e, Col) for e in news):
-        return batch.query(found.sql, named, rows.span)
-    items = ", ".join(f"{batch.text(e, rows.span)} AS {n}" for e, (_, n, _) in zip(news, named, strict=True))
-    return batch.query(f"SELECT {items} FROM ({found.sql}) AS {batch.token('t', 'rows')}", named, rows.span)
+        return batch.query(found.sql, named, rows.span), columns
+    items = ", ".join(f"{batch.text(e, rows.span)} AS {n}" for e, n in zip(news, tokens, strict=True))
+    return batch.query(f"SELECT {items} FROM ({found.sql}) AS {batch.token('t', 'rows')}", named, rows.span), columns
 
 
 def _values_of(v: ast.Values, columns: Sequence[tuple[str, Type]], batch: Batch) -> list[list[Expr]]:
@@ -447,8 +421,7 @@ def update(s: ast.Update, context: Context) -> Bound:
     columns = tuple(_column(n, target) for n, _ in s.sets)
     if (twice := repeated(n for n, _ in s.sets)) is not None:
         raise SqlError(f"column {twice} is set twice", twice.span, "set it once")
-    given = ((c, e) for c, (_, e) in zip(columns, s.sets, strict=True))
-    sets = [(c, _default(c, target, e.span) if _is_default(e) else e) for c, e in given]
+    sets = [(c, _meant(c, e, target)) for c, (_, e) in zip(columns, s.sets, strict=True)]
     query = changed_rows(target, sets, s.where, s.span, context)
     return RowsChanged("update", target, query, columns, returning(s.returning, target, context))
 

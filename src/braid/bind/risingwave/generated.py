@@ -16,19 +16,12 @@ from braid.bind.names import free_name
 from braid.bind.risingwave.expressions import bound, usual_name
 from braid.bind.select.scope import Column
 from braid.errors import SqlError
-from braid.expr.nodes import Col, Expr, Lit, substituted
+from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.postgres import typing
 from braid.plan.epochs import Bound, OnTime
 from braid.plan.logical import PSEUDO, Node, Project, Source
 from braid.sql import ast
 from braid.types import Scalar
-
-# Of INCLUDE: what it is called without AS, and the pseudo column.
-_INCLUDED = {
-    "TIMESTAMP": ("_rw_kafka_timestamp", "ROWTIME"),
-    "PARTITION": ("_rw_kafka_partition", "ROWPARTITION"),
-    "OFFSET": ("_rw_kafka_offset", "ROWOFFSET"),
-}
 
 
 def stored(s: ast.CreateTable) -> list[ast.ColumnDef]:
@@ -42,22 +35,20 @@ def stored(s: ast.CreateTable) -> list[ast.ColumnDef]:
 
 def with_generated(s: ast.CreateTable, declared: Declared) -> Declared:
     """With the columns that are computed, and what of its messages they read."""
-    made = [(place, d) for place, d in enumerate(s.columns) if d.generated is not None]
-    if not made and not s.includes:
-        return declared
     relation = declared.relation
     assert relation is not None
-    of_messages = _OfMessages({*(c.name for c in declared.columns), *(d.name for d in s.columns)})
-    found: list[Generated] = []
-    for place, d in made:
-        found.append(Generated(d.name, _expression(d, declared, of_messages), d.written, place))
-    end = len(s.columns)
-    for n, x in enumerate(s.includes):
-        usual, pseudo = _INCLUDED[x.what]
-        e = of_messages.time() if pseudo == "ROWTIME" else typing.cast(of_messages.column(pseudo), Scalar.VARCHAR)
-        found.append(Generated(x.name or usual, e, usual_name(e.type), end + n))
-        if x.name in {c.name for c in declared.columns} | {g.name for g in found[:-1]}:
+    named = [*(c.name for c in declared.visible), *(d.name for d in s.columns if d.generated is not None)]
+    of_messages = _OfMessages({*named, *(x.name for x in s.includes)})
+    of_schema = len(named) - len(s.columns)  # columns that are not written: `*`
+    found = [Generated(d.name, _expression(d, declared, of_messages), d.written, place)
+             for place, d in enumerate(s.columns, of_schema) if d.generated is not None]  # fmt: skip
+    for x in s.includes:
+        if x.name in named:
             raise SqlError(f"column {x.name} is written twice", x.span, "give one of them another name")
+        column = of_messages.column(x.pseudo)
+        e = of_messages.time() if x.pseudo == "ROWTIME" else typing.cast(column, Scalar.VARCHAR)
+        found.append(Generated(x.name, e, usual_name(e.type), len(named)))
+        named.append(x.name)
     columns = (*declared.columns, *of_messages.made.values())
     types = (*relation.types, *((c.name, usual_name(c.type)) for c in of_messages.made.values()))
     return replace(declared, columns=columns, relation=replace(relation, types=types, generated=tuple(found)))
@@ -108,12 +99,11 @@ def as_columns(node: Node, seen: tuple[Column, ...], name: str) -> tuple[Node, t
     return Project(node, (*there, *made)), tuple(replace(c, expr=as_column.get(c.expr, c.expr)) for c in seen)
 
 
-def on_time(source: Source, watermark: Bounded | None) -> Node:
-    """The rows of a source that are not late."""
+def on_time(source: Source, seen: Sequence[Column], watermark: Bounded | None) -> Node:
+    """The rows of a source that are not late; `seen`: its columns."""
     if watermark is None:
         return source
-    found = {c.field: c.col for c in source.columns}
-    value = found[watermark.column] if watermark.value is None else substituted(watermark.value, found)
+    value = next(c.expr for c in seen if c.name == watermark.column)
     column = Col(f"{source.alias}.{watermark.column}", value.type)
     judged = next((c.col for c in source.columns if c.place == "statement"), None)
     return OnTime(source, value, Bound(source.alias, column, column), judged)

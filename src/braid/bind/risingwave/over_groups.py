@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
-from braid.bind.changing import changed
+from braid.bind.changing import NOWHERE, changed, placed
 from braid.bind.expressions import children
 from braid.bind.risingwave import grouping
 from braid.bind.risingwave.scope import default_name
+from braid.bind.risingwave.values import has_groups
 from braid.errors import Span
 from braid.sql import ast
 
@@ -25,9 +26,8 @@ def apart(s: ast.Select, query: ast.Query) -> tuple[ast.Select, ast.Query]:
     """Where a sub-query is over groups: the SELECT over these, and what stands around it."""
     having = () if s.having is None else (s.having,)
     asked = any(_asks(e) for e in (*having, *(i.expr for i in s.items)))
-    groups = bool(s.group_by) or s.having is not None or grouping.has_aggregates(s)
     sets = any(isinstance(e, ast.GroupingSets) for e in s.group_by)
-    if s.source is None or not asked or not groups or sets or any(isinstance(i.expr, ast.Star) for i in s.items):
+    if s.source is None or not asked or not has_groups(s) or sets or any(isinstance(i.expr, ast.Star) for i in s.items):
         return s, query
     made = _Inner(s)
     items = tuple(made.item(i) for i in s.items)
@@ -74,7 +74,7 @@ class _Inner:
         self.found.append(ast.SelectItem(of, name, of.span))
         for e in (written, of):
             if not isinstance(e, ast.Literal):
-                self._named.setdefault(_plain(e), name)
+                self._named.setdefault(placed(e, NOWHERE), name)
 
     def item(self, i: ast.SelectItem) -> ast.SelectItem:
         return replace(i, expr=self.over(i.expr), alias=i.alias or default_name(i.expr))
@@ -84,16 +84,16 @@ class _Inner:
         if isinstance(x, ast.Subquery):
             made = x if x.arg is None else replace(x, arg=self.over(x.arg))
             return replace(made, query=self._within(x.query, {*_relations(x.query)}))
-        name = self._named.get(_plain(x))
+        name = self._named.get(placed(x, NOWHERE))
         if name is None and grouping.aggregate_of(x) is not None:
-            name = self._named[_plain(x)] = f"aggregate {len(self.found) + 1}"
+            name = self._named[placed(x, NOWHERE)] = f"aggregate {len(self.found) + 1}"
             self.found.append(ast.SelectItem(x, name, x.span))
         return changed(x, self.over) if name is None else ast.Name((self.alias, name), x.span)
 
     def _within(self, x: Any, own: set[str]) -> Any:
         """A part of a sub-query, in which grouping columns of others than its own relations are those of the groups."""
         if isinstance(x, ast.Name) and len(x.parts) > 1:
-            name = None if x.parts[0] in own else self._named.get(_plain(x))
+            name = None if x.parts[0] in own else self._named.get(placed(x, NOWHERE))
             return x if name is None else ast.Name((self.alias, name), x.span)
         return changed(x, lambda part: self._within(part, own))
 
@@ -111,14 +111,3 @@ def _relations(x: Any) -> Iterator[str]:
     elif is_dataclass(x) and not isinstance(x, type):
         for f in fields(x):
             yield from _relations(getattr(x, f.name))
-
-
-def _plain(x: Any) -> Any:
-    """What is written, wherever that is; words of the field `span` are left out."""
-    if isinstance(x, Span):
-        return None
-    if isinstance(x, tuple):
-        return tuple(map(_plain, x))
-    if is_dataclass(x) and not isinstance(x, type):
-        return (type(x).__name__, *((f.name, _plain(getattr(x, f.name))) for f in fields(x)))
-    return (type(x).__name__, x)

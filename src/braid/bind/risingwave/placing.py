@@ -95,11 +95,9 @@ def _regular(j: Join, pool: list[Expr], context: Context) -> tuple[Node, list[Ex
         hint = f"{_EQUALITY}, or SET joins_without_equality = accept to run it in one bucket"
         raise SqlError(f"{what} in a view is not possible", j.span, hint)
     if not on.left:
-        every = "the rows around it run in one bucket" if of_value else "compares every pair of rows"
-        what = (
-            "a sub-query that no equality ties:" if of_value else "a join without an equality runs in one bucket, and"
-        )
-        context.notices.append(f"{what} {every}")
+        of_one = "a sub-query that no equality ties: the rows around it run in one bucket"
+        of_pairs = "a join without an equality runs in one bucket, and compares every pair of rows"
+        context.notices.append(of_one if of_value else of_pairs)
     node = cleaned(RegularJoin(left, right, j.how, on, all_of(residual)))
     _notice_state(node, j, context)
     return node, shares.above

@@ -52,7 +52,7 @@ from braid.errors import Span, SqlError
 from braid.expr.nodes import Call, Col, Expr, columns, substituted
 from braid.expr.postgres import typing
 from braid.expr.typing import all_of, conjuncts
-from braid.plan.epochs import Changes, Clean, EmitOnClose, RegularJoin, Union, Windows
+from braid.plan.epochs import Changes, Clean, EmitOnClose, OnTime, RegularJoin, Union, Windows
 from braid.plan.logical import Filter, Node, Project, Source, SourceColumn
 from braid.plan.names import level_of, own
 from braid.plan.over import Over
@@ -548,8 +548,8 @@ def _read(declared: Declared, alias: str, t: ast.Table, context: Context) -> Rel
                     declared.partitions, "lift", watermark, begin=declared.begin)  # fmt: skip
     own: dict[str, Expr] = {c.field: c.col for c in columns}
     seen = tuple(Column(n, substituted(e, own), shown) for n, e, shown in declared.seen)
-    node: Node = generated.on_time(source, relation.watermark) if declared.kind == "stream" else Changes(source)
-    if relation.watermark is not None and relation.watermark.value is not None:
+    node: Node = generated.on_time(source, seen, relation.watermark) if declared.kind == "stream" else Changes(source)
+    if isinstance(node, OnTime) and not isinstance(node.value, Col):
         node, seen = generated.as_columns(node, seen, name)
     node = clocked(node, name, relation.inherited)
     return Relation(node, of_table(Table(alias, seen), QUOTE), t.span, declared, as_of=t.as_of)

@@ -26,8 +26,8 @@ from braid.bind.bound import (
     View,
 )
 from braid.bind.names import free_name, repeated
-from braid.bind.risingwave import batch, connections, constants, encodings, generated, sinks, temporal
-from braid.bind.risingwave.batch import batch_query
+from braid.bind.risingwave import connections, constants, encodings, generated, sinks, temporal
+from braid.bind.risingwave.batch import batch_query, with_defaults
 from braid.bind.risingwave.expressions import bound
 from braid.bind.risingwave.queries import bind_query
 from braid.bind.risingwave.scope import Context
@@ -89,7 +89,7 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
         raise SqlError("an append-only table takes no PRIMARY KEY", s.primary_key[0].span, hint)
     typed = [(d.name, SqlType(d.type, d.written)) for d in columns]
     declared = constants.declare(s.what, s.name, typed, keys, append_only, context.written_at(s.span))
-    declared = batch.with_defaults(generated.with_generated(s, declared), s.what, columns, context)
+    declared = with_defaults(generated.with_generated(s, declared), s.what, columns, context)
     watermark = _watermark(s, declared, append_only)
     if watermark is not None:
         assert declared.relation is not None
@@ -171,8 +171,7 @@ def _watermark(s: ast.CreateTable, declared: Declared, append_only: bool) -> Bou
         hint = f"write WATERMARK FOR {w.column} AS {w.column} - INTERVAL '5' SECOND"
         message = f"the watermark is {expr.type}, its column {w.column} is {column.type}"
         raise SqlError(message, w.expr.span, hint)
-    made = declared.relation is not None and w.column.parts[0] in {g.name for g in declared.relation.generated}
-    return Bounded(w.column.parts[0], expr, column if made else None)
+    return Bounded(w.column.parts[0], expr)
 
 
 def _own(n: ast.Name, columns: Mapping[str, Expr]) -> Expr:

@@ -57,15 +57,14 @@ class _OddError(ValueError):
 
 def _row(text: str, is_value: bool, times: Collection[str]) -> str | None:
     """The object of a row; None: it is gone."""
-    parts = members(text, 0)
-    start = 0
+    parts, row = members(text, 0), (0, len(text))
     if "payload" in parts and "schema" in parts:
-        start = parts["payload"][0]
-        if text.startswith("null", start):
+        row = parts["payload"]
+        if text.startswith("null", row[0]):
             return None
-        parts = members(text, start)
+        parts = members(text, row[0])
     if not is_value:
-        return _timed(text, parts, times)
+        return _timed(text, row, times)
     op = json.loads(text[slice(*parts["op"])]) if "op" in parts else None
     if op == "d":
         return None
@@ -73,13 +72,15 @@ def _row(text: str, is_value: bool, times: Collection[str]) -> str | None:
         raise _OddError(f"op is {json.dumps(op)}")
     if "after" not in parts or text.startswith("null", parts["after"][0]):
         raise _OddError("after is missing")
-    return _timed(text, members(text, parts["after"][0]), times)
+    return _timed(text, parts["after"], times)
 
 
-def _timed(text: str, parts: dict[str, Part], times: Collection[str]) -> str:
-    """An object again, with times in milliseconds."""
+def _timed(text: str, row: Part, times: Collection[str]) -> str:
+    """An object as it is, but with times in milliseconds."""
+    if not times:
+        return text[slice(*row)]
     made = []
-    for name, (start, end) in parts.items():
+    for name, (start, end) in members(text, row[0]).items():
         value = text[start:end]
         if name in times and value.lstrip("-").isdigit():
             value = str(_ms(int(value[:30])))

@@ -42,15 +42,12 @@ class ColumnDef:
     default: Expr | None = None
 
 
-INCLUDED = ("TIMESTAMP", "PARTITION", "OFFSET")
-
-
 @dataclass(frozen=True, slots=True)
 class Include:
-    """INCLUDE what [AS name], of `INCLUDED`: something of a message besides its value."""
+    """INCLUDE TIMESTAMP AS name: something of a message besides its value, by its pseudo column."""
 
-    what: str
-    name: str | None
+    pseudo: str
+    name: str
     span: Span
 
 

@@ -112,12 +112,13 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
         elif c.at("FORMAT"):
             encode = _format(c)
         elif c.accept("INCLUDE"):
-            if c.word() not in ast.INCLUDED:
-                hint = f"there are {', '.join(ast.INCLUDED)}; a key is a column: PRIMARY KEY (k)"
+            pseudo = _INCLUDED.get(c.word())
+            if pseudo is None:
+                hint = f"there are {', '.join(_INCLUDED)}; a key is a column: PRIMARY KEY (k)"
                 raise c.error(f"INCLUDE {c.now.text} is not supported yet", c.now, hint)
-            part = c.advance().value
-            called = c.name("the name of a column") if c.accept("AS") else None
-            includes.append(ast.Include(part, called, c.span(first)))
+            usual = f"_rw_kafka_{c.advance().value.lower()}"
+            name = c.name("the name of a column") if c.accept("AS") else usual
+            includes.append(ast.Include(pseudo, name, c.span(first)))
         elif c.accept("AS"):
             rows = _rows(c)
         else:
@@ -131,6 +132,9 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
         what, made.name, tuple(columns), keys or inline, tuple(watermarks), append_only, properties, if_not_exists,
         rows, c.span(start), made.span, encode, made.schema, tuple(includes),
     )  # fmt: skip
+
+
+_INCLUDED = {"TIMESTAMP": "ROWTIME", "PARTITION": "ROWPARTITION", "OFFSET": "ROWOFFSET"}  # of a message
 
 
 def _column(c: Cursor) -> ast.ColumnDef:
