@@ -330,17 +330,18 @@ def insert(s: ast.Insert, context: Context) -> Bound:
     return RowsChanged("insert", target, query, columns, returning(s.returning, target, context))
 
 
-def with_defaults(declared: Declared, what: str, columns: Sequence[ast.ColumnDef], context: Context) -> Declared:
+def with_defaults(declared: Declared, columns: Sequence[ast.ColumnDef], context: Context) -> Declared:
     """With what INSERT writes into columns that it leaves out."""
+    relation, format = declared.relation, declared.encoding.value_format
+    assert relation is not None
     made = [(d, d.default) for d in columns if d.default is not None]
     for d, default in made:
-        if what == "source":
+        if relation.what == "source" or format.foreign:
+            what = "a source" if relation.what == "source" else f"a table that {format.name} writes"
             hint = "leave it out: a field that a record lacks is NULL"
-            raise SqlError("a source takes no DEFAULT, for nothing is inserted", default.span, hint)
+            raise SqlError(f"{what} takes no DEFAULT, for nothing is inserted", default.span, hint)
         with with_span(default.span):
             typing.assigned(Values(Batch(context, rows_of), NOTHING, "DEFAULT").expr(default), d.type, d.name)
-    relation = declared.relation
-    assert relation is not None
     defaults = tuple((d.name, placed(e, NOWHERE)) for d, e in made)  # the same in other words says the same
     return replace(declared, relation=replace(relation, defaults=defaults))
 

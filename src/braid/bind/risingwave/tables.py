@@ -89,7 +89,7 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
         raise SqlError("an append-only table takes no PRIMARY KEY", s.primary_key[0].span, hint)
     typed = [(d.name, SqlType(d.type, d.written)) for d in columns]
     declared = constants.declare(s.what, s.name, typed, keys, append_only, context.written_at(s.span))
-    declared = with_defaults(generated.with_generated(s, declared), s.what, columns, context)
+    declared = generated.with_generated(s, declared)
     watermark = _watermark(s, declared, append_only)
     if watermark is not None:
         assert declared.relation is not None
@@ -99,6 +99,7 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
         notices += encodings.notices(encode)
     if s.encode is not None and s.encode.kind == "DEBEZIUM":
         declared = replace(declared, encoding=encodings.of_changes(s.encode, s.what, keys, declared.encoding))
+    declared = with_defaults(declared, columns, context)
     if any(p.name == "connector" and p.value.value == "datagen" for p in s.properties):
         notices.append(_NO_GENERATOR)
     declared = _of_kafka(s, declared)
