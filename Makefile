@@ -12,7 +12,7 @@ BY_FILE := -n 2 --dist loadfile --max-worker-restart 0
 export POLARS_MAX_THREADS ?= 1
 unexport PYTHONDONTWRITEBYTECODE  # else each of the hundreds of processes compiles all of it anew
 
-.PHONY: install demo demo-kafka test test-fast test-heavy test-spark test-spark43 test-operations test-cluster test-kafka lint law fuzz bench bench-kafka bench-nexmark bench-small flink crash soak docs picture clean java
+.PHONY: install demo demo-kafka test test-fast test-heavy test-spark test-spark43 test-operations test-cluster test-kafka lint law fuzz fuzz-native bench bench-kafka bench-nexmark bench-small flink crash soak docs picture clean java
 
 install: $(STAMP) $(CORE)
 
@@ -98,6 +98,11 @@ soak: $(STAMP) java
 # So many random statements, batches of records, names and command lines: make fuzz N=10000
 fuzz: $(STAMP)
 	$(BIN)/python -m pytest tests/test_fuzz_*.py --law --fuzz $(or $(N),10000) -n 2 --dist worksteal
+
+# The compiled core on hostile bytes, under an address sanitizer: needs a nightly Rust and `cargo install cargo-fuzz`.
+fuzz-native:
+	cd native && for target in json_lines texts; do \
+	  BRAID_SOURCE=fuzz cargo +nightly fuzz run $$target -- -max_total_time=$(or $(SECONDS),600) -max_len=600 || exit 1; done
 
 bench: $(STAMP) java
 	$(BIN)/python -m benchmarks --write

@@ -12,7 +12,7 @@ FUZZ = 10_000
 
 def examples(whole: int, least: int = 8) -> int:
     """How many of `whole` examples to try; some are dear."""
-    return whole if LAW else max(whole // 6, least)
+    return whole if LAW else max(whole // 12, least)
 
 
 def fuzzed(share: int, each: int = 1) -> int:

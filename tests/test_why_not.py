@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import effort
 import every_operator
 from braid.expr.loading import of_files
 from braid.face.cli import main
@@ -108,6 +109,7 @@ def leaves(tree: Tree) -> int:
     return tree.count + sum(leaves(x) for x in tree.inputs)
 
 
+EACH = 1 if effort.LAW else 3  # of how many rows one is asked for
 # Rows that are not found by the causes that the run has left: of groups, sorted windows, earlier tables of sqlstream;
 # of a group that is there before any record.
 OTHERWISE = {"sqlstream": {"GROUPED": 3, "SORTED": 5, "PARTNERED": 4}, "risingwave": {"whole": 1}}
@@ -125,7 +127,7 @@ def test_each_row_that_is_there_has_a_derivation(ran: tuple[Queries, Path]) -> N
     for query in every_operator.queries(of):
         topic = query.sink.topic
         for partition, end in enumerate(topics.end_offsets(topic)):
-            for offset in range(end):
+            for offset in range(0, end, EACH):
                 found = why(mine, topic, offset, partition, None)
                 (row,) = found.rows
                 assert (row.at.partition, row.at.offset) == (partition, offset)
@@ -136,9 +138,10 @@ def test_each_row_that_is_there_has_a_derivation(ran: tuple[Queries, Path]) -> N
                 others[query.name] += not by_its_causes(mine, query.name, row)
                 released.add(row.released or "")
                 count += 1
-    assert count > 20
-    assert +others == OTHERWISE.get(of.dialect, {})
-    assert of.dialect != "ksqldb" or any(x.endswith("which moved the clock") for x in released)
+    assert count > 20 // EACH
+    known = Counter(OTHERWISE.get(of.dialect, {}))
+    assert +others == known if EACH == 1 else +others <= known
+    assert EACH > 1 or of.dialect != "ksqldb" or any(x.endswith("which moved the clock") for x in released)
 
 
 def by_its_causes(mine: Writers, query: str, row: Row) -> bool:
