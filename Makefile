@@ -101,8 +101,8 @@ fuzz: $(STAMP)
 
 # The compiled core on hostile bytes, under an address sanitizer: needs a nightly Rust and `cargo install cargo-fuzz`.
 fuzz-native:
-	cd native && for target in json_lines texts; do \
-	  BRAID_SOURCE=fuzz cargo +nightly fuzz run $$target -- -max_total_time=$(or $(SECONDS),600) -max_len=600 || exit 1; done
+	cd native && for target in json_lines texts; do BRAID_SOURCE=fuzz cargo +nightly fuzz run $$target -- \
+	  -max_total_time=$(or $(SECONDS),600) -max_len=600 -dict=fuzz/words.dict || exit 1; done
 
 bench: $(STAMP) java
 	$(BIN)/python -m benchmarks --write
