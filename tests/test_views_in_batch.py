@@ -52,6 +52,8 @@ VIEWS = {
     "beside_groups": "SELECT w.a, u.b % 2 AS odd, max(w.b) + (SELECT count(*) FROM u) AS m, (SELECT min(k) FROM t "
     "WHERE t.k = w.a) AS low FROM w JOIN u ON u.k = w.k GROUP BY w.a, odd "
     "HAVING EXISTS (SELECT 1 FROM t WHERE t.b = w.a) AND max(u.k) > 2",
+    "exists": "SELECT k, EXISTS (SELECT 1 FROM u WHERE u.k = w.k AND u.b > 2) AS e FROM w WHERE b < 2 OR NOT EXISTS "
+    "(SELECT * FROM t WHERE t.k = w.a AND EXISTS (SELECT 1 FROM u WHERE u.k = t.b))",
     "one_group": "SELECT count(*) AS n, (SELECT max(b) FROM t) AS m FROM u",
     "lateral_rows": "SELECT w.k, x.b, t.s FROM w, LATERAL (SELECT b FROM u WHERE u.k = w.k) x JOIN t ON t.k = x.b "
     "WHERE w.b = t.b",

@@ -183,11 +183,11 @@ def _only_batch(e: ast.LongCall | ast.Quantified | ast.GroupingSets | ast.Subque
         case ast.LongCall(call=call):
             hint = "leave it out; a batch query may have it"
             what = f"{call.name.lower()} with FILTER or ORDER BY in a view"
+        case ast.Subquery(kind="in"):
+            hint = "write EXISTS (SELECT … WHERE y = x), which may stand anywhere in SELECT, WHERE and HAVING"
+            what = "IN (SELECT …) in a view elsewhere than beside AND in WHERE or HAVING"
         case ast.Subquery():
-            hint = (
-                "EXISTS and IN (SELECT …) are allowed in WHERE and HAVING, beside AND, and one that gives a value "
-                "also in SELECT; else join it: FROM a JOIN (SELECT …) b ON …"
-            )
+            hint = "EXISTS, and one that gives a value, are allowed in SELECT, WHERE and HAVING; else join it"
             what = f"a sub-query in {names.clause} of a view"
         case _:
             hint, what = "a batch query may have it", "this in a view"

@@ -42,6 +42,9 @@ def in_from(s: ast.Select) -> ast.Select:
             case ast.Subquery(kind="array") if (one := _listed(x)) is not None:
                 nothing = ast.Literal("{}", Scalar.VARCHAR, x.span)
                 return ast.Call("COALESCE", (lifted(one), nothing), x.span)
+            case ast.Subquery(kind="exists") if (one := _counted(x)) is not None:
+                some = ast.Binary(">", lifted(one), ast.Literal(0, Scalar.INT, x.span), x.span)
+                return ast.Unary("NOT", some, x.span) if x.negated else some
             case ast.Subquery(arg=arg):
                 return x if arg is None else replace(x, arg=lifted(arg))
             case ast.SelectItem(alias=None, expr=e):
@@ -49,7 +52,17 @@ def in_from(s: ast.Select) -> ast.Select:
                 return x if made is e else replace(x, expr=made, alias=default_name(e))
         return changed(x, lifted)
 
-    where, items = lifted(s.where), s.items if has_groups(s) else lifted(s.items)
+    def asked(e: ast.Expr) -> Any:
+        """A condition of WHERE: one that is a sub-query alone stands as it is."""
+        match e:
+            case ast.Binary(op="AND", left=left, right=right):
+                return replace(e, left=asked(left), right=asked(right))
+            case ast.Unary(op="NOT", arg=ast.Subquery(kind="exists")) | ast.Subquery(kind="exists"):
+                return e
+        return lifted(e)
+
+    where = None if s.where is None else asked(s.where)
+    items = s.items if has_groups(s) else lifted(s.items)
     source = s.source
     for n, of in enumerate(found, 1):
         right = ast.Derived(of.query, f"{VALUE_OF} {n}", of.span, lateral=True)
@@ -74,6 +87,16 @@ def _listed(x: ast.Subquery) -> ast.Subquery | None:
     call = ast.LongCall(ast.Call("ARRAY_AGG", (item.expr,), x.span), order, (), None, None, x.span)
     body = replace(s, items=(replace(item, expr=call),))
     return replace(x, kind="scalar", query=replace(query, body=body, order_by=()))
+
+
+def _counted(x: ast.Subquery) -> ast.Subquery | None:
+    """How many rows a query of EXISTS has, as a sub-query that gives one value; None: that cannot be said so."""
+    query, s = x.query, x.query.body
+    if not isinstance(s, ast.Select) or query.ctes or has_groups(s) or not _keeps_one(query):
+        return None
+    count = ast.SelectItem(ast.Call("COUNT", (ast.Star((), x.span),), x.span), None, x.span)
+    body = replace(s, items=(count,), distinct=None)
+    return ast.Subquery("scalar", replace(query, body=body, order_by=(), limit=None, ties=None), x.span)
 
 
 def kept(r: ast.Relation) -> ast.Relation:
