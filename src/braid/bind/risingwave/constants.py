@@ -29,6 +29,7 @@ from braid.sql.parser import parse, plain
 from braid.types import Scalar
 
 ROW_ID = "_row_id"
+ONE_ROW = "VALUES (1)"  # what a SELECT without FROM is over
 
 
 def declare(
@@ -71,7 +72,7 @@ def table_of(body: ast.Values | ast.Select | ast.TableFunction, count: int, cont
     """The table that a view reads in the place of a constant relation of so many columns."""
     _check(body)
     span = body.call.span if isinstance(body, ast.TableFunction) else body.span
-    written, names = context.written_at(span), ", ".join(column_names(count))
+    written, names = context.written_at(span) or ONE_ROW, ", ".join(column_names(count))
     written += " WITH ORDINALITY" if isinstance(body, ast.TableFunction) and body.ordinality else ""
     rows = f"SELECT * FROM {written if isinstance(body, ast.TableFunction) else f'({written})'} AS given({names})"
     known: Words = RISINGWAVE

@@ -103,12 +103,11 @@ def _body(body: ast.Body, query: ast.Query, context: Context, alias: str) -> Res
 
 def _select(s: ast.Select, query: ast.Query, context: Context, alias: str) -> Result:
     """`query`: what stands around it; of its rows those that ORDER BY and LIMIT say."""
+    s, query = over_groups.apart(s, query)
+    s = values.in_from(row_sets.in_from(s))
     if s.source is None:
         names = [i.alias or default_name(i.expr) for i in s.items]
         return _of_result(query, _constant(s, names, context, alias), alias)
-    s, query = over_groups.apart(s, query)
-    s = values.in_from(row_sets.in_from(s))
-    assert s.source is not None
     different, over = s.distinct == (), any(has_over(i.expr) for i in s.items)
     if different and (values.has_groups(s) or over):
         return _of_result(query, _different(s, context, alias), alias)

@@ -30,8 +30,6 @@ _COUNTS = ("COUNT", "APPROX_COUNT_DISTINCT", "REGR_COUNT")
 
 def in_from(s: ast.Select) -> ast.Select:
     """A SELECT with the sub-queries of its WHERE, and of its items where it has no groups, in FROM."""
-    if s.source is None:
-        return s
     found = list[ast.Subquery]()
 
     def lifted(x: Any) -> Any:
@@ -63,11 +61,23 @@ def in_from(s: ast.Select) -> ast.Select:
 
     where = None if s.where is None else asked(s.where)
     items = s.items if has_groups(s) else lifted(s.items)
-    source = s.source
+    if not found:
+        return s
+    source = s.source or _one_row(s)
     for n, of in enumerate(found, 1):
         right = ast.Derived(of.query, f"{VALUE_OF} {n}", of.span, lateral=True)
-        source = ast.Join(source, right, "left", s.source.span, of.span)
-    return replace(s, items=items, where=where, source=source) if found else s
+        source = ast.Join(source, right, "left", source.span, of.span)
+    return replace(s, items=items, where=where, source=source)
+
+
+def _one_row(s: ast.Select) -> ast.Derived:
+    """What a SELECT without FROM is over: `VALUES (1)`, which nobody wrote."""
+    for i in s.items:
+        if isinstance(i.expr, ast.Star):
+            raise SqlError("SELECT * needs FROM", i.span, "name a table: SELECT * FROM t")
+    nowhere = s.span._replace(end=s.span.start)
+    row = ast.Values(((ast.Literal(1, Scalar.INT, nowhere),),), nowhere)
+    return ast.Derived(ast.Query((), row, (), None, None, None, nowhere), "nothing", nowhere)
 
 
 def _listed(x: ast.Subquery) -> ast.Subquery | None:
