@@ -77,6 +77,14 @@ def test_no_spelling_of_a_secret_is_shown(dialect: str) -> None:
     assert lines > 20  # some lines are shown all the same
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_quote_too_many(dialect: str) -> None:
+    """Before a value, where no word says that options begin: the value is no string then."""
+    text = f"""CREATE SINK x AS SELECT id FROM o ("password"= ''{SECRET}', type='upsert');"""
+    said = [e.render() + e.message + (e.hint or "") for e in told(dialect, text)]
+    assert said and not [x for x in said if SECRET in x]
+
+
 def test_what_is_harmless_is_shown() -> None:
     sql = "CREATE STREAM s (k INT KEY) WITH (kafka_topic='orders', valu_format='JSON', partitions=3);"
     with pytest.raises(SqlError) as e:

@@ -183,10 +183,15 @@ def _secrets(tokens: Sequence[Token]) -> tuple[dict[Token, bool], bool]:
             stars.setdefault(t, False)
         if before is not None and t.kind is not K.SYMBOL and _follows_a_name(tokens, i):
             stars[t] = True
-        elif before in stars and t.kind in (K.STRING, K.NAME, K.BAD):
+        elif before in stars and (t.kind in (K.STRING, K.NAME, K.BAD) or _goes_on(before, t)):
             stars[t] = stars[before]
         i += 1
     return stars, first is not None and first.value not in QUERIES
+
+
+def _goes_on(before: Token, t: Token) -> bool:
+    """Whether a word stands right behind a string: a quote too many ended it."""
+    return t.kind is K.WORD and before.kind is K.STRING and before.end == t.start
 
 
 def _are_options(tokens: Sequence[Token], at: int, declares: bool) -> bool:
