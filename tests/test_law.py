@@ -42,5 +42,5 @@ def test_a_group_that_was_empty_keeps_its_time(shape: str, seed: int) -> None:
 @pytest.mark.law
 @pytest.mark.parametrize("shape", SHAPES)
 def test_law_at_length(shape: str) -> None:
-    for seed in (*range(12), *range(1000, 1050)):
+    for seed in (*range(6), *range(1000, 1018)):
         check(shape, seed)
