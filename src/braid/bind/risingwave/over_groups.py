@@ -16,7 +16,7 @@ from braid.bind.expressions import children
 from braid.bind.risingwave import grouping
 from braid.bind.risingwave.scope import default_name
 from braid.bind.risingwave.values import has_groups
-from braid.errors import Span
+from braid.errors import Span, SqlError
 from braid.sql import ast
 
 _GROUPS = "groups"
@@ -69,6 +69,9 @@ class _Inner:
 
     def _key(self, written: ast.Expr, of: ast.Expr) -> None:
         """A grouping expression is found by itself, and by the alias by which it is written."""
+        if _asks(of):
+            hint = "compute it below: FROM (SELECT *, (SELECT …) AS x FROM t) t GROUP BY x"
+            raise SqlError("a sub-query in GROUP BY of a view is not supported yet", of.span, hint)
         bare = written.parts[-1] if isinstance(written, ast.Name) else f"key {len(self.found) + 1}"
         name = bare if bare not in {i.alias for i in self.found} else f"key {len(self.found) + 1}"
         self.found.append(ast.SelectItem(of, name, of.span))

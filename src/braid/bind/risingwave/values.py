@@ -208,9 +208,8 @@ def _sides(e: ast.Expr, own: Scope, before: Scope) -> tuple[ast.Expr, ast.Expr]:
             if all(of_both) and all(map(own.knows, of_both[0])) and not any(map(own.knows, of_both[1])):
                 return mine, other
     hint = "compare a column of it with one of what is before it: WHERE t.x = outer.x"
-    raise SqlError(
-        "groups of a LATERAL query in a view that ask more than equalities are not supported yet", e.span, hint
-    )
+    what = "a sub-query over groups (EXISTS in an expression is one) that asks more than equalities of the row"
+    raise SqlError(f"{what} is not supported yet", e.span, hint)
 
 
 def _apart(items: tuple[ast.SelectItem, ...]) -> tuple[tuple[ast.SelectItem, ...], tuple[ast.SelectItem, ...]]:
