@@ -51,10 +51,10 @@ OPERATORS = [
     "risingwave/temporal/remembered",  # temporal join with its memo
     "risingwave/windows/interval_join",  # cleaning, EMIT ON WINDOW CLOSE
 ]
-# On Spark one page of eight of each folder besides, since all run on the local runtime, which has the same operators
+# On Spark one page of twelve of each folder besides, since all run on the local runtime, which has the same operators
 # and the same expressions; the others run in `make law`.
 FOLDERS = {name.rpartition("/")[0] for name in FED}
-ON_SPARK = {*OPERATORS, *(x for f in FOLDERS for x in [n for n in FED if n.rpartition("/")[0] == f][::8])}
+ON_SPARK = {*OPERATORS, *(x for f in FOLDERS for x in [n for n in FED if n.rpartition("/")[0] == f][::12])}
 AT_A_TIME = 2  # pages at a time on Spark
 
 

@@ -417,6 +417,7 @@ def test_a_clock_that_an_idle_partition_holds_and_the_same_when_it_moves(shop: P
 
 
 @pytest.mark.spark
+@pytest.mark.operations
 def test_a_run_that_is_killed(shop: Path) -> None:
     """Beside it nothing is wrong but the clock; killed, that is what is found first; run again, it is gone."""
     process = launch(*RUN, "--master", "local[2]", "--conf", "spark.driver.memory=1g", cwd=shop)
@@ -459,6 +460,7 @@ def test_a_query_that_was_upgraded_keeps_its_last_hour(shop: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.operations
 def test_a_query_that_fails(shop: Path) -> None:
     """Its JVM is killed under it."""
     process = launch(*RUN, "--master", "local[2]", "--conf", "spark.driver.memory=1g", cwd=shop)

@@ -23,6 +23,7 @@ from braid.stage.wire import Exchanging
 from braid.testing import backend
 from braid.testing.driver import Driver
 from cuts import batches, seq_cuts
+from effort import some
 from histories import random_history
 from law import by_reference, chunks_of, difference, lines_of
 from test_in_place import HOP, TABLES, WINDOW
@@ -109,7 +110,7 @@ def _records(view: str, batch: int, buckets: int, length: int) -> list[Any]:
         return [(r.key, r.value, r.timestamp) for r in driver.read("o")]
 
 
-@pytest.mark.parametrize("name", [name for name, (_, folds) in VIEWS.items() if folds])
+@pytest.mark.parametrize("name", some(n for n, (_, folds) in VIEWS.items() if folds))
 def test_all_plans_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several rows an epoch, in batches and buckets of any number: each record, in its order, whether rows are added up
     always, never, where that spares some, or where the group is."""

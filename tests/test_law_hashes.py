@@ -9,12 +9,12 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-import effort
 import test_law
 import test_law_epochs
 import test_law_keyed
 import test_law_sliding
 from braid.operators import rekey
+from effort import some
 
 LAWS = [
     pytest.param(law.check, shape, id=f"{law.__name__.removeprefix('test_')}-{shape}")
@@ -29,7 +29,7 @@ def _sharing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize(("check", "shape"), LAWS if effort.LAW else LAWS[::3])
+@pytest.mark.parametrize(("check", "shape"), some(LAWS, 3))
 def test_law_of_shared_hashes(check: object, shape: str) -> None:
     assert callable(check)
     check(shape, 1, whole=False)

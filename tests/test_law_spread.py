@@ -13,11 +13,11 @@ from collections.abc import Iterable
 import polars as pl
 import pytest
 
-import effort
 import test_in_place
 from braid.stage.ingest import Chunk
 from braid.stage.local import LocalQuery
 from braid.testing.cases import run_case
+from effort import some
 from test_cases import FED, OPERATORS, PAGES, check
 
 BUCKETS = (1, 2, 3, 4, 6, 7)
@@ -49,6 +49,6 @@ def test_pages(page: str) -> None:
         check(run_case(PAGES[page], "local", batch=batch, buckets=2))
 
 
-@pytest.mark.parametrize("name", [*test_in_place.VIEWS][:: 1 if effort.LAW else 3])
+@pytest.mark.parametrize("name", some(test_in_place.VIEWS, 3))
 def test_rows_under_another_key(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     test_in_place.test_both_plans_give_the_same(name, monkeypatch)

@@ -394,6 +394,7 @@ def test_the_prompt(terminal: Terminal, folder: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.operations
 def test_a_jvm_that_dies_is_told_in_a_line_and_begun_anew(terminal: Terminal, folder: Path) -> None:
     query = "CREATE STREAM o AS SELECT k, v FROM l;\r"
     terminal.until("ksqldb>")

@@ -109,6 +109,7 @@ def check_sockets(process: subprocess.Popen[str], ready: Path, some: int) -> Non
 
 
 @pytest.mark.spark
+@pytest.mark.operations
 def test_a_run_listens_on_this_machine_only(tmp_path: Path, ended: list[subprocess.Popen[str]]) -> None:
     """Driver, block manager, Py4J, Python workers, metrics; Spark's web page too, where somebody asks for it."""
     braid("put", "r", "--store", tmp_path, stdin='{"key": 1, "value": {"W": "x"}, "timestamp": 1}\n')
@@ -130,6 +131,7 @@ time.sleep(600)
 
 
 @pytest.mark.spark
+@pytest.mark.operations
 def test_a_session_of_python_listens_on_this_machine_only(tmp_path: Path, ended: list[subprocess.Popen[str]]) -> None:
     braid("put", "r", "--store", tmp_path, stdin='{"key": 1, "value": {"W": "x"}, "timestamp": 1}\n')
     braid("put", "l", "--store", tmp_path, stdin='{"key": 1, "value": {"V": "y"}, "timestamp": 2}\n')

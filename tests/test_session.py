@@ -245,6 +245,7 @@ print([tuple(r)[:2] for r in spark.table("o").collect()])
 """
 
 
+@pytest.mark.operations
 def test_a_script_with_a_session_of_its_own(tmp_path: Path) -> None:
     """Run by the Python of a virtual environment that is not activated: `python3` is another one."""
     other = tmp_path / "bin" / "python3"
@@ -277,6 +278,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.operations
 def test_progress_is_told_after_the_jvm_has_gone() -> None:
     """What watches a query may ask before its run has noticed."""
     done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=200, check=False)

@@ -612,6 +612,7 @@ CREATE STREAM enriched AS SELECT o.id, o.item, c.name FROM orders o LEFT JOIN cu
 
 
 @pytest.mark.spark
+@pytest.mark.operations
 def test_a_run_that_stays_up_sees_what_changes(tmp_path: Path) -> None:
     path, store = tmp_path / "c.csv", tmp_path / "s"
     (tmp_path / "q.sql").write_text(ENRICH, encoding="utf-8")

@@ -19,7 +19,6 @@ from typing import Any
 import polars as pl
 import pytest
 
-import effort
 import every_operator
 import keyed_queries
 import sliding_queries
@@ -41,7 +40,7 @@ from braid.why.reasons import At, Case, Verdict
 from braid.why.slices import Slices, sliced
 from braid.why.trials import Trial
 from braid.why.what_if import ALONE, sought
-from effort import examples
+from effort import examples, some
 from histories import SHAPES, events, random_history, random_query
 from test_why_slices import frames, numbered, paged
 
@@ -129,7 +128,7 @@ def history_of(rng: random.Random, query: Query) -> Known:
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("shape", SHAPES[:: 1 if effort.LAW else 2])
+@pytest.mark.parametrize("shape", some(SHAPES))
 def test_a_change_that_is_named_makes_the_row(shape: str) -> None:
     for seed in range(examples(12, 1)):
         rng = random.Random(f"{shape} {seed}")

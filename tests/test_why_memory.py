@@ -77,6 +77,7 @@ def test_a_long_topic_takes_no_more_memory_than_a_short_one(tmp_path: Path) -> N
         assert peak(long) < peak(short) + BESIDE, long
 
 
+@pytest.mark.operations
 def test_pages_of_any_size_give_the_same_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = ran(tmp_path, 2_000)
 

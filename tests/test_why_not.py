@@ -29,6 +29,7 @@ from braid.why.tree_words import Row
 from braid.why.what_if import NO_ROW
 from braid.why.words import document
 from cli_help import braid, on_shared_spark
+from effort import some
 from every_operator import Queries
 
 pytestmark = pytest.mark.spark
@@ -75,7 +76,7 @@ def test_what_was_read_gives_the_rows_that_are_there(ran: tuple[Queries, Path]) 
 
 def test_each_record_has_a_verdict_and_those_that_gave_rows_are_the_causes(ran: tuple[Queries, Path]) -> None:
     of, folder = ran
-    for query in every_operator.queries(of):
+    for query in some(every_operator.queries(of)):
         mine = opened_query(of, folder, query.name)
         answer = mine.of_time(-(2**60), None)
         assert answer.records or not any(x.height for x in mine.heard.rows.values()), query.name
@@ -91,7 +92,7 @@ def test_records_that_gave_no_row_are_asked_what_would_have_made_one(ran: tuple[
     """That it does is the law: `test_what_if.py`."""
     of, folder = ran
     kinds = set[str]()
-    for query in every_operator.queries(of):
+    for query in some(every_operator.queries(of)):
         mine = opened_query(of, folder, query.name)
         missing = [x for x in mine.of_time(-(2**60), None).records if x.verdict.outcome == "missing"]
         assert not [x for x in missing if x.what_if is not None]

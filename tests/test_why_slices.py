@@ -25,7 +25,7 @@ from braid.reference.rows import series_of
 from braid.testing import Driver
 from braid.why.pages import Page, Rows
 from braid.why.slices import Met, Slices, keyed, sliced
-from effort import examples
+from effort import examples, some
 from histories import SHAPES, History, events, random_history, random_query
 
 
@@ -133,7 +133,7 @@ def checked(query: Query, history: History, name: str) -> None:
     assert sorted(set(got_drops)) == sorted(set(want_drops)), name
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", some(SHAPES))
 def test_all_slices_together_are_the_whole_run(shape: str) -> None:
     for seed in range(examples(30, 3)):
         rng = random.Random(f"{shape} {seed}")
@@ -141,7 +141,7 @@ def test_all_slices_together_are_the_whole_run(shape: str) -> None:
         checked(query, random_history(rng, query, explicit=rng.random() < 0.5), f"{shape} {seed}")
 
 
-@pytest.mark.parametrize("shape", epochs.SHAPES)
+@pytest.mark.parametrize("shape", some(epochs.SHAPES))
 def test_in_epochs(shape: str) -> None:
     for seed in range(examples(30, 3)):
         rng = random.Random(f"{shape} {seed}")
@@ -159,7 +159,7 @@ def test_the_key_of_a_side_that_is_missing(seed: int) -> None:
     checked(query, epochs.in_epochs(history, rng.choice([1, 2, 5])), f"regular-temporal {seed}")
 
 
-@pytest.mark.parametrize("shape", keyed_queries.SHAPES)
+@pytest.mark.parametrize("shape", some(keyed_queries.SHAPES))
 def test_by_columns(shape: str) -> None:
     for seed in range(examples(30, 3)):
         rng = random.Random(f"{shape} {seed}")
@@ -167,7 +167,7 @@ def test_by_columns(shape: str) -> None:
         checked(query, random_history(rng, query, explicit=rng.random() < 0.5), f"{shape} {seed}")
 
 
-@pytest.mark.parametrize("shape", sliding_queries.SHAPES)
+@pytest.mark.parametrize("shape", some(sliding_queries.SHAPES))
 def test_in_sliding_windows(shape: str) -> None:
     for seed in range(examples(30, 3)):
         rng = random.Random(f"{shape} {seed}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.operations]
 pytest.importorskip("pyspark")
 
 from cluster.nodes import isolated  # noqa: E402
