@@ -184,7 +184,7 @@ def _only_batch(e: ast.LongCall | ast.Quantified | ast.GroupingSets | ast.Subque
             hint = "leave it out; a batch query may have it"
             what = f"{call.name.lower()} with FILTER or ORDER BY in a view"
         case ast.Subquery(kind="in"):
-            hint = "write EXISTS (SELECT … WHERE y = x), which may stand anywhere in SELECT, WHERE and HAVING"
+            hint = "write EXISTS (SELECT … WHERE y = x), which is allowed anywhere in SELECT, WHERE and HAVING"
             what = "IN (SELECT …) in a view elsewhere than beside AND in WHERE or HAVING"
         case ast.Subquery():
             hint = "EXISTS, and one that gives a value, are allowed in SELECT, WHERE and HAVING; else join it"
