@@ -110,7 +110,7 @@ def test_a_view_holds_what_its_query_answers(seed: int) -> None:
 
 
 @pytest.mark.law
-@pytest.mark.parametrize("seed", range(1000, 1040))
+@pytest.mark.parametrize("seed", range(1000, 1020))
 def test_a_view_holds_what_its_query_answers_at_length(seed: int) -> None:
     check(seed, 60)
 

@@ -130,7 +130,7 @@ def history_of(rng: random.Random, query: Query) -> Known:
 @pytest.mark.heavy
 @pytest.mark.parametrize("shape", some(SHAPES))
 def test_a_change_that_is_named_makes_the_row(shape: str) -> None:
-    for seed in range(examples(12, 1)):
+    for seed in range(examples(4, 1)):
         rng = random.Random(f"{shape} {seed}")
         query = random_query(rng, shape)
         checked(query, history_of(rng, query), f"{shape} {seed}", rng)
@@ -139,7 +139,7 @@ def test_a_change_that_is_named_makes_the_row(shape: str) -> None:
 @pytest.mark.heavy
 @pytest.mark.parametrize("shape", epochs.SHAPES)
 def test_in_epochs(shape: str) -> None:
-    for seed in range(examples(12, 1)):
+    for seed in range(examples(4, 1)):
         rng = random.Random(f"{shape} {seed}")
         query = epochs.random_query(rng, shape)
         history = random_history(rng, query, explicit=True, length=rng.randint(10, 40))
@@ -150,7 +150,7 @@ def test_in_epochs(shape: str) -> None:
 @pytest.mark.heavy
 @pytest.mark.parametrize("shape", keyed_queries.SHAPES)
 def test_by_columns(shape: str) -> None:
-    for seed in range(examples(12, 1)):
+    for seed in range(examples(4, 1)):
         rng = random.Random(f"{shape} {seed}")
         query = keyed_queries.random_query(rng, shape)
         checked(query, history_of(rng, query), f"{shape} {seed}", rng, "lenses")
@@ -159,7 +159,7 @@ def test_by_columns(shape: str) -> None:
 @pytest.mark.heavy
 @pytest.mark.parametrize("shape", sliding_queries.SHAPES)
 def test_in_sliding_windows(shape: str) -> None:
-    for seed in range(examples(12, 1)):
+    for seed in range(examples(4, 1)):
         rng = random.Random(f"{shape} {seed}")
         query = sliding_queries.random_query(rng, shape)
         history = random_history(rng, query, explicit=rng.random() < 0.5, length=12)
@@ -173,7 +173,7 @@ def test_steps_of_clocks_that_are_left_out_while_a_number_is_looked_for(
 ) -> None:
     """Of a large slice: nothing is named that does not hold with all of them."""
     monkeypatch.setattr(trials, "FEW", 0)
-    for seed in range(examples(12, 2)):
+    for seed in range(examples(4, 1)):
         rng = random.Random(f"{shape} {seed} few")
         query = random_query(rng, shape)
         placed, reference = history_of(rng, query), Reference(query)
@@ -191,7 +191,7 @@ FAR = 40  # ms beyond the number of a query
 @pytest.mark.parametrize(("shape", "dialect"), [("ss", "ksqldb"), ("ss-windows", "ksqldb"), ("clocks", "lenses")])
 def test_no_smaller_length_makes_the_row(shape: str, dialect: str) -> None:
     """Each is tried that is smaller; and all up to a bound, where none was found."""
-    for seed in range(examples(12, 2)):
+    for seed in range(examples(4, 1)):
         rng = random.Random(f"{shape} {seed}")
         random_one = random_query if shape in SHAPES else keyed_queries.random_query
         query = replace(random_one(rng, shape), dialect=dialect)
