@@ -94,9 +94,10 @@ def bind_pump(s: ast.CreatePump, env: Env) -> QueryBound:
     if isinstance(made, Filled):
         hint = "write INSERT INTO … SELECT …, which is done at once"
         raise SqlError("a pump reads streams; a query over tables alone ends", s.insert.query.span, hint)
-    if s.state is None:
-        notice = f"pump {name} starts at once"
-        made = replace(made, query=replace(made.query, notices=(*made.query.notices, notice)))
+    notices = [f"pump {name} starts at once"] if s.state is None else []
+    if s.options:
+        notices.append(f"options of pump {name} change nothing here: {', '.join(o.name for o in s.options)}")
+    made = replace(made, query=replace(made.query, notices=(*made.query.notices, *notices)))
     return replace(made, stopped=s.state == "STOPPED")
 
 

@@ -204,7 +204,7 @@ def _made(
     r: ast.Table | ast.Derived, alias: str, node: Node, kind: Kind, named: tuple[tuple[str, Col], ...],
     rowtime: Col | None, c: Context,
 ) -> Operand:  # fmt: skip
-    frame = _frame(r.over, c)
+    frame = _frame(r.over, alias, c)
     if frame is not None and kind == "table":
         assert r.over is not None
         hint = "leave OVER out: a table is captured whole when the query starts"
@@ -212,12 +212,19 @@ def _made(
     return Operand(node, of_table(table_of(alias, named, rowtime), QUOTE), r.span, kind, frame)
 
 
-def _frame(over: Frame | ast.Name | None, c: Context) -> Frame | None:
+def _frame(over: Frame | ast.Name | None, alias: str, c: Context) -> Frame | None:
     found = None if over is None else c.window(over)
     if found is not None and found.partition_by:
         hint = "leave PARTITION BY out: the condition of the join says which rows meet"
         raise SqlError("the window of a join operand cannot be partitioned", found.partition_by[0].span, hint)
+    if found is not None and (time := time_of(found)) is not None and time.parts[0] != alias:
+        raise SqlError(f"{time} is not the time of {alias}", time.span, f"write ROWTIME, or {alias}.ROWTIME")
     return found
+
+
+def time_of(window: Frame) -> ast.Name | None:
+    """The time of a stream by which a window is ordered, where it names it."""
+    return window.order.time if isinstance(window, ast.RangeWindow) and window.order is not None else None
 
 
 # ----------------------------------------------------------- which joins may be

@@ -310,12 +310,13 @@ TimeUnit = OneOf["YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"]
 
 @dataclass(frozen=True, slots=True)
 class OrderKey:
-    """ORDER BY of a window: ROWTIME, or KIND(ROWTIME TO unit | BY interval)."""
+    """ORDER BY of a window: ROWTIME, or KIND(ROWTIME TO unit | BY interval); `time`: of the stream that it names."""
 
     kind: str
     unit: TimeUnit | None
     step: Interval | None
     span: Span
+    time: Name | None = None
 
 
 @dataclass(frozen=True, slots=True)
