@@ -152,8 +152,8 @@ def _with_time(source: Source, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Ser
 
 def times_of(rows: pl.DataFrame, column: Col, of: Timestamp, called: str | None = None) -> tuple[pl.Series, pl.Series]:
     """The times (ms) that a column holds, and why it holds none: BIGINT in ms, TIMESTAMP, or VARCHAR with a Java date
-    pattern; or what is made of it. What is beyond all TIMESTAMPs is no time; what is before 1970 is one, unless `of` says that it is not. So
-    it is for records of every kind, and for results."""
+    pattern; or what is made of it. What is beyond all TIMESTAMPs is no time; what is before 1970 is one, unless `of`
+    says that it is not. So it is for records of every kind, and for results."""
     called = called or f"timestamp column {of.field}"
     times = _read_times(rows, column, of.format) if of.made is None else _made_times(rows, column, of.made)
     early = times.is_between(-MAX_TIME, -1) if of.since_1970 else None

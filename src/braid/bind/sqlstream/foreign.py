@@ -76,7 +76,7 @@ def options(s: ast.CreateRelation) -> dict[str, ast.Property]:
 
 
 def _is_place(o: ast.Property, s: ast.CreateRelation) -> bool:
-    """`x_PATH '$.x'`: where a column stands in a record, which is under its own name; a setting of a broker's client."""
+    """`x_PATH '$.x'`: where a column lies in a record, under its own name; or a setting of a broker's client."""
     name = next((c.name for c in s.columns if o.name == f"{c.name.upper()}_PATH"), None)
     if name is not None and o.value.value != f"$.{name}":
         hint = f"name the column as the field that it is, in double quotes, or leave {o.name} out"

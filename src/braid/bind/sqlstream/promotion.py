@@ -139,8 +139,7 @@ def _below(node: Node) -> _Below | None:
         )
     if isinstance(node, SlidingJoin) and isinstance(node.tree, sliding.Operand) and node.tree.frame == RangeFrame():
         found = _below(node.tree.input)
-        time = found and Col(found.time, Scalar.BIGINT)
-        return found and time and replace(found, values={**found.values, node.rowtime.name: time})
+        return found and replace(found, values={**found.values, node.rowtime.name: Col(found.time, Scalar.BIGINT)})
     return None
 
 

@@ -17,6 +17,7 @@ from braid.sql.declare import Declaring, plainly, text
 from braid.sql.dialects import sqlstream_admin as admin
 from braid.sql.dialects.base import RESERVED, STARTERS, Condition, Words
 from braid.sql.dialects.sqlstream_calls import PREDICATES, PRIMARIES, call, suffix
+from braid.sql.dialects.sqlstream_functions import table_function
 from braid.sql.dialects.sqlstream_windows import over, window
 from braid.sql.expressions import comma_list, expression, in_parentheses, plain_name, row
 from braid.sql.queries import grouping, kind_of_join, order_item, relation, select_item
@@ -30,7 +31,6 @@ from braid.sql.statements import (
     quoted_set,
     quoted_unset,
     show,
-    unsupported,
 )
 from braid.sql.tokens import TokenKind
 from braid.sql.types import sql_type
@@ -228,7 +228,8 @@ def source(c: Cursor) -> ast.Relation:
         c.leave()
         c.close(opened, ")")
     else:
-        found = object_name(c, "the name of a stream or table")
+        made = table_function(c, lambda c: query(c, nested=True))
+        found = made or object_name(c, "the name of a stream or table")
     over_ = over(c) if c.accept("OVER") else None
     alias = c.alias("an alias after AS")
     if c.at("OVER"):

@@ -12,7 +12,6 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import get_args
 
-from braid.errors import SqlError
 from braid.sql import ast
 from braid.sql.cursor import Cursor
 from braid.sql.expressions import comma_list, expression
