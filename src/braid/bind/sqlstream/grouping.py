@@ -23,8 +23,10 @@ from braid.bind.sqlstream.scope import ROWTIME, as_timestamp, column, rules
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Call, Col, Expr, Lit
-from braid.plan.groups import Aggregate, Closed, Order
-from braid.plan.logical import Filter, Node
+from braid.plan.analytic import OPENED, Analytic, Analyzed
+from braid.plan.groups import Aggregate, Aggregation, Closed, Order
+from braid.plan.logical import Filter, Node, Project
+from braid.plan.sliding import Bound, RangeFrame
 from braid.sql import ast
 from braid.types import Scalar
 
@@ -126,6 +128,7 @@ class _Groups(Groups):
     rowtime: Col
     closed: Col
     exact: bool = False
+    clause: str = "GROUP BY"
 
     def add(self, e: Expr, name: str) -> None:
         """One more key. What the time of a group says is in its key anyway."""
@@ -149,6 +152,9 @@ class _Groups(Groups):
             hint = "write ROWTIME, the time of the result, or what is grouped by"
             raise SqlError(f"{name} is neither grouped nor aggregated", hint=hint)
         return Groups.bare(self, e, name)
+
+    def instead(self, name: str) -> str:
+        return f"add {name} to {self.clause}"
 
     def ask(self, e: ast.Expr) -> Expr | None:
         """What an aggregate gives, or the key that `e` is, if it is a grouping expression."""
@@ -198,14 +204,15 @@ def bind_groups(
         hint = "compute the calls in a sub-query, and SELECT STREAM DISTINCT from that"
         raise SqlError("DISTINCT of calls with OVER is not supported yet", called.span, hint)
     closed = Col(f"{prefix}.CLOSED", Scalar.BIGINT)
-    groups = _Groups(below, Aggregations(f"{prefix}.AGG"), rowtime=rows.rowtime, closed=closed)
+    clause = "GROUP BY" if q.stagger is None else "PARTITION BY"
+    groups = _Groups(below, Aggregations(f"{prefix}.AGG"), rowtime=rows.rowtime, closed=closed, clause=clause)
     if q.distinct is not None and not q.group_by and not any(has_aggregates(i.expr) for i in q.items):
         by, at = [(i.expr, i.span) for i in _all(q, scope, below)], q.span
     else:
-        by = [(below(e, "GROUP BY"), e.span) for e in q.group_by]
+        by = [(below(e, clause), e.span) for e in q.group_by]
         asked = (i.span for i in q.items if has_aggregates(i.expr))
         at = q.group_by[0].span if q.group_by else q.having.span if q.having is not None else next(asked, q.span)
-    end = _end(q, by, at, rows)
+    rows, end = _staggered(q.stagger, by, rows, prefix) if q.stagger is not None else (rows, _end(q, by, at, rows))
     for n, (e, _) in enumerate(by):
         groups.add(e, f"{prefix}.GROUP{n}")
 
@@ -227,11 +234,25 @@ def bind_groups(
     node: Node = Closed(made, until, closed, int(groups.exact))
     if having is not None:
         node = Filter(node, having)
-    periods = tuple(groups.shown[e] for e, _ in by if rows.end_of(e) is not None and e in groups.shown)
+    times = () if q.stagger is not None else (e for e, _ in by if rows.end_of(e) is not None)
+    periods = tuple(groups.shown[e] for e in times if e in groups.shown)
     again = q.distinct is not None and (bool(q.group_by) or bool(groups.aggregations.made))
     if again:
         check_distinct(q, items, groups)
     return Grouped(Rows(calls.node(node), closed, int(groups.exact), periods), items, value)
+
+
+def _staggered(by_length: ast.Interval, by: list[tuple[Expr, Span]], rows: Rows, prefix: str) -> tuple[Rows, Expr]:
+    """The rows, each with when its window was opened: by the first row of its partition, or the first after the window
+    before. And when the window is over."""
+    time = as_timestamp(rows.rowtime)
+    if (exact := next((span for e, span in by if e == time), None)) is not None:
+        raise SqlError("rows of one ROWTIME make no window that staggers", exact, f"GROUP BY {EXAMPLE}")
+    columns = [Col(f"{prefix}.PART{n}", e.type) for n, (e, _) in enumerate(by)]
+    below = Project(rows.node, (*((c, c) for c in rows.node.schema), *zip(columns, (e for e, _ in by), strict=True)))
+    opened, frame = Col(f"{prefix}.OPENED", Scalar.BIGINT), RangeFrame(Bound(ms=by_length.ms), Bound())
+    call = Analyzed(Aggregation(opened, OPENED, None, (by_length.ms,)), frame)
+    return replace(rows, node=Analytic(below, tuple(columns), rows.rowtime, (call,))), _plus(opened, by_length.ms)
 
 
 def _all(q: ast.Select, scope: Scope, below: Callable[[ast.Expr, str], Expr]) -> list[Item]:

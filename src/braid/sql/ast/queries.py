@@ -451,7 +451,8 @@ class Select:
     """SELECT [DISTINCT [ON (…)]] [STREAM | TABLE] … FROM …, with the clauses behind it.
 
     `distinct`: None, () for DISTINCT, expressions for DISTINCT ON. `source` None: no FROM. `windows`: of WINDOW w AS
-    (…). `union`: what UNION ALL puts behind it, before ORDER BY. `clauses`: where each clause stands: ("WHERE", span),
+    (…). `stagger`: how long a window of WINDOWED BY STAGGER is; its PARTITION BY is `group_by`. `union`: what UNION ALL
+    puts behind it, before ORDER BY. `clauses`: where each clause stands: ("WHERE", span),
     ("LIMIT", span) … `notices`: what was accepted though it is not clean."""
 
     items: tuple[SelectItem, ...]
@@ -471,6 +472,7 @@ class Select:
     emit: OneOf["CHANGES", "FINAL"] | None = None
     limit: int | None = None
     windows: tuple[tuple[str, RangeWindow | RowsWindow | Over], ...] = ()
+    stagger: Interval | None = None
     clauses: tuple[tuple[str, Span], ...] = ()
     notices: tuple[str, ...] = ()
 

@@ -18,7 +18,7 @@ from braid.sql.dialects import sqlstream_admin as admin
 from braid.sql.dialects.base import RESERVED, STARTERS, Condition, Words
 from braid.sql.dialects.sqlstream_calls import PREDICATES, PRIMARIES, call, suffix
 from braid.sql.dialects.sqlstream_functions import table_function
-from braid.sql.dialects.sqlstream_windows import over, window
+from braid.sql.dialects.sqlstream_windows import over, staggered, window
 from braid.sql.expressions import comma_list, expression, in_parentheses, plain_name, row
 from braid.sql.queries import grouping, kind_of_join, order_item, relation, select_item
 from braid.sql.statements import (
@@ -99,12 +99,14 @@ def _select(c: Cursor) -> tuple[ast.Select, list[str]]:
         raise c.unexpected("',' or FROM", "FROM", "AS")
     source = relation(c)
     where = expression(c) if c.accept("WHERE") else None
-    group_by = grouping(c) if c.accept("GROUP", "BY") else ()
+    group_by, stagger = staggered(c) if c.at("WINDOWED") else ((), None)
+    if stagger is None and c.accept("GROUP", "BY"):
+        group_by = grouping(c)
     having = expression(c) if c.accept("HAVING") else None
     windows = _windows(c) if c.accept("WINDOW") else ()
     made = ast.Select(
         items, source, c.span(start), "STREAM" if stream else None, distinct=distinct, where=where, group_by=group_by,
-        having=having, windows=windows,
+        having=having, windows=windows, stagger=stagger,
     )  # fmt: skip
     there = (where is not None, bool(group_by), having is not None, bool(windows))
     return made, [name for name, is_there in zip(_CLAUSES, there, strict=False) if is_there]
@@ -573,7 +575,7 @@ SQLSTREAM = Words(
     never_alias=(RESERVED - {"WITHIN"})
     | STARTERS
     | {"NATURAL", "OVER", "USING", "INTERVAL", "OFFSET", "FETCH", "UNION"}
-    | {"HAVING", "GROUP", "ORDER"},
+    | {"HAVING", "GROUP", "ORDER", "WINDOWED"},
     spelled={Scalar.VARCHAR: "VARCHAR(65535)", Scalar.BYTES: "VARBINARY"},
     declares=_declares,
 )

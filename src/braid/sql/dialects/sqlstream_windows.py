@@ -135,6 +135,24 @@ def _named(units: tuple[ast.TimeUnit, ...]) -> str:
 # -------------------------------------------------------------------- windows
 
 
+def staggered(c: Cursor) -> tuple[tuple[ast.Expr, ...], ast.Interval]:
+    """`WINDOWED BY STAGGER (PARTITION BY … RANGE INTERVAL …)`: of what rows are grouped by, and how long."""
+    c.expect("WINDOWED", "BY", "STAGGER")
+    opened = c.expect_symbol("(", "'(' and PARTITION BY")
+    c.expect("PARTITION", "BY")
+    partition = comma_list(c, expression)
+    c.expect("RANGE")
+    length = interval(c)
+    if length.months or not length.ms:
+        what = "a window that staggers has a fixed length" if length.months else "a window of no length"
+        raise c.error(what, length.span, "write RANGE INTERVAL '1' MINUTE")
+    c.close(opened, ")")
+    if c.at("GROUP"):
+        hint = "put what is grouped by into its PARTITION BY"
+        raise c.error("WINDOWED BY STAGGER takes no GROUP BY", c.now, hint)
+    return partition, length
+
+
 def over(c: Cursor) -> ast.RangeWindow | ast.RowsWindow | ast.Name:
     """What stands behind OVER: `w`, `WINDOW w` or `(…)`."""
     start = c.index
