@@ -22,7 +22,7 @@ from braid.bind.sqlstream.analytic import Analytics, has_window
 from braid.bind.sqlstream.scope import ROWTIME, as_timestamp, column, rules
 from braid.errors import Span, SqlError
 from braid.expr import typing
-from braid.expr.nodes import Call, Col, Expr, Lit
+from braid.expr.nodes import Call, Col, Expr, Lit, substituted
 from braid.plan.analytic import OPENED, Analytic, Analyzed
 from braid.plan.groups import Aggregate, Aggregation, Closed, Order
 from braid.plan.logical import Filter, Node, Project
@@ -103,19 +103,23 @@ def _first(ends: Iterable[Expr]) -> Expr:
 @dataclass(frozen=True, slots=True)
 class Rows:
     """Rows of a stream. `rowtime`: when they are; `early`: so long (ms) after that all of that time are there;
-    `periods`: what, beside ROWTIME, is over with it."""
+    `periods`: what, beside ROWTIME, is over with it; `times`: columns that are ROWTIME under another name."""
 
     node: Node
     rowtime: Col
     early: int = 1
     periods: tuple[Expr, ...] = ()
+    times: frozenset[str] = frozenset()
 
     def end_of(self, e: Expr) -> tuple[Expr, int] | None:
         """When a period is over, and how long before that its rows are; None: it is no period of these rows."""
-        if e == as_timestamp(self.rowtime) or e in self.periods:
+        if self.is_time(e) or e in self.periods:
             return _plus(self.rowtime, self.early), self.early
-        end = period_end(e, self.rowtime)
+        end = period_end(substituted(e, dict.fromkeys(self.times, as_timestamp(self.rowtime))), self.rowtime)
         return None if end is None else (end, 0)
+
+    def is_time(self, e: Expr) -> bool:
+        return e == as_timestamp(self.rowtime) or (isinstance(e, Col) and e.name in self.times)
 
 
 # ---------------------------------------------------------------------- groups
@@ -123,9 +127,9 @@ class Rows:
 
 @dataclass(slots=True, kw_only=True)
 class _Groups(Groups):
-    """`rowtime`: of the rows; `closed`: of the groups; `exact`: the rows' own is grouped by."""
+    """`rows`: what is grouped; `closed`: the time of the groups; `exact`: the rows' own is grouped by."""
 
-    rowtime: Col
+    rows: Rows
     closed: Col
     exact: bool = False
     clause: str = "GROUP BY"
@@ -134,7 +138,7 @@ class _Groups(Groups):
         """One more key. What the time of a group says is in its key anyway."""
         if e in self.shown:
             return
-        if e == as_timestamp(self.rowtime):
+        if self.rows.is_time(e):
             self.exact = True
             self.shown[e] = as_timestamp(self.closed)
             return
@@ -148,7 +152,7 @@ class _Groups(Groups):
         return self.lifted(self.below(n, "SELECT"), str(n))
 
     def bare(self, e: Expr, name: str) -> Expr:
-        if e == as_timestamp(self.rowtime):
+        if self.rows.is_time(e):
             hint = "write ROWTIME, the time of the result, or what is grouped by"
             raise SqlError(f"{name} is neither grouped nor aggregated", hint=hint)
         return Groups.bare(self, e, name)
@@ -205,9 +209,9 @@ def bind_groups(
         raise SqlError("DISTINCT of calls with OVER is not supported yet", called.span, hint)
     closed = Col(f"{prefix}.CLOSED", Scalar.BIGINT)
     clause = "GROUP BY" if q.stagger is None else "PARTITION BY"
-    groups = _Groups(below, Aggregations(f"{prefix}.AGG"), rowtime=rows.rowtime, closed=closed, clause=clause)
+    groups = _Groups(below, Aggregations(f"{prefix}.AGG"), rows=rows, closed=closed, clause=clause)
     if q.distinct is not None and not q.group_by and not any(has_aggregates(i.expr) for i in q.items):
-        by, at = [(i.expr, i.span) for i in _all(q, scope, below)], q.span
+        by, at = _different([(i.expr, i.span) for i in _all(q, scope, below)], rows, groups), q.span
     else:
         by = [(below(e, clause), e.span) for e in q.group_by]
         asked = (i.span for i in q.items if has_aggregates(i.expr))
@@ -245,14 +249,22 @@ def bind_groups(
 def _staggered(by_length: ast.Interval, by: list[tuple[Expr, Span]], rows: Rows, prefix: str) -> tuple[Rows, Expr]:
     """The rows, each with when its window was opened: by the first row of its partition, or the first after the window
     before. And when the window is over."""
-    time = as_timestamp(rows.rowtime)
-    if (exact := next((span for e, span in by if e == time), None)) is not None:
+    if (exact := next((span for e, span in by if rows.is_time(e)), None)) is not None:
         raise SqlError("rows of one ROWTIME make no window that staggers", exact, f"GROUP BY {EXAMPLE}")
     columns = [Col(f"{prefix}.PART{n}", e.type) for n, (e, _) in enumerate(by)]
     below = Project(rows.node, (*((c, c) for c in rows.node.schema), *zip(columns, (e for e, _ in by), strict=True)))
     opened, frame = Col(f"{prefix}.OPENED", Scalar.BIGINT), RangeFrame(Bound(ms=by_length.ms), Bound())
     call = Analyzed(Aggregation(opened, OPENED, None, (by_length.ms,)), frame)
     return replace(rows, node=Analytic(below, tuple(columns), rows.rowtime, (call,))), _plus(opened, by_length.ms)
+
+
+def _different(by: list[tuple[Expr, Span]], rows: Rows, groups: _Groups) -> list[tuple[Expr, Span]]:
+    """What tells rows apart: ROWTIME does not where another period does."""
+    others = [(e, span) for e, span in by if not rows.is_time(e)]
+    if not any(rows.end_of(e) is not None for e, _ in others):
+        return by
+    groups.shown |= {e: as_timestamp(groups.closed) for e, _ in by if rows.is_time(e)}
+    return others
 
 
 def _all(q: ast.Select, scope: Scope, below: Callable[[ast.Expr, str], Expr]) -> list[Item]:

@@ -32,6 +32,7 @@ from braid.bind.sqlstream.relation import (
     check,
     kind_of,
     only_stream,
+    times_of,
     with_where,
 )
 from braid.bind.sqlstream.scope import QUOTE, ROWTIME, as_timestamp, assigned, column, rules, table_of, timed
@@ -216,7 +217,7 @@ def _result(q: ast.Select, env: Env, prefix: str, written: bool = False) -> Resu
     bare = Result(node, (), kind)
     if kind == "table":
         bare = OfTables(node, (), kind, tree=tree if isinstance(tree, Joined) and not (where or asked) else None)
-    found = _over(q, scope, replace(bare, over=frozenset(context.over)), calls)
+    found = _over(q, scope, replace(bare, over=frozenset(context.over)), calls, times_of(tree))
     for name, window in windows.items():
         if name not in context.used:
             hint = f"write source OVER {name} in a join, or SUM(x) OVER {name}"
@@ -282,19 +283,19 @@ def _common(exprs: list[Expr], item: Item) -> Type:
     return found
 
 
-def _over(q: ast.Select, scope: Scope, bare: Result, calls: Analytics) -> Result:
+def _over(q: ast.Select, scope: Scope, bare: Result, calls: Analytics, times: frozenset[str]) -> Result:
     """What SELECT, GROUP BY and ORDER BY make of the rows of FROM."""
     rowtime, prefix, value = calls.rowtime, calls.context.prefix, calls.below
     if isinstance(bare, OfTables):
         return _of_tables(q, scope, bare, calls)
     assert rowtime is not None
     if is_grouped(q):
-        grouped = bind_groups(q, Rows(bare.node, rowtime), scope, prefix, _item(q), calls)
+        grouped = bind_groups(q, Rows(bare.node, rowtime, times=times), scope, prefix, _item(q), calls)
         rows, items, value = grouped.rows, grouped.items, grouped.value
         found = _unique(items)
     else:
         found = _items(q, scope, calls)
-        rows = Rows(calls.node(bare.node), rowtime)
+        rows = Rows(calls.node(bare.node), rowtime, times=times)
     if order_by := promotion.sorted_by(q):
         rows = bind_order(order_by, rows, list(found), value, prefix)
         found = tuple(replace(i, expr=as_timestamp(rows.rowtime)) if i.is_time else i for i in found)

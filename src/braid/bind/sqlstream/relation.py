@@ -24,7 +24,7 @@ from braid.bind.select.pushing import pair as equality
 from braid.bind.select.scope import Scope, of_table
 from braid.bind.select.tree import Joined, Leaf, Policy, bind_from, leaves
 from braid.bind.settings import SqlstreamSettings
-from braid.bind.sqlstream.scope import QUOTE, ROWTIME, column, rules, table_of
+from braid.bind.sqlstream.scope import QUOTE, ROWTIME, as_timestamp, column, rules, table_of
 from braid.bind.sqlstream.sources import declared
 from braid.errors import SqlError
 from braid.expr import typing
@@ -48,6 +48,7 @@ class Operand(Leaf):
     frame: Frame | None
     filters: tuple[Expr, ...] = ()
     filled: frozenset[str] = frozenset()  # its plan columns that are never NULL
+    times: frozenset[str] = frozenset()  # its plan columns that are its ROWTIME
 
 
 Pair = Joined[Operand]
@@ -75,6 +76,12 @@ def only_stream(tree: Tree) -> str | None:
         return tree.alias if tree.kind == "stream" else None
     found = [x for side in (tree.left, tree.right) if kind_of(side) == "stream" for x in (only_stream(side),)]
     return found[0] if len(found) == 1 and not keeps_table(tree) else None
+
+
+def times_of(tree: Tree) -> frozenset[str]:
+    """The plan columns that are the time of the results: those of the one stream that are its own."""
+    alias = only_stream(tree)
+    return frozenset[str]().union(*(x.times for x in leaves(tree) if x.alias == alias))
 
 
 def keys_of(pair: Pair) -> list[tuple[Expr, Expr]]:
@@ -170,7 +177,9 @@ def _derived(r: ast.Table | ast.Derived, alias: str, inner: Result, c: Context) 
     if inner.rowtime is not None:
         rowtime = Col(f"{plan_alias}.ROWTIME", Scalar.BIGINT)
         outputs.append((rowtime, inner.rowtime))
-    return _made(r, alias, Project(inner.node, tuple(outputs)), inner.kind, named, rowtime, c)
+    made = _made(r, alias, Project(inner.node, tuple(outputs)), inner.kind, named, rowtime, c)
+    time = None if inner.rowtime is None else as_timestamp(inner.rowtime)
+    return replace(made, times=frozenset(x.name for x, e in outputs if e == time))
 
 
 def _in_place(alias: str, tree: Pair, inner: OfTables, c: Context) -> Pair:
