@@ -284,6 +284,9 @@ def _end(q: ast.Select, by: list[tuple[Expr, Span]], at: Span, rows: Rows) -> Ex
     ends = [end[0] for e, _ in by if (end := rows.end_of(e)) is not None]
     if ends:
         return _first(dict.fromkeys(ends))
+    if any(map(_is_said_to_rise, (*q.group_by, *(i.expr for i in q.items)))):
+        hint = "make the column the time below: FROM (SELECT STREAM x AS ROWTIME, * FROM s) AS t GROUP BY …"
+        raise SqlError("MONOTONIC makes no period, since a row may still come late", at, hint)
     if q.distinct is not None:
         hint = f"select a period of ROWTIME, too: {EXAMPLE}"
         raise SqlError("DISTINCT of a stream without an end never gives a row", at, hint)
@@ -292,6 +295,10 @@ def _end(q: ast.Select, by: list[tuple[Expr, Span]], at: Span, rows: Rows) -> Ex
         raise SqlError("groups of a stream without an end are never complete", at, hint)
     what = "HAVING needs GROUP BY" if q.having is not None else "an aggregate of a stream needs GROUP BY"
     raise SqlError(what, at, f"write GROUP BY {EXAMPLE}")
+
+
+def _is_said_to_rise(e: ast.Expr) -> bool:
+    return (isinstance(e, ast.Call) and e.name == "MONOTONIC") or any(map(_is_said_to_rise, children(e)))
 
 
 # ---------------------------------------------------------------------- sorting

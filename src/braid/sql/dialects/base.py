@@ -15,7 +15,7 @@ from braid.errors import Span
 from braid.sql import ast
 from braid.sql.declare import Declaring, plainly
 from braid.sql.tokens import Lexer
-from braid.types import UNITS, Scalar
+from braid.types import UNITS, Scalar, Type
 
 if TYPE_CHECKING:
     from braid.sql.cursor import Cursor
@@ -94,6 +94,7 @@ class Words:
     foreign_starts: Mapping[str, str] = field(
         default_factory=dict
     )  # first word of a statement or behind CREATE: advice
+    own_type: Callable[[Cursor], Type | None] | None = None  # the type at a cursor that no other dialect has
     type_advice: Mapping[str, str] = field(default_factory=lambda: TYPE_ADVICE)
     units: Mapping[str, int] = field(default_factory=lambda: UNITS)  # of durations, in milliseconds
     name_quotes: str = '`"'

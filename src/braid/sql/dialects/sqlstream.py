@@ -18,6 +18,7 @@ from braid.sql.dialects import sqlstream_admin as admin
 from braid.sql.dialects.base import RESERVED, STARTERS, Condition, Words
 from braid.sql.dialects.sqlstream_calls import PREDICATES, PRIMARIES, call, suffix
 from braid.sql.dialects.sqlstream_functions import table_function
+from braid.sql.dialects.sqlstream_types import own_type
 from braid.sql.dialects.sqlstream_windows import over, staggered, window
 from braid.sql.expressions import comma_list, expression, in_parentheses, plain_name, row
 from braid.sql.queries import grouping, kind_of_join, order_item, relation, select_item
@@ -564,7 +565,8 @@ SQLSTREAM = Words(
         "WITH": "write a sub-query in FROM, or CREATE VIEW first",
         "MATERIALIZED": "write CREATE VIEW … AS SELECT STREAM …",
     },
-    type_advice={"STRING": "VARCHAR(100)", "BYTES": "VARBINARY", "NUMERIC": "DECIMAL", "TEXT": "VARCHAR(100)"},
+    own_type=own_type,
+    type_advice={"STRING": "VARCHAR(100)", "BYTES": "VARBINARY", "TEXT": "VARCHAR(100)"},
     name_quotes='"',
     blank=admin.CLIENT_LINES,
     reserved=_RESERVED,
