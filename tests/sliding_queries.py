@@ -152,6 +152,10 @@ def analytic(rng: random.Random, rows: Node, rowtime: Col, name: str) -> Node:
                 default = rng.choice([None, *(c for c in own if c.type == t)])
         made = Aggregation(Col(f"O{name}{i}", t), function, arg, options)
         calls.append(Analyzed(made, rng.choice(frames), default))
+    if rng.random() < 0.4:
+        length = rng.choice([1, 700, 2000, 10_000])
+        opened = Aggregation(Col(f"W{name}", Scalar.BIGINT), "OPENED", None, (length,))
+        calls.append(Analyzed(opened, RangeFrame(Bound(ms=length))))
     partition = tuple(rng.sample(own, rng.choice([0, 1, 1, 2])))
     return Analytic(Project(rows, tuple(outputs)), partition, rowtime, tuple(calls))
 

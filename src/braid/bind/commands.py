@@ -57,7 +57,7 @@ def instead(what: str) -> str:
         case ["ALTER", "SYSTEM"]:
             return "it is Confluent Cloud's: write SET 'name' = 'value'"
         case ["ALTER", *_]:
-            return "declare it again: CREATE OR REPLACE STREAM s (k INT KEY, …) WITH (…)"
+            return "declare it again: CREATE OR REPLACE STREAM s (…)"
         case ["SPOOL"]:
             return "what a script prints goes to a file by: braid sql < SCRIPT > FILE"
         case ["SHOW", *_]:

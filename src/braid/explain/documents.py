@@ -197,7 +197,8 @@ def _leaf(leaf: Leaf, plan: Plan) -> Document:
     rekey = _shown(leaf.keys) != source.spread_by
     notes = [f"re-keyed by {', '.join(keys)}"] if rekey and keys else []
     if source.timestamp is not None:
-        notes.append(f"time from column {source.timestamp.field}")
+        of = "time from column" if source.timestamp.made is None else "time from what is made of column"
+        notes.append(f"{of} {source.timestamp.field}")
     if source.begin != "earliest":
         notes.append(f"begins at {source.begin}" + (" ms" if isinstance(source.begin, int) else ""))
     if source.message_key is not None:

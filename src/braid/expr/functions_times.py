@@ -15,7 +15,7 @@ from dataclasses import replace
 import polars as pl
 
 from braid.errors import SqlError
-from braid.expr import dates
+from braid.expr import dates, simple_dates
 from braid.expr.nodes import Call, Expr, Lit
 from braid.expr.signatures import (
     NO_TIME,
@@ -43,8 +43,11 @@ OF_UNITS = ("DATEADD", "DATESUB", "TIMEADD", "TIMESUB", "TIMESTAMPADD", "TIMESTA
 _TEXT = S.VARCHAR
 
 
-def _pattern(usage: str, source: Type, result: Type, *, reads: bool) -> Resolver:
-    """A value, a pattern, and maybe a time zone."""
+def _pattern(
+    usage: str, source: Type, result: Type, *, reads: bool, check: Callable[[str, Type, bool], None] | None = None
+) -> Resolver:
+    """A value, a pattern, and maybe a time zone. `check`: of a constant pattern."""
+    checked = _check if check is None else check
 
     def resolve(args: Sequence[Expr]) -> Signature | Refused:
         texts = all(a.type in (_TEXT, S.NULL) for a in args[1:])
@@ -56,7 +59,7 @@ def _pattern(usage: str, source: Type, result: Type, *, reads: bool) -> Resolver
             if isinstance(zone, str):
                 dates.zone(zone)
             if isinstance(pattern, str):
-                _check(pattern, _shown(result if reads else source), reads)
+                checked(pattern, _shown(result if reads else source), reads)
         except SqlError as e:
             return Refused(e.message, e.hint)
         return Signature((source, *(_TEXT,) * (len(args) - 1)), result)
@@ -74,6 +77,14 @@ def _check(pattern: str, t: Type, reads: bool) -> None:
     dates.check_fields(pattern, t, reads=reads)
     if not reads:  # some letters are known but not in every count
         dates.format_pattern(pl.lit(None, dates.DATETIME), pattern, dates.zone("UTC"))
+
+
+def _check_simple(pattern: str, t: Type, reads: bool) -> None:
+    if reads:
+        simple_dates.check_parse(pattern)
+        _check(pattern, t, reads)
+    else:
+        simple_dates.check_format(pattern, t)
 
 
 def _each(call: Call, args: list[pl.Expr], f: Callable[..., pl.Expr], dtype: pl.DataType) -> pl.Expr:
@@ -111,7 +122,7 @@ def by_template(name: str, usage: str, source: Scalar, result: Scalar, *, null: 
     """SQLstream's way of asking: the pattern comes first. `null`: what NULL becomes. A text is read as far as the
     pattern goes, fields that it has not are those of 1970-01-01 00:00:00."""
     reads = source is _TEXT
-    resolve_turned = _pattern(usage, source, result, reads=reads)
+    resolve_turned = _pattern(usage, source, result, reads=reads, check=_check_simple)
 
     def resolve(args: Sequence[Expr]) -> Signature | Refused:
         found = resolve_turned(args[::-1]) if len(args) == 2 else Refused(f"it takes {usage}")
@@ -121,14 +132,15 @@ def by_template(name: str, usage: str, source: Scalar, result: Scalar, *, null: 
         turned = replace(call, args=call.args[::-1])
         if reads:
             return _parse(turned, args[::-1], whole=False)
-        made = _format(turned, args[::-1])
+        made = _format(turned, args[::-1], simple=True)
         return made if null is None else pl.when(args[1].is_null()).then(pl.lit(null)).otherwise(made)
 
     of = null_fails(build, NO_PATTERN)
     return Function(f"sql.{name.lower()}", resolve, of, names=in_sql(sqlstream=name))
 
 
-def _format(call: Call, args: list[pl.Expr]) -> pl.Expr:
+def _format(call: Call, args: list[pl.Expr], *, simple: bool = False) -> pl.Expr:
+    """`simple`: by a pattern of SimpleDateFormat."""
     x = args[0]
     match call.args[0].type:
         case S.BIGINT:
@@ -141,6 +153,8 @@ def _format(call: Call, args: list[pl.Expr]) -> pl.Expr:
             x = dates.day(x.cast(pl.Int64)).cast(dates.DATETIME)
 
     def written(x: pl.Expr, pattern: str, zone: str = "UTC") -> pl.Expr:
+        if simple:
+            return simple_dates.format_pattern(x, pattern, _shown(call.args[0].type))
         dates.check_fields(pattern, _shown(call.args[0].type), reads=False)
         return dates.format_pattern(x, pattern, dates.zone(zone))
 
@@ -153,6 +167,8 @@ def _parse(call: Call, args: list[pl.Expr], *, whole: bool | None = None) -> pl.
     to_end = call.function != "PARSE_DATE" if whole is None else whole
 
     def read(x: pl.Expr, pattern: str, zone: str = "UTC") -> pl.Expr:
+        if whole is False:
+            simple_dates.check_parse(pattern)
         dates.check_parse(pattern)
         dates.check_fields(pattern, call.type, reads=True)
         return dates.parse_pattern(x, pattern, dates.zone(zone), whole=to_end, loose=whole is False)

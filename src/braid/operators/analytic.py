@@ -52,7 +52,7 @@ class Analytic:
         before = held.rows
         made = self._answers(held, new, keys)
         if new.height:
-            held.add(new)
+            held.add(self._with_openings(new, made))
         held.pass_by(clocks.end(self.clock))
         if new.height or held.rows < before:
             held.close()
@@ -70,7 +70,17 @@ class Analytic:
         )
         ends = [_lives(made, frame)[1] for frame in self.node.ranges]
         tick = np.maximum.reduce(ends) if ends else np.full(rows.height, NEVER)
-        return made.with_columns(pl.Series(TICK, tick, dtype=pl.Int64))
+        openings = (pl.lit(None, pl.Int64).alias(c.aggregation.output.name) for c in self._opening)
+        return made.with_columns(pl.Series(TICK, tick, dtype=pl.Int64), *openings)
+
+    @property
+    def _opening(self) -> Sequence[analytic.Analyzed]:
+        return [c for c in self.node.calls if c.function == analytic.OPENED]
+
+    def _with_openings(self, new: pl.DataFrame, made: Sequence[pl.Series]) -> pl.DataFrame:
+        """When the window of each was opened is kept with it: the next row may be in it."""
+        names = {c.aggregation.output.name for c in self._opening}
+        return new.with_columns(x for x in made if x.name in names) if names else new
 
     def _answers(self, held: Recent, new: pl.DataFrame, keys: Sequence[str]) -> list[pl.Series]:
         """What the calls give the new rows, in their order."""
@@ -168,4 +178,17 @@ def _answer(call: analytic.Analyzed, rows: pl.DataFrame, low: Ints, high: Ints, 
                 return found
             other = rows_at(rows, mine)[call.default.name].cast(found.dtype)
             return pl.select(pl.when(pl.Series(there)).then(found).otherwise(other)).to_series()
+        case analytic.OPENED:
+            return _openings(call, rows, low, mine)
     return over_calls.of_frame(a, rows, low, high)
+
+
+def _openings(call: analytic.Analyzed, rows: pl.DataFrame, low: Ints, mine: Ints) -> pl.Series:
+    """When the windows of some rows were opened. One row after the other: each window says where the next may begin."""
+    (length,) = call.aggregation.options
+    assert length is not None
+    times, known = rows[_TIME].to_numpy(), rows[call.aggregation.output.name].fill_null(NEVER).to_numpy().copy()
+    for i, first in zip(mine.tolist(), low.tolist(), strict=True):
+        before = known[i - 1] if first < i else NEVER
+        known[i] = before if before > NEVER and times[i] < before + length else times[i]
+    return pl.Series(known[mine])

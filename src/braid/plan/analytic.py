@@ -21,7 +21,7 @@ from braid.plan.sliding import Frame, RangeFrame, RowsFrame
 if TYPE_CHECKING:
     from braid.plan.logical import Node
 
-NTH, LAG = "NTH_VALUE", "LAG"
+NTH, LAG, OPENED = "NTH_VALUE", "LAG", "OPENED"
 AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV_SAMP")
 
 
@@ -29,7 +29,9 @@ AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV_SAMP")
 class Analyzed:
     """A call. NTH_VALUE: the value of the row with that number in the frame (`options`: the number, whether it counts
     from the last row, whether NULLs count not); LAG: of the row so many before, if it is in the frame (`options`: by
-    how many, whether NULLs count not), else `default`."""
+    how many, whether NULLs count not), else `default`. OPENED: when the row came that opened the window of this row,
+    the first of its partition that came so long (`options`) after the opening before, or later; the frame is as long.
+    """
 
     aggregation: Aggregation
     frame: Frame
@@ -41,8 +43,16 @@ class Analyzed:
 
     @property
     def told(self) -> str:
+        if self.function == OPENED:
+            return self.shown
         default = "" if self.default is None else f", else {show(self.default)}"
-        return f"{self.aggregation.shown}{default} of {_spanned(self.frame)}"
+        return f"{self.shown}{default} of {_spanned(self.frame)}"
+
+    @property
+    def shown(self) -> str:
+        if self.function == OPENED and isinstance(self.frame, RangeFrame):
+            return f"when the window of {self.frame.lower.told} was opened that has the row"
+        return self.aggregation.shown
 
 
 @dataclass(frozen=True)

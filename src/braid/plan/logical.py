@@ -52,11 +52,12 @@ class SourceColumn:
 @dataclass(frozen=True, slots=True)
 class Timestamp:
     """A column that replaces the record's time; `format` is a Java date pattern for VARCHAR columns. `since_1970`: what
-    it holds before 1970 is no time."""
+    it holds before 1970 is no time. `made`: the time is this, which reads no other column."""
 
     field: str
     format: str | None = None
     since_1970: bool = False
+    made: Expr | None = None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from braid.plan.analytic import LAG, NTH, Analytic, Analyzed
+from braid.plan.analytic import LAG, NTH, OPENED, Analytic, Analyzed
 from braid.plan.sliding import RowsFrame
 from braid.reference.aggregates import aggregated
 from braid.reference.epoch_steps import ALONE
@@ -52,6 +52,8 @@ class AnalyticStep(OneInput[Analytic]):
     def _value(self, call: Analyzed, rows: list[Values]) -> Any:
         a, here = call.aggregation, len(rows) - 1
         frame = [i for i in range(len(rows)) if self._in_frame(call, rows, i)]
+        if call.function == OPENED:
+            return self._opened(call, rows)
         if a.arg is None:
             return len(frame)
         given = [self._argument(call, row) for row in rows]
@@ -72,6 +74,15 @@ class AnalyticStep(OneInput[Analytic]):
         if call.function != "COUNT" and all(v is None for v in values):
             return 0.0 if call.function == "STDDEV_SAMP" else None
         return aggregated(a, values, [(1, v) for v in values])
+
+    def _opened(self, call: Analyzed, rows: list[Values]) -> int:
+        (length,) = call.aggregation.options
+        assert length is not None
+        times = [self._time(r) for r in rows]
+        opened = times[0]
+        for t in times:
+            opened = t if t >= opened + length else opened
+        return opened
 
     def _in_frame(self, call: Analyzed, rows: list[Values], i: int) -> bool:
         frame, here = call.frame, len(rows) - 1

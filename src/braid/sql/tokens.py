@@ -104,7 +104,8 @@ class Lexer:
     """`name_quotes`: the characters that quote names (the other quotes make strings). `variables` is None in a dialect
     without `${x}`; else the parser writes to it. `hyphens`: `a-b` is one word. `glued`: words that may follow a number
     without a blank (`5s`). `ends_inside`: a `;` before `)` does not end the statement, it is a symbol.
-    `symbols`: those that not every dialect has. `postgres`: strings as $$text$$ and E'a\\n' too, and its operators."""
+    `symbols`: those that not every dialect has. `postgres`: strings as $$text$$ and E'a\\n' too, and its operators.
+    `blank`: a pattern of what else is passed over."""
 
     def __init__(
         self,
@@ -116,12 +117,14 @@ class Lexer:
         ends_inside: bool = False,
         symbols: frozenset[str] = frozenset(),
         postgres: bool = False,
+        blank: str = "",
     ) -> None:
         self._text = text
         self._symbols = symbols
         self._name_quotes = name_quotes
         self._variables = variables
         self._pattern = _TOKEN_OF_POSTGRES if postgres else _TOKEN_WITH_HYPHENS if hyphens else _TOKEN
+        self._blank = re.compile(blank) if blank else None
         self._postgres = postgres
         self._glued = glued
         self._ends_inside = ends_inside
@@ -177,6 +180,8 @@ class Lexer:
     def _token(self, text: str, at: int) -> tuple[Token | None, int]:
         """The token at `at` (None for blanks and comments) and where the next one starts."""
         m = self._pattern.match(text, at)
+        if m is None and self._blank is not None and (passed := self._blank.match(text, at)) is not None:
+            return None, passed.end()
         if m is None:
             if self._postgres and _DOLLAR.match(text, at):
                 return _unclosed(text, at, "a string is not closed", "write $$ at its end, or the tag it begins with")

@@ -32,6 +32,8 @@ def sql_type(c: Cursor) -> Type:
 
 def _sql_type(c: Cursor, start: int) -> Type:
     word, scalars = c.word(), c.dialect.types
+    if c.dialect.own_type is not None and (found := c.dialect.own_type(c)) is not None:
+        return found
     if not is_type(c.dialect, word) and (made := _made(c)) is not None:
         return made
     match word:
@@ -52,19 +54,17 @@ def _sql_type(c: Cursor, start: int) -> Type:
         case "STRUCT":
             return _struct_type(c)
         case "DECIMAL":
-            return _decimal_type(c)
+            return decimal_type(c)
     if word in scalars:
         c.advance()
-        if scalars[word] is Scalar.VARCHAR and c.at_symbol("("):
-            opened = c.advance()
-            _count(c, "the length")
-            c.close(opened, ")")
+        if scalars[word] is Scalar.VARCHAR:
+            length(c)
         return scalars[word]
     if not word:
         raise c.unexpected("a type")
     known = [*scalars, *OF_TYPES, *c.types]
-    found = c.dialect.type_advice.get(word) or closest(word, known)
-    hint = suggested([found], f"types are {', '.join(known)}")
+    meant = c.dialect.type_advice.get(word) or closest(word, known)
+    hint = suggested([meant], f"types are {', '.join(known)}")
     if word in c.dialect.reserved:
         raise c.unexpected("a type", hint=hint)
     raise c.error(f"unknown type {c.now.text}", c.now, hint)
@@ -119,16 +119,29 @@ def _struct_type(c: Cursor) -> Type:
     return Struct(tuple(fields))
 
 
-def _decimal_type(c: Cursor) -> Type:
+def length(c: Cursor) -> None:
+    """`(n)`, if it is there."""
+    if c.at_symbol("("):
+        opened = c.advance()
+        _count(c, "the length")
+        c.close(opened, ")")
+
+
+def decimal_type(c: Cursor, plain: Decimal | None = None) -> Type:
+    """`plain`: what it is without digits, where they may be left out."""
     start, hint = c.index, "write DECIMAL(precision, scale), such as DECIMAL(10, 2)"
     c.advance()
     if not c.at_symbol("("):
+        if plain is not None:
+            return plain
         raise c.unexpected("'(' and precision and scale", hint=hint)
     opened = c.advance()
     precision = _count(c, "the precision")
-    if not c.accept_symbol(","):
+    scale = 0
+    if c.accept_symbol(","):
+        scale = _count(c, "the scale")
+    elif plain is None:
         raise c.unexpected("',' and the scale", hint=hint)
-    scale = _count(c, "the scale")
     c.close(opened, ")")
     if not 1 <= precision <= MAX_PRECISION or scale > precision:
         limits = f"the precision is 1 to {MAX_PRECISION}, the scale 0 to the precision"

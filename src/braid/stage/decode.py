@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from braid.expr import compile, typing
-from braid.expr.nodes import Col
+from braid.expr.nodes import Col, Expr, columns, substituted
 from braid.operators.changes import DIFF, HEADERS, TIME
 from braid.operators.ranges import repeated
 from braid.plan.logical import Source, SourceColumn, Timestamp
@@ -152,10 +152,10 @@ def _with_time(source: Source, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Ser
 
 def times_of(rows: pl.DataFrame, column: Col, of: Timestamp, called: str | None = None) -> tuple[pl.Series, pl.Series]:
     """The times (ms) that a column holds, and why it holds none: BIGINT in ms, TIMESTAMP, or VARCHAR with a Java date
-    pattern. What is beyond all TIMESTAMPs is no time; what is before 1970 is one, unless `of` says that it is not. So
-    it is for records of every kind, and for results."""
+    pattern; or what is made of it. What is beyond all TIMESTAMPs is no time; what is before 1970 is one, unless `of`
+    says that it is not. So it is for records of every kind, and for results."""
     called = called or f"timestamp column {of.field}"
-    times = _read_times(rows, column, of.format)
+    times = _read_times(rows, column, of.format) if of.made is None else _made_times(rows, column, of.made)
     early = times.is_between(-MAX_TIME, -1) if of.since_1970 else None
     lacks = ~are_times(times).fill_null(False)
     if early is not None:
@@ -167,6 +167,12 @@ def times_of(rows: pl.DataFrame, column: Col, of: Timestamp, called: str | None 
     if early is not None:
         why = why.set(early.fill_null(False), f"{called} holds a time before 1970")
     return times.set(lacks, None), why
+
+
+def _made_times(rows: pl.DataFrame, column: Col, made: Expr) -> pl.Series:
+    """An expression that fails gives no time."""
+    found, _ = compile.evaluate(rows, [("_time", substituted(made, dict.fromkeys(columns(made), column)))])
+    return _read_times(found, Col("_time", made.type), None)
 
 
 def _read_times(rows: pl.DataFrame, column: Col, format: str | None) -> pl.Series:

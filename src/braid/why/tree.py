@@ -14,7 +14,7 @@ from braid.explain.words import of_node
 from braid.expr.nodes import columns
 from braid.expr.show import duration, show
 from braid.plan import epochs, groups, joins, logical, sliding
-from braid.plan.analytic import Analytic
+from braid.plan.analytic import Analytic, Analyzed
 from braid.plan.over import Over
 from braid.reference import Fact, Record
 from braid.reference.rows import Place
@@ -117,7 +117,7 @@ class Telling:
             case groups.Final() | groups.Closed() | epochs.EmitOnClose():
                 yield from self._waited(facts)
             case Over() | Analytic():
-                yield from (c.aggregation.shown for c in node.calls)
+                yield from (c.shown if isinstance(c, Analyzed) else c.aggregation.shown for c in node.calls)
 
     def _condition(self, node: logical.Filter, by_leaf: Mapping[int, Sequence[Place]]) -> str:
         """The predicate, with the values of the columns that it reads of single records."""

@@ -168,7 +168,8 @@ class Search:
         """Which times a record has: its own, or where rows come in epochs those of its columns."""
         source = self.sources[self.trials.records[place].leaf]
         if not epochs.in_epochs(self.case.query.root):
-            return [Way(None, source.timed_by)]
+            made = source.timestamp is not None and source.timestamp.made is not None
+            return [Way(None, None if made else source.timed_by)]
         return [Way(c) for c in source.columns if c.column.type in TIMESTAMPS and c.place == "value"]
 
     def _times(self, place: Place) -> list[Found]:

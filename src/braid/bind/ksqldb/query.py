@@ -363,7 +363,7 @@ def _partitioned(a: Asked, r: Keyed, source: From) -> Keyed:
         return r
     rules = Rules("PARTITION BY", source.scope.column)
     keys: list[Wanted] = []
-    for e in q.partition_by:
+    for e in (_item_called(e, a, source) for e in q.partition_by):
         bound = bind_expr(e, rules)
         with with_span(e.span):
             check_key_type("of PARTITION BY", bound.type)
@@ -371,6 +371,15 @@ def _partitioned(a: Asked, r: Keyed, source: From) -> Keyed:
             raise SqlError("PARTITION BY has this expression twice", e.span, "keep one of them")
         keys.append(Wanted(bound, "partitioning expression", a.env.quote(e), copy=is_copy(e)))
     return _keyed(a, _with_computed_keys(q, r, source, keys), keys)
+
+
+def _item_called(e: ast.Expr, a: Asked, source: From) -> ast.Expr:
+    """What an item of SELECT is that PARTITION BY names, as early KSQL had it, where no column is called so."""
+    name = e.parts[0] if isinstance(e, ast.Name) and len(e.parts) == 1 else None
+    item = next((i for i in a.query.items if name is not None and i.alias == name), None)
+    if item is None or name in source.scope.taken() or a.env.settings.mode == "strict":
+        return e
+    return item.expr
 
 
 def _with_computed_keys(q: ast.Select, r: Keyed, source: From, keys: list[Wanted]) -> Keyed:

@@ -15,8 +15,8 @@ from braid.bind.expressions import Aggregations, children, with_span
 from braid.bind.insert import fits
 from braid.bind.select.aggregates import row_count
 from braid.bind.sqlstream import aggregates
-from braid.bind.sqlstream.relation import Context, life
-from braid.bind.sqlstream.scope import assigned
+from braid.bind.sqlstream.relation import Context, life, time_of
+from braid.bind.sqlstream.scope import as_timestamp, assigned
 from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Col, Expr
@@ -56,6 +56,9 @@ class Analytics:
         if any(map(has_window, (*e.call.args, *window.partition_by))):
             hint = "compute the inner one in a sub-query: FROM (SELECT STREAM *, … OVER (…) AS x FROM s) AS q"
             raise SqlError("calls with OVER are not nested", e.span, hint)
+        time = time_of(window)
+        if time is not None and self.below(time, "ORDER BY") != as_timestamp(self.rowtime):
+            raise SqlError(f"{time} is not the time of these rows", time.span, "write ROWTIME, the time of the result")
         partition = tuple(self._column(self.below(x, "PARTITION BY")) for x in window.partition_by)
         calls = self._parts.setdefault(partition, [])
         with with_span(e.span):

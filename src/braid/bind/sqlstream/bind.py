@@ -42,9 +42,23 @@ def _own(s: ast.Statement, env: Env) -> Bound | None:
             return SettingChanged("schema", name, settings)
         case ast.Drop(kind="PUMP"):
             return _drop_pump(s, env)
+        case ast.Drop(kind="SCHEMA"):
+            return _drop_schema(s, env)
         case ast.AlterPumps():
             return _alter_pumps(s, env)
+        case ast.Alter(what=what):
+            return Nothing((f"{what} changes nothing here",))
     return None
+
+
+def _drop_schema(s: ast.Drop, env: Env) -> Nothing:
+    """A schema is there with what is in it."""
+    (name,) = s.names
+    inside = [n for n in dict.fromkeys((*env.catalog.sources, *_pumps(env))) if n.startswith(f"{name}.")]
+    if inside:
+        hint = drop_first([n for n in inside if n in env.catalog.queries], env) if s.cascade else ""
+        raise SqlError(f"schema {name} holds {', '.join(inside)}", name.span, hint or "drop these first")
+    return Nothing((f"nothing is in schema {name}: nothing to do",))
 
 
 def _alter_pumps(s: ast.AlterPumps, env: Env) -> Paused | Resumed:

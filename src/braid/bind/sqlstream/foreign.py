@@ -33,12 +33,16 @@ _OF_FILES = (
     "WRITE_HEADER",
     "FILE_ROTATION_TIME",
     "FILE_ROTATION_SIZE",
+    "FILE_ROTATION_ROWCOUNT",
+    "ORIGINAL_FILENAME",
 )
 _OF_LINES = ("CHARACTER_ENCODING", "ROW_SEPARATOR", "QUOTE_CHARACTER", "ROW_PATH", "CLIENT_ID", "CONSUMER_GROUP_ID",
-             "BUFFER_SIZE", "FETCH_SIZE", "MAX_POLL_RECORDS")  # fmt: skip
+             "BUFFER_SIZE", "FETCH_SIZE", "MAX_POLL_RECORDS", "CLASSNAME")  # fmt: skip
+# Options that mean something in another value than this one.
+_ONLY = {"FORMATTER_INCLUDE_ROWTIME": "false", "FILE_ROTATION_RESPECT_ROWTIME": "false", "STARTING_OFFSET": "-1"}
 _ELSEWHERE = ("SCHEMA_NAME", "TABLE_NAME", "CATALOG_NAME", "URL", "DRIVER_CLASS", "DIALECT", "QUERY")  # of a database
 _OF_STREAMS = ("ROWTIME", "STARTING_TIME")
-_KNOWN = (*_MEANT, *_OF_BROKERS, *_OF_FILES, *_OF_LINES)
+_KNOWN = (*_MEANT, *_OF_BROKERS, *_OF_FILES, *_OF_LINES, *_ONLY)
 _OPTIONS = (*_KNOWN, *_ELSEWHERE)
 _FORMATS = {"JSON": "JSON", "CSV": CSV}
 
@@ -58,7 +62,7 @@ def bind_server(s: ast.CreateServer) -> Nothing:
 def options(s: ast.CreateRelation) -> dict[str, ast.Property]:
     """The options of a foreign stream or table."""
     kind = s.kind.lower()
-    given = _given(s.options, f" of a foreign {kind}")
+    given = _given(tuple(o for o in s.options if not _is_place(o, s)), f" of a foreign {kind}")
     if (own := next((given[n] for n in _OF_STREAMS if n in given), None)) is not None and kind == "table":
         hint = "leave it out: a table is read whole when a query starts, and its rows have no times"
         raise SqlError(f"{own.name} is of streams", own.span, hint)
@@ -71,7 +75,18 @@ def options(s: ast.CreateRelation) -> dict[str, ast.Property]:
     return given
 
 
-def of_outside(made: Declared, given: dict[str, ast.Property]) -> tuple[Declared, tuple[str, ...]]:
+def _is_place(o: ast.Property, s: ast.CreateRelation) -> bool:
+    """`x_PATH '$.x'`: where a column lies in a record, under its own name; or a setting of a broker's client."""
+    name = next((c.name for c in s.columns if o.name == f"{c.name.upper()}_PATH"), None)
+    if name is not None and o.value.value != f"$.{name}":
+        hint = f"name the column as the field that it is, in double quotes, or leave {o.name} out"
+        raise SqlError(f"{name} under another name in records is not supported yet", o.span, hint)
+    return name is not None or "." in o.name
+
+
+def of_outside(
+    made: Declared, given: dict[str, ast.Property], written: tuple[ast.Property, ...]
+) -> tuple[Declared, tuple[str, ...]]:
     """A foreign stream or table as it is declared here, with what is told of options."""
     format = _format(given, made.kind)
     separator = str(given["SEPARATOR"].value.value) if "SEPARATOR" in given else ","
@@ -83,7 +98,8 @@ def of_outside(made: Declared, given: dict[str, ast.Property]) -> tuple[Declared
             hint = "write 'earliest' or 'latest'; braid run --from takes a time"
             raise SqlError(f"STARTING_TIME cannot be '{where}'", begin.span, hint)
         made = replace(made, begin="latest" if where == "latest" else "earliest")
-    notes: list[str] = []
+    clients = [o.name.lower() for o in written if "." in o.name]
+    notes = [f"{made.name}: {', '.join(clients)}: settings of clients are those of --kafka-config"] if clients else []
     if any(n in given for n in _OF_BROKERS):
         notes.append(f"{made.name}: brokers are those of --kafka, not of OPTIONS")
     if any(n in given for n in _OF_FILES):
@@ -109,4 +125,9 @@ def _format(given: dict[str, ast.Property], kind: str) -> str:
 
 def _given(written: tuple[ast.Property, ...], of: str) -> dict[str, ast.Property]:
     hint = f"options are {', '.join(_MEANT)}; of clients: braid run --kafka-config FILE"
-    return options_of(written, _OPTIONS, lambda name: meant(name, _KNOWN, hint), of)
+    given = options_of(written, _OPTIONS, lambda name: meant(name, _KNOWN, hint), of)
+    for name, only in _ONLY.items():
+        if name in given and str(given[name].value.value).lower() != only:
+            hint = f"leave it out, or write '{only}'"
+            raise SqlError(f"{name} but '{only}' is not supported yet", given[name].span, hint)
+    return given

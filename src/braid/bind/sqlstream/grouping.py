@@ -22,9 +22,11 @@ from braid.bind.sqlstream.analytic import Analytics, has_window
 from braid.bind.sqlstream.scope import ROWTIME, as_timestamp, column, rules
 from braid.errors import Span, SqlError
 from braid.expr import typing
-from braid.expr.nodes import Call, Col, Expr, Lit
-from braid.plan.groups import Aggregate, Closed, Order
-from braid.plan.logical import Filter, Node
+from braid.expr.nodes import Call, Col, Expr, Lit, substituted
+from braid.plan.analytic import OPENED, Analytic, Analyzed
+from braid.plan.groups import Aggregate, Aggregation, Closed, Order
+from braid.plan.logical import Filter, Node, Project
+from braid.plan.sliding import Bound, RangeFrame
 from braid.sql import ast
 from braid.types import Scalar
 
@@ -101,19 +103,23 @@ def _first(ends: Iterable[Expr]) -> Expr:
 @dataclass(frozen=True, slots=True)
 class Rows:
     """Rows of a stream. `rowtime`: when they are; `early`: so long (ms) after that all of that time are there;
-    `periods`: what, beside ROWTIME, is over with it."""
+    `periods`: what, beside ROWTIME, is over with it; `times`: columns that are ROWTIME under another name."""
 
     node: Node
     rowtime: Col
     early: int = 1
     periods: tuple[Expr, ...] = ()
+    times: frozenset[str] = frozenset()
 
     def end_of(self, e: Expr) -> tuple[Expr, int] | None:
         """When a period is over, and how long before that its rows are; None: it is no period of these rows."""
-        if e == as_timestamp(self.rowtime) or e in self.periods:
+        if self.is_time(e) or e in self.periods:
             return _plus(self.rowtime, self.early), self.early
-        end = period_end(e, self.rowtime)
+        end = period_end(substituted(e, dict.fromkeys(self.times, as_timestamp(self.rowtime))), self.rowtime)
         return None if end is None else (end, 0)
+
+    def is_time(self, e: Expr) -> bool:
+        return e == as_timestamp(self.rowtime) or (isinstance(e, Col) and e.name in self.times)
 
 
 # ---------------------------------------------------------------------- groups
@@ -121,17 +127,18 @@ class Rows:
 
 @dataclass(slots=True, kw_only=True)
 class _Groups(Groups):
-    """`rowtime`: of the rows; `closed`: of the groups; `exact`: the rows' own is grouped by."""
+    """`rows`: what is grouped; `closed`: the time of the groups; `exact`: the rows' own is grouped by."""
 
-    rowtime: Col
+    rows: Rows
     closed: Col
     exact: bool = False
+    clause: str = "GROUP BY"
 
     def add(self, e: Expr, name: str) -> None:
         """One more key. What the time of a group says is in its key anyway."""
         if e in self.shown:
             return
-        if e == as_timestamp(self.rowtime):
+        if self.rows.is_time(e):
             self.exact = True
             self.shown[e] = as_timestamp(self.closed)
             return
@@ -145,10 +152,13 @@ class _Groups(Groups):
         return self.lifted(self.below(n, "SELECT"), str(n))
 
     def bare(self, e: Expr, name: str) -> Expr:
-        if e == as_timestamp(self.rowtime):
+        if self.rows.is_time(e):
             hint = "write ROWTIME, the time of the result, or what is grouped by"
             raise SqlError(f"{name} is neither grouped nor aggregated", hint=hint)
         return Groups.bare(self, e, name)
+
+    def instead(self, name: str) -> str:
+        return f"add {name} to {self.clause}"
 
     def ask(self, e: ast.Expr) -> Expr | None:
         """What an aggregate gives, or the key that `e` is, if it is a grouping expression."""
@@ -198,14 +208,15 @@ def bind_groups(
         hint = "compute the calls in a sub-query, and SELECT STREAM DISTINCT from that"
         raise SqlError("DISTINCT of calls with OVER is not supported yet", called.span, hint)
     closed = Col(f"{prefix}.CLOSED", Scalar.BIGINT)
-    groups = _Groups(below, Aggregations(f"{prefix}.AGG"), rowtime=rows.rowtime, closed=closed)
+    clause = "GROUP BY" if q.stagger is None else "PARTITION BY"
+    groups = _Groups(below, Aggregations(f"{prefix}.AGG"), rows=rows, closed=closed, clause=clause)
     if q.distinct is not None and not q.group_by and not any(has_aggregates(i.expr) for i in q.items):
-        by, at = [(i.expr, i.span) for i in _all(q, scope, below)], q.span
+        by, at = _different([(i.expr, i.span) for i in _all(q, scope, below)], rows, groups), q.span
     else:
-        by = [(below(e, "GROUP BY"), e.span) for e in q.group_by]
+        by = [(below(e, clause), e.span) for e in q.group_by]
         asked = (i.span for i in q.items if has_aggregates(i.expr))
         at = q.group_by[0].span if q.group_by else q.having.span if q.having is not None else next(asked, q.span)
-    end = _end(q, by, at, rows)
+    rows, end = _staggered(q.stagger, by, rows, prefix) if q.stagger is not None else (rows, _end(q, by, at, rows))
     for n, (e, _) in enumerate(by):
         groups.add(e, f"{prefix}.GROUP{n}")
 
@@ -227,11 +238,33 @@ def bind_groups(
     node: Node = Closed(made, until, closed, int(groups.exact))
     if having is not None:
         node = Filter(node, having)
-    periods = tuple(groups.shown[e] for e, _ in by if rows.end_of(e) is not None and e in groups.shown)
+    times = () if q.stagger is not None else (e for e, _ in by if rows.end_of(e) is not None)
+    periods = tuple(groups.shown[e] for e in times if e in groups.shown)
     again = q.distinct is not None and (bool(q.group_by) or bool(groups.aggregations.made))
     if again:
         check_distinct(q, items, groups)
     return Grouped(Rows(calls.node(node), closed, int(groups.exact), periods), items, value)
+
+
+def _staggered(by_length: ast.Interval, by: list[tuple[Expr, Span]], rows: Rows, prefix: str) -> tuple[Rows, Expr]:
+    """The rows, each with when its window was opened: by the first row of its partition, or the first after the window
+    before. And when the window is over."""
+    if (exact := next((span for e, span in by if rows.is_time(e)), None)) is not None:
+        raise SqlError("rows of one ROWTIME make no window that staggers", exact, f"GROUP BY {EXAMPLE}")
+    columns = [Col(f"{prefix}.PART{n}", e.type) for n, (e, _) in enumerate(by)]
+    below = Project(rows.node, (*((c, c) for c in rows.node.schema), *zip(columns, (e for e, _ in by), strict=True)))
+    opened, frame = Col(f"{prefix}.OPENED", Scalar.BIGINT), RangeFrame(Bound(ms=by_length.ms), Bound())
+    call = Analyzed(Aggregation(opened, OPENED, None, (by_length.ms,)), frame)
+    return replace(rows, node=Analytic(below, tuple(columns), rows.rowtime, (call,))), _plus(opened, by_length.ms)
+
+
+def _different(by: list[tuple[Expr, Span]], rows: Rows, groups: _Groups) -> list[tuple[Expr, Span]]:
+    """What tells rows apart: ROWTIME does not where another period does."""
+    others = [(e, span) for e, span in by if not rows.is_time(e)]
+    if not any(rows.end_of(e) is not None for e, _ in others):
+        return by
+    groups.shown |= {e: as_timestamp(groups.closed) for e, _ in by if rows.is_time(e)}
+    return others
 
 
 def _all(q: ast.Select, scope: Scope, below: Callable[[ast.Expr, str], Expr]) -> list[Item]:
@@ -251,6 +284,9 @@ def _end(q: ast.Select, by: list[tuple[Expr, Span]], at: Span, rows: Rows) -> Ex
     ends = [end[0] for e, _ in by if (end := rows.end_of(e)) is not None]
     if ends:
         return _first(dict.fromkeys(ends))
+    if any(map(_is_said_to_rise, (*q.group_by, *(i.expr for i in q.items)))):
+        hint = "make the column the time below: FROM (SELECT STREAM x AS ROWTIME, * FROM s) AS t GROUP BY …"
+        raise SqlError("MONOTONIC makes no period, since a row may still come late", at, hint)
     if q.distinct is not None:
         hint = f"select a period of ROWTIME, too: {EXAMPLE}"
         raise SqlError("DISTINCT of a stream without an end never gives a row", at, hint)
@@ -259,6 +295,10 @@ def _end(q: ast.Select, by: list[tuple[Expr, Span]], at: Span, rows: Rows) -> Ex
         raise SqlError("groups of a stream without an end are never complete", at, hint)
     what = "HAVING needs GROUP BY" if q.having is not None else "an aggregate of a stream needs GROUP BY"
     raise SqlError(what, at, f"write GROUP BY {EXAMPLE}")
+
+
+def _is_said_to_rise(e: ast.Expr) -> bool:
+    return (isinstance(e, ast.Call) and e.name == "MONOTONIC") or any(map(_is_said_to_rise, children(e)))
 
 
 # ---------------------------------------------------------------------- sorting

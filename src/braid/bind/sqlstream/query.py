@@ -32,6 +32,7 @@ from braid.bind.sqlstream.relation import (
     check,
     kind_of,
     only_stream,
+    times_of,
     with_where,
 )
 from braid.bind.sqlstream.scope import QUOTE, ROWTIME, as_timestamp, assigned, column, rules, table_of, timed
@@ -52,6 +53,7 @@ from braid.types import Scalar, Type, is_numeric
 
 def bind_select(s: ast.Ask, env: Env) -> QueryBound | TablesAsked:
     result = _result(s.query, env, "")
+    _check_names(result)
     if isinstance(result, OfTables):
         return tables.asked(result, tuple(Output(i.name, i.expr) for i in result.items), env, s.span)
     outputs = tuple(Output(i.name, i.expr) for i in result.items)
@@ -93,9 +95,10 @@ def bind_pump(s: ast.CreatePump, env: Env) -> QueryBound:
     if isinstance(made, Filled):
         hint = "write INSERT INTO … SELECT …, which is done at once"
         raise SqlError("a pump reads streams; a query over tables alone ends", s.insert.query.span, hint)
-    if s.state is None:
-        notice = f"pump {name} starts at once"
-        made = replace(made, query=replace(made.query, notices=(*made.query.notices, notice)))
+    notices = [f"pump {name} starts at once"] if s.state is None else []
+    if s.options:
+        notices.append(f"options of pump {name} change nothing here: {', '.join(o.name for o in s.options)}")
+    made = replace(made, query=replace(made.query, notices=(*made.query.notices, *notices)))
     return replace(made, stopped=s.state == "STOPPED")
 
 
@@ -105,7 +108,7 @@ def bind_insert_query(
     target = declared(s.target, env)
     if target.view:
         raise SqlError(f"{target.name} is a view; a query writes into streams", s.target.span, "CREATE STREAM first")
-    result = _result(s.query, env, "")
+    result = _result(promotion.filled(s), env, "", written=True)
     if isinstance(result, OfTables):
         asked = tables.asked(result, _fitted(result, target, s), env, s.query.span)
         return Filled(target, asked, s.query.span)
@@ -131,15 +134,16 @@ def _within(name: str, env: Env) -> Env:
 
 
 def _fitted(result: Result, target: Declared, s: ast.InsertSelect) -> tuple[Output, ...]:
-    """The target's columns, filled by position."""
+    """The target's columns, filled by position. ROWTIME fills the column ROWTIME, or one where there is one for it."""
     wanted = insert_columns(target, s.columns)
-    given = result.items if any(c.name == ROWTIME for c in wanted) else result.columns
+    takes_time = any(c.name == ROWTIME for c in wanted)
+    given = result.items if takes_time or len(wanted) == len(result.items) else result.columns
     if len(wanted) != len(given):
         named = ", ".join(c.name for c in wanted)
         raise SqlError(f"{len(given)} columns for {len(wanted)}: {named}", s.query.items[-1].span, f"select {named}")
     values: dict[str, Expr] = {}
     for c, item in zip(wanted, given, strict=True):
-        if (c.name == ROWTIME) != item.is_time:
+        if takes_time and (c.name == ROWTIME) != item.is_time:
             hint = "select ROWTIME, the time of the result, for the column ROWTIME, and only for it"
             raise SqlError(f"{c.name} cannot take {item.name}", item.span, hint)
         if c.name == ROWTIME:
@@ -154,6 +158,8 @@ def _fitted(result: Result, target: Declared, s: ast.InsertSelect) -> tuple[Outp
 
 def _named(result: Result, names: tuple[ast.Name, ...], span: Span) -> Result:
     """The result of a view: its own column names, if it gives some; each column once."""
+    if not names:
+        _check_names(result)
     columns = result.columns
     if names and len(names) != len(columns):
         message = f"the view names {len(names)} columns, its query gives {len(columns)}"
@@ -168,23 +174,30 @@ def _named(result: Result, names: tuple[ast.Name, ...], span: Span) -> Result:
     return replace(result, items=tuple(renamed))
 
 
+def _check_names(result: Result) -> None:
+    """Of columns that are read by their names."""
+    if (item := next((i for i in result.columns if i.name == ROWTIME), None)) is not None:
+        hint = "ROWTIME alone is the time of the result; write … AS another name"
+        raise SqlError("a column of the result cannot be called ROWTIME", item.span, hint)
+
+
 # ---------------------------------------------------------------------- result
 
 
-def _result(q: ast.Select, env: Env, prefix: str) -> Result:
-    """`prefix` not empty: a sub-query, or a view in a query."""
+def _result(q: ast.Select, env: Env, prefix: str, written: bool = False) -> Result:
+    """`prefix` not empty: a sub-query, or a view in a query. `written`: into a stream, which says what STREAM says."""
     windows = {n: w for n, w in q.windows if not isinstance(w, ast.Over)}
 
     def sub(inner: ast.Select, at: str) -> Result:
         return _named(_result(inner, env, at), (), inner.span)
 
     if q.union:
-        return _united(q, env, prefix)
+        return _united(q, env, prefix, written)
     context = Context(env, prefix, windows, sub, lambda name, at: _view(name, env, at))
     assert q.source is not None
     tree = promotion.promoted(q, bind_relation(q.source, context))
     kind, scope = kind_of(tree), tree.scope
-    _check_stream(q, kind, nested=bool(prefix))
+    _check_stream(q, kind, written or bool(prefix))
     if isinstance(tree, Operand) and tree.frame is not None:
         hint = "leave OVER out; a window says how long a row waits for those that it joins"
         raise SqlError("a window is allowed only on a source of a join", tree.frame.span, hint)
@@ -204,7 +217,7 @@ def _result(q: ast.Select, env: Env, prefix: str) -> Result:
     bare = Result(node, (), kind)
     if kind == "table":
         bare = OfTables(node, (), kind, tree=tree if isinstance(tree, Joined) and not (where or asked) else None)
-    found = _over(q, scope, replace(bare, over=frozenset(context.over)), calls)
+    found = _over(q, scope, replace(bare, over=frozenset(context.over)), calls, times_of(tree))
     for name, window in windows.items():
         if name not in context.used:
             hint = f"write source OVER {name} in a join, or SUM(x) OVER {name}"
@@ -212,13 +225,13 @@ def _result(q: ast.Select, env: Env, prefix: str) -> Result:
     return found
 
 
-def _united(q: ast.Select, env: Env, prefix: str) -> Result:
+def _united(q: ast.Select, env: Env, prefix: str, written: bool) -> Result:
     """UNION ALL: the rows of all, in the order of their times. Its columns are called as those of the first."""
     parts = [replace(q, union=(), order_by=()), *q.union]
     levels = [own(f"{prefix}{n}") for n in range(len(parts))]
     results = [_result(part, env, f"{at}/") for part, at in zip(parts, levels, strict=True)]
     for part, result in zip(parts, results, strict=True):
-        _check_stream(part, result.kind, nested=bool(prefix))
+        _check_stream(part, result.kind, written or bool(prefix))
         if result.kind != results[0].kind:
             hint = "join the table with a stream first"
             raise SqlError("UNION ALL of a stream and a table is not possible", part.span, hint)
@@ -270,19 +283,19 @@ def _common(exprs: list[Expr], item: Item) -> Type:
     return found
 
 
-def _over(q: ast.Select, scope: Scope, bare: Result, calls: Analytics) -> Result:
+def _over(q: ast.Select, scope: Scope, bare: Result, calls: Analytics, times: frozenset[str]) -> Result:
     """What SELECT, GROUP BY and ORDER BY make of the rows of FROM."""
     rowtime, prefix, value = calls.rowtime, calls.context.prefix, calls.below
     if isinstance(bare, OfTables):
         return _of_tables(q, scope, bare, calls)
     assert rowtime is not None
     if is_grouped(q):
-        grouped = bind_groups(q, Rows(bare.node, rowtime), scope, prefix, _item(q), calls)
+        grouped = bind_groups(q, Rows(bare.node, rowtime, times=times), scope, prefix, _item(q), calls)
         rows, items, value = grouped.rows, grouped.items, grouped.value
         found = _unique(items)
     else:
         found = _items(q, scope, calls)
-        rows = Rows(calls.node(bare.node), rowtime)
+        rows = Rows(calls.node(bare.node), rowtime, times=times)
     if order_by := promotion.sorted_by(q):
         rows = bind_order(order_by, rows, list(found), value, prefix)
         found = tuple(replace(i, expr=as_timestamp(rows.rowtime)) if i.is_time else i for i in found)
@@ -310,10 +323,10 @@ def _over_rows(scope: Scope) -> Callable[[ast.Expr, str], Expr]:
     return lambda e, clause: bind_expr(e, rules(clause, column(scope)))
 
 
-def _check_stream(q: ast.Select, kind: Kind, nested: bool) -> None:
+def _check_stream(q: ast.Select, kind: Kind, may_lack: bool) -> None:
     if q.kind and kind == "table":
         raise SqlError("SELECT STREAM needs a stream; only tables are read here", q.span, "leave STREAM out")
-    if not q.kind and kind == "stream" and not nested:
+    if not q.kind and kind == "stream" and not may_lack:
         raise SqlError("a query that reads a stream must say SELECT STREAM", q.span, "write SELECT STREAM …")
 
 
@@ -349,9 +362,6 @@ def _item(q: ast.Select) -> Callable[[ast.SelectItem, Expr, Col | None], Item]:
         unnamed = item.expr.parts[-1] if isinstance(item.expr, ast.Name) else f"EXPR${places[id(item)]}"
         name = item.alias or unnamed
         time = name == ROWTIME and rowtime is not None and bound == as_timestamp(rowtime)
-        if name == ROWTIME and not time:
-            hint = "ROWTIME alone is the time of the result; write … AS another name"
-            raise SqlError("a column of the result cannot be called ROWTIME", item.span, hint)
         return Item(name, bound, item.span, item.expr, is_time=time)
 
     return made

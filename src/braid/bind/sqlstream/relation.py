@@ -24,7 +24,7 @@ from braid.bind.select.pushing import pair as equality
 from braid.bind.select.scope import Scope, of_table
 from braid.bind.select.tree import Joined, Leaf, Policy, bind_from, leaves
 from braid.bind.settings import SqlstreamSettings
-from braid.bind.sqlstream.scope import QUOTE, ROWTIME, column, rules, table_of
+from braid.bind.sqlstream.scope import QUOTE, ROWTIME, as_timestamp, column, rules, table_of
 from braid.bind.sqlstream.sources import declared
 from braid.errors import SqlError
 from braid.expr import typing
@@ -48,6 +48,7 @@ class Operand(Leaf):
     frame: Frame | None
     filters: tuple[Expr, ...] = ()
     filled: frozenset[str] = frozenset()  # its plan columns that are never NULL
+    times: frozenset[str] = frozenset()  # its plan columns that are its ROWTIME
 
 
 Pair = Joined[Operand]
@@ -75,6 +76,12 @@ def only_stream(tree: Tree) -> str | None:
         return tree.alias if tree.kind == "stream" else None
     found = [x for side in (tree.left, tree.right) if kind_of(side) == "stream" for x in (only_stream(side),)]
     return found[0] if len(found) == 1 and not keeps_table(tree) else None
+
+
+def times_of(tree: Tree) -> frozenset[str]:
+    """The plan columns that are the time of the results: those of the one stream that are its own."""
+    alias = only_stream(tree)
+    return frozenset[str]().union(*(x.times for x in leaves(tree) if x.alias == alias))
 
 
 def keys_of(pair: Pair) -> list[tuple[Expr, Expr]]:
@@ -170,7 +177,9 @@ def _derived(r: ast.Table | ast.Derived, alias: str, inner: Result, c: Context) 
     if inner.rowtime is not None:
         rowtime = Col(f"{plan_alias}.ROWTIME", Scalar.BIGINT)
         outputs.append((rowtime, inner.rowtime))
-    return _made(r, alias, Project(inner.node, tuple(outputs)), inner.kind, named, rowtime, c)
+    made = _made(r, alias, Project(inner.node, tuple(outputs)), inner.kind, named, rowtime, c)
+    time = None if inner.rowtime is None else as_timestamp(inner.rowtime)
+    return replace(made, times=frozenset(x.name for x, e in outputs if e == time))
 
 
 def _in_place(alias: str, tree: Pair, inner: OfTables, c: Context) -> Pair:
@@ -204,7 +213,7 @@ def _made(
     r: ast.Table | ast.Derived, alias: str, node: Node, kind: Kind, named: tuple[tuple[str, Col], ...],
     rowtime: Col | None, c: Context,
 ) -> Operand:  # fmt: skip
-    frame = _frame(r.over, c)
+    frame = _frame(r.over, alias, c)
     if frame is not None and kind == "table":
         assert r.over is not None
         hint = "leave OVER out: a table is captured whole when the query starts"
@@ -212,12 +221,19 @@ def _made(
     return Operand(node, of_table(table_of(alias, named, rowtime), QUOTE), r.span, kind, frame)
 
 
-def _frame(over: Frame | ast.Name | None, c: Context) -> Frame | None:
+def _frame(over: Frame | ast.Name | None, alias: str, c: Context) -> Frame | None:
     found = None if over is None else c.window(over)
     if found is not None and found.partition_by:
         hint = "leave PARTITION BY out: the condition of the join says which rows meet"
         raise SqlError("the window of a join operand cannot be partitioned", found.partition_by[0].span, hint)
+    if found is not None and (time := time_of(found)) is not None and time.parts[0] != alias:
+        raise SqlError(f"{time} is not the time of {alias}", time.span, f"write ROWTIME, or {alias}.ROWTIME")
     return found
+
+
+def time_of(window: Frame) -> ast.Name | None:
+    """The time of a stream by which a window is ordered, where it names it."""
+    return window.order.time if isinstance(window, ast.RangeWindow) and window.order is not None else None
 
 
 # ----------------------------------------------------------- which joins may be

@@ -109,6 +109,8 @@ def _own(e: ast.Expr, r: Rules) -> Expr | None:
         case ast.Call(name=name, args=(time, to)) if name in TIMES:
             ms = typing.literal(to.ms, Scalar.BIGINT) if isinstance(to, ast.Interval) else bind_expr(to, r)
             return typing.call(TIMES[name], [bind_expr(time, r), ms], name.split()[0])
+        case ast.Call(name="MONOTONIC", args=(x,)):
+            return bind_expr(x, r)
         case ast.Call(name="SIMILAR TO" as name, args=args):
             return typing.call("sql.similar", [bind_expr(x, r) for x in args], name)
         case ast.Cast(arg=ast.Call(name="DIFFERENCE IN") as of, type=Scalar.INT | Scalar.BIGINT as whole):

@@ -54,7 +54,7 @@ def bind_relation(s: ast.CreateRelation, env: Env) -> SourceDeclared:
     )  # fmt: skip
     notices: tuple[str, ...] = ()
     if s.server is not None:
-        made, notices = foreign.of_outside(made, options)
+        made, notices = foreign.of_outside(made, options, s.options)
     refuse(misread(made, env.catalog, {c.name: c.span for c in s.columns}, s.name.span))
     return SourceDeclared(made, replaced, notices=notices)
 

@@ -71,6 +71,8 @@ def bind_groups(q: ast.Select, node: Node, scope: Scope, prefix: str, item: Made
     def below(e: ast.Expr, clause: str) -> Expr:
         return bind_expr(e, rules(clause, column(scope)))
 
+    if q.stagger is not None:
+        raise SqlError("WINDOWED BY STAGGER needs a stream; only tables are read here", q.stagger.span, "GROUP BY them")
     groups = _Groups(below, Aggregations(f"{prefix}.AGG"))
     different = q.distinct is not None and not q.group_by and not any(has_aggregates(i.expr) for i in q.items)
     if different and q.having is None:

@@ -310,12 +310,13 @@ TimeUnit = OneOf["YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"]
 
 @dataclass(frozen=True, slots=True)
 class OrderKey:
-    """ORDER BY of a window: ROWTIME, or KIND(ROWTIME TO unit | BY interval)."""
+    """ORDER BY of a window: ROWTIME, or KIND(ROWTIME TO unit | BY interval); `time`: of the stream that it names."""
 
     kind: str
     unit: TimeUnit | None
     step: Interval | None
     span: Span
+    time: Name | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,7 +451,8 @@ class Select:
     """SELECT [DISTINCT [ON (…)]] [STREAM | TABLE] … FROM …, with the clauses behind it.
 
     `distinct`: None, () for DISTINCT, expressions for DISTINCT ON. `source` None: no FROM. `windows`: of WINDOW w AS
-    (…). `union`: what UNION ALL puts behind it, before ORDER BY. `clauses`: where each clause stands: ("WHERE", span),
+    (…). `stagger`: how long a window of WINDOWED BY STAGGER is; its PARTITION BY is `group_by`. `union`: what UNION ALL
+    puts behind it, before ORDER BY. `clauses`: where each clause stands: ("WHERE", span),
     ("LIMIT", span) … `notices`: what was accepted though it is not clean."""
 
     items: tuple[SelectItem, ...]
@@ -470,6 +472,7 @@ class Select:
     emit: OneOf["CHANGES", "FINAL"] | None = None
     limit: int | None = None
     windows: tuple[tuple[str, RangeWindow | RowsWindow | Over], ...] = ()
+    stagger: Interval | None = None
     clauses: tuple[tuple[str, Span], ...] = ()
     notices: tuple[str, ...] = ()
 

@@ -341,6 +341,7 @@ class CreatePump:
     insert: InsertSelect
     or_replace: bool
     span: Span
+    options: tuple[Property, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,7 +424,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Alter:
-    """ALTER …: known settings of a running view are told and change nothing."""
+    """ALTER … and the like: known settings of what runs are told and change nothing."""
 
     what: str
     span: Span

@@ -15,7 +15,7 @@ from braid.errors import Span
 from braid.sql import ast
 from braid.sql.declare import Declaring, plainly
 from braid.sql.tokens import Lexer
-from braid.types import UNITS, Scalar
+from braid.types import UNITS, Scalar, Type
 
 if TYPE_CHECKING:
     from braid.sql.cursor import Cursor
@@ -94,6 +94,7 @@ class Words:
     foreign_starts: Mapping[str, str] = field(
         default_factory=dict
     )  # first word of a statement or behind CREATE: advice
+    own_type: Callable[[Cursor], Type | None] | None = None  # the type at a cursor that no other dialect has
     type_advice: Mapping[str, str] = field(default_factory=lambda: TYPE_ADVICE)
     units: Mapping[str, int] = field(default_factory=lambda: UNITS)  # of durations, in milliseconds
     name_quotes: str = '`"'
@@ -110,6 +111,7 @@ class Words:
     levels: Mapping[str, int] = field(default_factory=dict)  # how tightly its own operators bind
     predicates: Mapping[str, PredicateRule] = field(default_factory=dict)  # by first word, behind NOT
     call: Callable[[Cursor], ast.Expr] | None = None  # a function call, where it has more than arguments
+    blank: str = ""  # a pattern of what is passed over as blanks and comments are
     postgres: bool = False  # $$text$$, E'a\n', rows as (a, b), x.end, x = 1 IS TRUE
     primaries: Mapping[str, PrimaryRule] = field(default_factory=dict)  # by first word or symbol
     suffix: Callable[[Cursor, ast.Expr, int], ast.Expr | None] | None = None  # behind a value: x::INT
@@ -133,4 +135,4 @@ class Words:
         """Of a text, with what its variables hold; None: it has none."""
         glued = self.units if self.glued_units else ()
         names, inside = self.name_quotes, self.ends_inside
-        return Lexer(text, names, variables, self.hyphens, glued, inside, self.symbols, self.postgres)
+        return Lexer(text, names, variables, self.hyphens, glued, inside, self.symbols, self.postgres, self.blank)

@@ -131,6 +131,7 @@ _NO_CHANGE = "a table changes by INSERT INTO ... VALUES with the same key"
 KSQLDB = Words(
     name="ksqldb",
     title="ksqlDB",
+    blank=r"\\[ \t]*\r?\n",  # a line goes on: of the early command line
     fold=str.upper,
     statements={
         "CREATE": create,

@@ -14,9 +14,12 @@ from braid.errors import Span, SqlError
 from braid.sql import ast
 from braid.sql.cursor import Cursor, closest
 from braid.sql.declare import Declaring, plainly, text
+from braid.sql.dialects import sqlstream_admin as admin
 from braid.sql.dialects.base import RESERVED, STARTERS, Condition, Words
 from braid.sql.dialects.sqlstream_calls import PREDICATES, PRIMARIES, call, suffix
-from braid.sql.dialects.sqlstream_windows import over, window
+from braid.sql.dialects.sqlstream_functions import table_function
+from braid.sql.dialects.sqlstream_types import own_type
+from braid.sql.dialects.sqlstream_windows import over, staggered, window
 from braid.sql.expressions import comma_list, expression, in_parentheses, plain_name, row
 from braid.sql.queries import grouping, kind_of_join, order_item, relation, select_item
 from braid.sql.statements import (
@@ -29,7 +32,6 @@ from braid.sql.statements import (
     quoted_set,
     quoted_unset,
     show,
-    unsupported,
 )
 from braid.sql.tokens import TokenKind
 from braid.sql.types import sql_type
@@ -98,12 +100,14 @@ def _select(c: Cursor) -> tuple[ast.Select, list[str]]:
         raise c.unexpected("',' or FROM", "FROM", "AS")
     source = relation(c)
     where = expression(c) if c.accept("WHERE") else None
-    group_by = grouping(c) if c.accept("GROUP", "BY") else ()
+    group_by, stagger = staggered(c) if c.at("WINDOWED") else ((), None)
+    if stagger is None and c.accept("GROUP", "BY"):
+        group_by = grouping(c)
     having = expression(c) if c.accept("HAVING") else None
     windows = _windows(c) if c.accept("WINDOW") else ()
     made = ast.Select(
         items, source, c.span(start), "STREAM" if stream else None, distinct=distinct, where=where, group_by=group_by,
-        having=having, windows=windows,
+        having=having, windows=windows, stagger=stagger,
     )  # fmt: skip
     there = (where is not None, bool(group_by), having is not None, bool(windows))
     return made, [name for name, is_there in zip(_CLAUSES, there, strict=False) if is_there]
@@ -227,7 +231,8 @@ def source(c: Cursor) -> ast.Relation:
         c.leave()
         c.close(opened, ")")
     else:
-        found = object_name(c, "the name of a stream or table")
+        made = table_function(c, lambda c: query(c, nested=True))
+        found = made or object_name(c, "the name of a stream or table")
     over_ = over(c) if c.accept("OVER") else None
     alias = c.alias("an alias after AS")
     if c.at("OVER"):
@@ -359,6 +364,7 @@ def _create_pump(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
         state = "STARTED"
     elif c.accept("STOPPED"):
         state = "STOPPED"
+    options = in_parentheses(c, _option) if c.accept("OPTIONS") else ()
     _description(c)
     c.expect("AS")
     if not c.at("INSERT"):
@@ -368,7 +374,7 @@ def _create_pump(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     made = _insert(c, insert_start)
     if isinstance(made, ast.InsertValues):
         raise c.error("a pump runs a query", made.span, "write INSERT INTO … SELECT STREAM …")
-    return ast.CreatePump(name, state, made, or_replace, c.span(start))
+    return ast.CreatePump(name, state, made, or_replace, c.span(start), options)
 
 
 def _create_schema(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
@@ -382,6 +388,8 @@ def _create_schema(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
 def _create_foreign(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     """CREATE FOREIGN STREAM | TABLE name (…) SERVER server [OPTIONS (…)]."""
     c.advance()
+    if c.at("DATA"):
+        return admin.data_wrapper(c, start)
     if not c.at("STREAM") and not c.at("TABLE"):
         raise c.unexpected("STREAM or TABLE", "STREAM", "TABLE")
     return _relation(c, start, or_replace, foreign=True)
@@ -412,7 +420,7 @@ def _drop(c: Cursor) -> ast.Statement:
     kinds: tuple[Literal["STREAM", "TABLE", "VIEW", "PUMP"], ...] = ("STREAM", "TABLE", "VIEW", "PUMP")
     kind = next((k for k in kinds if c.at(k)), None)
     if c.at("SCHEMA"):
-        return unsupported(c, "DROP SCHEMA", start)
+        return admin.drop_schema(c, start)
     if kind is None:
         raise c.unexpected("STREAM, TABLE, VIEW or PUMP", *kinds)
     c.advance()
@@ -463,6 +471,8 @@ def _insert(c: Cursor, start: int) -> ast.InsertSelect | ast.InsertValues:
 def _set(c: Cursor) -> ast.Statement:
     """SET SCHEMA 'name', or SET 'setting' = 'value'."""
     start = c.index
+    if c.at("SET", "PATH"):
+        return admin.set_path(c, start)
     if not c.at("SET", "SCHEMA"):
         return quoted_set(c)
     c.expect("SET", "SCHEMA")
@@ -476,28 +486,6 @@ def _set(c: Cursor) -> ast.Statement:
     else:
         name = c.name("the name of a schema in single quotes")
     return ast.SetSchema(name, c.span(start))
-
-
-def _pumps(c: Cursor) -> ast.Name:
-    """`pump`, `schema.pump`, `schema.*` or `*`."""
-    start, parts = c.index, list[str]()
-    while not c.accept_symbol("*"):
-        parts.append(c.name("the name of a pump"))
-        if len(parts) == 2 or not c.accept_symbol("."):
-            return ast.Name(tuple(parts), c.span(start))
-    return ast.Name((*parts, "*"), c.span(start))
-
-
-def _alter(c: Cursor) -> ast.Statement:
-    start = c.index
-    c.expect("ALTER")
-    if c.accept("PUMP"):
-        names = comma_list(c, _pumps)
-        if c.word() not in ("START", "STOP"):
-            raise c.unexpected("START or STOP", "START", "STOP")
-        return ast.AlterPumps(names, c.advance().value == "START", c.span(start))
-    what = c.word() or "…"
-    return unsupported(c, f"ALTER {what}", start)
 
 
 def _declares(words: Words, d: Declaring) -> str:
@@ -522,7 +510,7 @@ SQLSTREAM = Words(
         "SHOW": show,
         "DESCRIBE": describing("a stream, table or view", object_name),
         "EXPLAIN": explain,
-        "ALTER": _alter,
+        "ALTER": admin.alter,
     },
     creates={
         "STREAM": _create_relation,
@@ -577,8 +565,10 @@ SQLSTREAM = Words(
         "WITH": "write a sub-query in FROM, or CREATE VIEW first",
         "MATERIALIZED": "write CREATE VIEW … AS SELECT STREAM …",
     },
-    type_advice={"STRING": "VARCHAR(100)", "BYTES": "VARBINARY", "NUMERIC": "DECIMAL", "TEXT": "VARCHAR(100)"},
+    own_type=own_type,
+    type_advice={"STRING": "VARCHAR(100)", "BYTES": "VARBINARY", "TEXT": "VARCHAR(100)"},
     name_quotes='"',
+    blank=admin.CLIENT_LINES,
     reserved=_RESERVED,
     call=call,
     primaries=PRIMARIES,
@@ -587,7 +577,7 @@ SQLSTREAM = Words(
     never_alias=(RESERVED - {"WITHIN"})
     | STARTERS
     | {"NATURAL", "OVER", "USING", "INTERVAL", "OFFSET", "FETCH", "UNION"}
-    | {"HAVING", "GROUP", "ORDER"},
+    | {"HAVING", "GROUP", "ORDER", "WINDOWED"},
     spelled={Scalar.VARCHAR: "VARCHAR(65535)", Scalar.BYTES: "VARBINARY"},
     declares=_declares,
 )

@@ -12,7 +12,6 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import get_args
 
-from braid.errors import SqlError
 from braid.sql import ast
 from braid.sql.cursor import Cursor
 from braid.sql.expressions import comma_list, expression
@@ -136,6 +135,24 @@ def _named(units: tuple[ast.TimeUnit, ...]) -> str:
 # -------------------------------------------------------------------- windows
 
 
+def staggered(c: Cursor) -> tuple[tuple[ast.Expr, ...], ast.Interval]:
+    """`WINDOWED BY STAGGER (PARTITION BY … RANGE INTERVAL …)`: of what rows are grouped by, and how long."""
+    c.expect("WINDOWED", "BY", "STAGGER")
+    opened = c.expect_symbol("(", "'(' and PARTITION BY")
+    c.expect("PARTITION", "BY")
+    partition = comma_list(c, expression)
+    c.expect("RANGE")
+    length = interval(c)
+    if length.months or not length.ms:
+        what = "a window that staggers has a fixed length" if length.months else "a window of no length"
+        raise c.error(what, length.span, "write RANGE INTERVAL '1' MINUTE")
+    c.close(opened, ")")
+    if c.at("GROUP"):
+        hint = "put what is grouped by into its PARTITION BY"
+        raise c.error("WINDOWED BY STAGGER takes no GROUP BY", c.now, hint)
+    return partition, length
+
+
 def over(c: Cursor) -> ast.RangeWindow | ast.RowsWindow | ast.Name:
     """What stands behind OVER: `w`, `WINDOW w` or `(…)`."""
     start = c.index
@@ -189,20 +206,18 @@ def _order(c: Cursor) -> ast.OrderKey:
     c.accept("ASC")
     if c.at_symbol(","):
         raise c.error("a window has one ORDER BY key", c.now, "keep ROWTIME, or FLOOR, CEIL or STEP of it")
-    return ast.OrderKey(key.kind, key.unit, key.step, c.span(start))
+    return ast.OrderKey(key.kind, key.unit, key.step, c.span(start), key.time)
 
 
 def _order_key(c: Cursor) -> ast.OrderKey:
     start = c.index
     kind = next((k for k in ("FLOOR", "CEIL", "STEP") if c.at(k) and c.ahead(1).text == "("), None)
     if kind is None:
-        if not _rowtime(c):
-            raise _not_monotonic(c)
-        return ast.OrderKey("ROWTIME", None, None, c.span(start))
+        time = _rowtime(c)
+        return ast.OrderKey("ROWTIME", None, None, c.span(start), time)
     c.advance()
     opened = c.advance()
-    if not _rowtime(c):
-        raise _not_monotonic(c)
+    time = _rowtime(c)
     to: ast.TimeUnit | None = None
     by: ast.Interval | None = None
     if kind == "STEP":
@@ -211,7 +226,7 @@ def _order_key(c: Cursor) -> ast.OrderKey:
         c.expect("TO")
         to = time_unit(c)
     c.close(opened, ")")
-    return ast.OrderKey(kind, to, by, c.span(start))
+    return ast.OrderKey(kind, to, by, c.span(start), time)
 
 
 def step(c: Cursor) -> ast.Interval:
@@ -227,13 +242,23 @@ def step(c: Cursor) -> ast.Interval:
     return by
 
 
-def _rowtime(c: Cursor) -> bool:
-    return c.accept("ROWTIME") and not c.at_symbol(".")
-
-
-def _not_monotonic(c: Cursor) -> SqlError:
+def _rowtime(c: Cursor) -> ast.Name | None:
+    """ROWTIME (None), or that of a stream."""
+    start = c.index
+    if c.at("ROWTIME") and c.ahead(1).text != ".":
+        c.advance()
+        return None
+    if c.now.kind in (TokenKind.WORD, TokenKind.NAME) and c.ahead(1).text == "." and _is_rowtime(c.ahead(2)):
+        stream = c.name("the name of a stream")
+        c.advance()
+        c.advance()
+        return ast.Name((stream, "ROWTIME"), c.span(start))
     hint = "order by ROWTIME, FLOOR or CEIL(ROWTIME TO HOUR), or STEP(ROWTIME BY INTERVAL '5' MINUTE)"
-    return c.error("a window is ordered by ROWTIME or a function of it that never falls", c.now, hint)
+    raise c.error("a window is ordered by ROWTIME or a function of it that never falls", c.now, hint)
+
+
+def _is_rowtime(t: Token) -> bool:
+    return t.kind is TokenKind.WORD and t.text.upper() == "ROWTIME"
 
 
 def _range(c: Cursor) -> tuple[ast.Interval | None, ast.Interval | None]:
