@@ -111,7 +111,7 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
 
 def _of_kafka(s: ast.CreateTable, declared: Declared) -> Declared:
     """With the topic, and the place to begin at, that the properties of connector 'kafka' name."""
-    said = {p.name: p for p in s.properties}
+    said = encodings.of_kafka(s.properties)
     if "connector" not in said or said["connector"].value.value != "kafka":
         return declared
     topic, mode, at = (said.get(n) for n in ("topic", "scan.startup.mode", "scan.startup.timestamp.millis"))

@@ -11,15 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Literal as OneOf
 
 from braid.errors import Span
-from braid.records.formats.named import named_in
 from braid.sql import ast
-from braid.sql.constants import literal
 from braid.sql.cursor import Cursor
 from braid.sql.declare import Declaring, plainly
 from braid.sql.dialects.base import Words
 from braid.sql.dialects.risingwave_calls import LEVELS, PREDICATES, PRIMARIES, QUERY_STARTS, SYMBOLS, call
 from braid.sql.dialects.risingwave_functions import create_function, function_name, no_replace
 from braid.sql.dialects.risingwave_queries import condition, item, join, query, relation_name, source
+from braid.sql.dialects.risingwave_settings import format_of, row_format, with_properties
 from braid.sql.dialects.risingwave_values import sql_type, suffix
 from braid.sql.expressions import column_name, comma_list, expression, in_parentheses
 from braid.sql.statements import create, describing, insert_into, one_of
@@ -110,7 +109,12 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
         elif c.at("WITH"):
             properties = with_properties(c)
         elif c.at("FORMAT"):
-            encode = _format(c)
+            encode = format_of(c)
+        elif c.at("ROW"):
+            encode = row_format(c)
+        elif c.at("ENGINE"):
+            hint = "leave it out, and CREATE SINK … WITH (connector = 'iceberg', …) of the table or view"
+            raise c.error("ENGINE is not supported yet", c.now, hint)
         elif c.accept("INCLUDE"):
             pseudo = _INCLUDED.get(c.word())
             if pseudo is None:
@@ -173,22 +177,6 @@ def _watermark(c: Cursor) -> ast.Watermark:
     return ast.Watermark(column, expr, ttl, c.span(start))
 
 
-def _format(c: Cursor) -> ast.Encode:
-    """FORMAT PLAIN | UPSERT | DEBEZIUM ENCODE format [(…)]."""
-    c.expect("FORMAT")
-    if c.word() not in ("PLAIN", "UPSERT", "DEBEZIUM"):
-        raise c.error(f"FORMAT {c.now.text} is not supported yet", c.now, "write FORMAT PLAIN ENCODE JSON")
-    kind = c.advance().value
-    c.expect("ENCODE")
-    if c.word() not in (formats := named_in("risingwave")):
-        hint = f"write ENCODE {', '.join(formats[:-1])} or {formats[-1]}"
-        raise c.error(f"ENCODE {c.now.text} is not supported yet", c.now, hint)
-    start, word = c.index, c.word()
-    c.advance()
-    span = c.span(start)
-    return ast.Encode(word, span, in_parentheses(c, _property) if c.at_symbol("(") else (), kind)
-
-
 def create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     """CREATE [MATERIALIZED] VIEW … AS query, CREATE SINK … AS query | FROM name."""
     no_replace(c, start, or_replace)
@@ -210,7 +198,7 @@ def create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     if what == "sink":
         rows = _of_sink(c)
         properties = with_properties(c) if c.at("WITH") else properties
-        encode = _format(c) if c.at("FORMAT") else None
+        encode = format_of(c) if c.at("FORMAT") else None
         span = c.span(start)
         return ast.CreateView(
             what, made.name, columns, rows, properties, if_not_exists, span, made.span, encode, made.schema
@@ -312,35 +300,6 @@ def create_schema(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     if c.accept("AUTHORIZATION"):
         c.name("a role")
     return ast.CreateSchema(name, if_not_exists, c.span(start))
-
-
-def with_properties(c: Cursor) -> tuple[ast.Property, ...]:
-    """WITH (a.b = constant, …)."""
-    c.expect("WITH")
-    return in_parentheses(c, _property)
-
-
-def _property(c: Cursor) -> ast.Property:
-    start = c.index
-    name = c.name("the name of a property")
-    while c.accept_symbol("."):
-        name = f"{name}.{c.label('the name of a property')}"
-    c.expect_symbol("=")
-    if name.lower() == "connection":
-        if c.now.kind not in (TokenKind.WORD, TokenKind.NAME):
-            raise c.error("connection is a name", c.now, "write connection = name, without quotes")
-        at = c.index
-        ref = relation_name(c, "the name of a connection")
-        return ast.Property("connection", ast.Literal(str(ref), Scalar.VARCHAR, c.span(at)), c.span(start), ref)
-    if c.at("SECRET") and c.ahead(1).kind is TokenKind.WORD:
-        hint = "write password = '$NAME', of the environment, or '@FILE'; of other settings leave it out"
-        raise c.error("SECRET is not supported yet", c.now, hint)
-    if c.now.kind is TokenKind.WORD and c.word() not in ("NULL", "TRUE", "FALSE"):
-        at = c.index
-        value = ast.Literal(c.advance().text, Scalar.VARCHAR, c.span(at))
-    else:
-        value = literal(c)
-    return ast.Property(name, value, c.span(start))
 
 
 # ----------------------------------------------------------------------- rows
