@@ -2,7 +2,7 @@
 
 In: a call in FROM, or as an item of SELECT. Out: a relation of the elements of an array; an item's call in FROM.
 Rule: RW-74: each row is there once for each element, and knows which one it is; an item is a function in FROM behind
-all others, whose column `*` does not show. Structures in FROM are their fields; by the name of the relation they are whole.
+all others, whose column `*` does not show. Structures in FROM are their fields, and whole by the name of the relation.
 """
 
 from __future__ import annotations

@@ -42,6 +42,7 @@ from braid.plan.logical import Kind, Node, Output, Query, Sink
 from braid.plan.shown import padded, shown_key
 from braid.plan.watermarks import inherited
 from braid.records.encoding import Encoding
+from braid.records.formats.named import RAW
 from braid.sql import ast
 from braid.sql.dialects.risingwave_values import SqlType
 from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Scalar, has_documents, has_structures
@@ -76,7 +77,8 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
     twice = repeated([*s.columns, *(d for d in columns if d not in s.columns)], lambda d: d.name)
     if twice is not None:
         raise SqlError(f"column {twice.name} is written twice", twice.span, "give one of them another name")
-    keys = tuple(_key_column(k, columns) for k in s.primary_key)
+    key = generated.upsert_key(s)
+    keys = tuple(_key_column(k, columns) for k in s.primary_key) if key is None else (key.name,)
     append_only = s.append_only is not None or s.what == "source"
     if s.append_only is not None and s.what == "source":
         raise SqlError("a source takes no APPEND ONLY", s.append_only, "it is append-only by nature: leave it out")
@@ -88,7 +90,11 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
         hint = "leave PRIMARY KEY out, or make it a table without APPEND ONLY"
         raise SqlError("an append-only table takes no PRIMARY KEY", s.primary_key[0].span, hint)
     typed = [(d.name, SqlType(d.type, d.written)) for d in columns]
+    if key is not None:
+        typed.append((key.name, SqlType(Scalar.BYTES, "bytea")))
     declared = constants.declare(s.what, s.name, typed, keys, append_only, context.written_at(s.span))
+    if key is not None:
+        declared = replace(declared, encoding=replace(declared.encoding, key=RAW, key_in_value=False))
     declared = generated.with_generated(s, declared)
     watermark = _watermark(s, declared, append_only)
     if watermark is not None:

@@ -116,13 +116,7 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
             hint = "leave it out, and CREATE SINK … WITH (connector = 'iceberg', …) of the table or view"
             raise c.error("ENGINE is not supported yet", c.now, hint)
         elif c.accept("INCLUDE"):
-            pseudo = _INCLUDED.get(c.word())
-            if pseudo is None:
-                hint = f"there are {', '.join(_INCLUDED)}; a key is a column: PRIMARY KEY (k)"
-                raise c.error(f"INCLUDE {c.now.text} is not supported yet", c.now, hint)
-            usual = f"_rw_kafka_{c.advance().value.lower()}"
-            name = c.name("the name of a column") if c.accept("AS") else usual
-            includes.append(ast.Include(pseudo, name, c.span(first)))
+            includes.append(_include(c, first))
         elif c.accept("AS"):
             rows = _rows(c)
         else:
@@ -138,7 +132,21 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     )  # fmt: skip
 
 
-_INCLUDED = {"TIMESTAMP": "ROWTIME", "PARTITION": "ROWPARTITION", "OFFSET": "ROWOFFSET"}  # of a message
+_INCLUDED = {
+    "KEY": "ROWKEY",
+    "TIMESTAMP": "ROWTIME",
+    "PARTITION": "ROWPARTITION",
+    "OFFSET": "ROWOFFSET",
+}  # of a message
+
+
+def _include(c: Cursor, first: int) -> ast.Include:
+    """KEY [AS name] behind INCLUDE."""
+    if (pseudo := _INCLUDED.get(c.word())) is None:
+        raise c.error(f"INCLUDE {c.now.text} is not supported yet", c.now, f"there are {', '.join(_INCLUDED)}")
+    usual = f"_rw_kafka_{c.advance().value.lower()}"
+    name = c.name("the name of a column") if c.accept("AS") else usual
+    return ast.Include(pseudo, name, c.span(first))
 
 
 def _column(c: Cursor) -> ast.ColumnDef:
