@@ -48,6 +48,7 @@ from braid.sql.dialects.risingwave_values import SqlType
 from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Scalar, has_documents, has_structures
 
 _NO_GENERATOR = "connector 'datagen' generates nothing yet: write rows into the topic, or bind a file with --source"
+_LOG = "let Debezium write the changes into a topic, or give the tables with --source NAME=postgres:…"
 _UNCHECKED = "the PRIMARY KEY of a source is not checked: every row is kept; CREATE TABLE keeps the last of each key"
 
 
@@ -64,6 +65,8 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
     """CREATE TABLE | SOURCE, with columns or AS a query."""
     if (there := _there(s, context)) is not None:
         return there
+    if s.is_log:
+        return Nothing((f"{s.name} is not read: {_LOG}",))
     refers = connections.used(s, context)
     s = connections.connected(s, context)
     columns = generated.stored(s)
@@ -108,6 +111,8 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
     declared = with_defaults(declared, columns, context)
     if any(p.name == "connector" and p.value.value == "datagen" for p in s.properties):
         notices.append(_NO_GENERATOR)
+    if s.log_of is not None:
+        notices.append(f"{s.name} has the rows of its topic, not those of {s.log_of}: {_LOG}")
     declared = _of_kafka(s, declared)
     if refers:
         assert declared.relation is not None

@@ -98,6 +98,7 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     rows: ast.Query | None = None
     encode: ast.Encode | None = None
     includes: list[ast.Include] = []
+    log_of: ast.Name | None = None
     while not c.at_end():
         first = c.index
         if c.accept("APPEND"):
@@ -115,21 +116,34 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
         elif c.at("ENGINE"):
             hint = "leave it out, and CREATE SINK … WITH (connector = 'iceberg', …) of the table or view"
             raise c.error("ENGINE is not supported yet", c.now, hint)
+        elif c.at("FROM"):
+            log_of = _log_of(c)
         elif c.accept("INCLUDE"):
             includes.append(_include(c, first))
         elif c.accept("AS"):
             rows = _rows(c)
         else:
             raise c.unexpected("APPEND ONLY, INCLUDE, WITH, FORMAT or AS", "APPEND", "INCLUDE", "WITH", "FORMAT", "AS")
-    if rows is None and not columns and (encode is None or encode.word == "JSON"):
-        raise c.unexpected("'(' and columns")
     inline = tuple(ast.Name((d.name,), d.span) for d in columns if d.role == "PRIMARY KEY")
     if inline and keys:
         raise c.error("PRIMARY KEY is written twice", keys[0].span, "keep one of them")
-    return ast.CreateTable(
+    found = ast.CreateTable(
         what, made.name, tuple(columns), keys or inline, tuple(watermarks), append_only, properties, if_not_exists,
-        rows, c.span(start), made.span, encode, made.schema, tuple(includes),
+        rows, c.span(start), made.span, encode, made.schema, tuple(includes), log_of,
     )  # fmt: skip
+    if rows is None and not columns and (encode is None or encode.word == "JSON") and not found.is_log:
+        how = "write the columns that it has in its database" if log_of is not None else None
+        raise c.unexpected("'(' and columns", hint=how)
+    return found
+
+
+def _log_of(c: Cursor) -> ast.Name:
+    """FROM source TABLE 'schema.table'."""
+    c.expect("FROM")
+    name = relation_name(c, "the name of a source")
+    c.expect("TABLE")
+    c.string("the name of a table in single quotes")
+    return name
 
 
 _INCLUDED = {
