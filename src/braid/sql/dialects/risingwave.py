@@ -105,8 +105,7 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
             c.expect("ONLY")
             append_only = c.span(first)
         elif c.at("ON", "CONFLICT"):
-            hint = "rows of the same primary key replace each other"
-            raise c.error("ON CONFLICT is not supported yet", c.now, f"leave it out: {hint}")
+            _on_conflict(c)
         elif c.at("WITH"):
             properties = with_properties(c)
         elif c.at("FORMAT"):
@@ -135,6 +134,15 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
         how = "write the columns that it has in its database" if log_of is not None else None
         raise c.unexpected("'(' and columns", hint=how)
     return found
+
+
+def _on_conflict(c: Cursor) -> None:
+    """ON CONFLICT OVERWRITE | DO UPDATE FULL: what is so without it."""
+    start = c.index
+    c.expect("ON", "CONFLICT")
+    if not c.accept("OVERWRITE") and not c.accept("DO", "UPDATE", "FULL"):
+        hint = "leave it out: a row replaces that of its primary key, as with ON CONFLICT OVERWRITE"
+        raise c.error_from(start, "ON CONFLICT with another action is not supported yet", hint)
 
 
 def _log_of(c: Cursor) -> ast.Name:
@@ -551,7 +559,14 @@ RISINGWAVE = Words(
         ("WITHIN", "INTERVAL"): _NO_WITHIN,
         **{("WITHIN", str(n)): _NO_WITHIN for n in range(61)},
     },
-    foreign_starts={"STREAM": _NO_STREAM},
+    foreign_starts={
+        "STREAM": _NO_STREAM,
+        **dict.fromkeys(("GRANT", "REVOKE", "USER", "ROLE"), "leave it out: a store has no users of its own"),
+        **dict.fromkeys(("BEGIN", "START", "COMMIT", "ROLLBACK"), "leave it out: each statement is done as a whole"),
+        "DATABASE": "leave it out: a store is one database; CREATE SCHEMA parts it",
+        "SECRET": "write '$NAME', of the environment, or '@FILE' in the place of the secret",
+        "SUBSCRIPTION": "CREATE SINK of the view, and read that",
+    },
     name_quotes='"',
     reserved=RESERVED,
     never_alias=RESERVED | {"ASOF", "EMIT", "WINDOW", "SET", "FETCH"},
