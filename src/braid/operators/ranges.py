@@ -77,8 +77,8 @@ def hashes_of(frame: pl.DataFrame) -> Hashes:
 
 
 def rows_at(frame: pl.DataFrame, at: Ints) -> pl.DataFrame:
-    """The rows with these numbers. (The cheapest way there is for few of them.)"""
-    return frame[pl.Series("", at.astype(np.uint32))]
+    """The rows with these numbers; none of a frame without columns. (The cheapest way there is for few of them.)"""
+    return frame[pl.Series("", at.astype(np.uint32))] if frame.width else frame
 
 
 def values_at(column: pl.Series, at: Ints) -> pl.Series:

@@ -30,14 +30,15 @@ Kind = Literal["stream", "table"]
 How = Literal["inner", "left", "right", "full"]
 Begin = Literal["earliest", "latest"] | int  # ms
 Place = Literal[
-    "key", "value", "header", "headers", "rowtime", "rowpartition", "rowoffset", "windowstart", "windowend", "statement"
-]
+    "key", "value", "header", "headers", "rowtime", "rowpartition", "rowoffset", "rowkey", "windowstart", "windowend",
+    "statement",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
     """A column of a source: `name` is its plan name (`L.V`), `field` its name in the record, `place` where;
-    `statement`: whether a statement has written the record, whose key says so."""
+    `statement`: whether a statement has written the record, whose key says so; `rowkey`: the bytes of the key."""
 
     name: str
     field: str

@@ -15,7 +15,7 @@ from braid.plan.logical import Node, Project, Query, Source
 from braid.plan.needed import needed_by, written
 
 _Outputs = tuple[tuple[Col, Expr], ...]
-PSEUDO_PLACES = ("rowtime", "rowpartition", "rowoffset")
+PSEUDO_PLACES = ("rowtime", "rowpartition", "rowoffset", "rowkey")
 
 
 def rewrite(query: Query) -> Query:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from braid.records.facet import KeyWindow, Manner, RecordSchema
 from braid.records.formats.interface import Facet, Format
-from braid.records.formats.named import FORMATS, KAFKA, NONE
+from braid.records.formats.named import FORMATS, KAFKA, NONE, ROW_KEY
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class Encoding:
     `key_schema`, `value_schema`: only in formats that have schemas. `binary`: facets (key, value) that are one value,
     which stands on a broker as its serializer writes it and not as JSON; elsewhere that makes no difference. `window`:
     keys are followed by one of this kind. `key_delimiter`: of keys, where it is another than that of values.
+    `keeps_keys`: with ROW_ID, keys are also columns of bytes.
     """
 
     key: str = "JSON"
@@ -37,11 +38,17 @@ class Encoding:
     binary: tuple[str, ...] = field(default=(), repr=False)
     window: KeyWindow | None = field(default=None, repr=False)
     key_delimiter: str = field(default=",", repr=False)
+    keeps_keys: bool = field(default=False, repr=False)
 
     @property
     def manner(self) -> Manner:
         """How its JSON is read."""
         return "iso" if self.iso else "lenient" if self.lenient else "plain"
+
+    @property
+    def foreign(self) -> bool:
+        """Whether another program writes the records, and nobody else."""
+        return self.key_format.foreign or self.value_format.foreign
 
     @property
     def key_format(self) -> Format:
@@ -58,7 +65,8 @@ class Encoding:
     def of_keys(self, columns: int) -> Facet:
         """How keys of so many columns are written."""
         bare = columns == 1 and self.key_format.single != "record"
-        return Facet("key", self._format("key", self.key_format, columns), bare, self.key_delimiter, self.key_schema)
+        format = ROW_KEY if self.keeps_keys else self.key_format
+        return Facet("key", self._format("key", format, columns), bare, self.key_delimiter, self.key_schema)
 
     def of_values(self, columns: int) -> Facet:
         format = self._format("value", self.value_format, columns)

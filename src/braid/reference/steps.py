@@ -228,7 +228,7 @@ class SourceStep:
         values: Values = {}
         for c in self.node.columns:
             match c.place:
-                case "key" | "header" | "headers" | "windowstart" | "windowend" | "statement":
+                case "key" | "header" | "headers" | "windowstart" | "windowend" | "statement" | "rowkey":
                     values[c.name] = record.values.get(c.name)
                 case "value":
                     stands_in = record.message_key if c.field == self.node.message_key else None

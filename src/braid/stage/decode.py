@@ -22,6 +22,7 @@ from braid.operators.changes import DIFF, HEADERS, TIME
 from braid.operators.ranges import repeated
 from braid.plan.logical import Source, SourceColumn, Timestamp
 from braid.records import codec
+from braid.records.formats.raw import ROW_ID, of_text
 from braid.records.registry import Registry
 from braid.records.wire import Wires, prefixed, wires
 from braid.types import MAX_TIME, TIMESTAMPS, Column, Scalar, are_times, polars_type
@@ -219,6 +220,8 @@ def with_pseudo(source: Source, rows: pl.DataFrame, partition: int) -> pl.DataFr
                 made.append(_headers(c))
             case "statement":
                 made.append(by_statement(pl.col("_key")).alias(c.name))
+            case "rowkey":
+                made.append(pl.lit(_key_bytes(rows["_key"])).alias(c.name))
             case "key" if source.encoding.key == "ROW_ID":
                 made.append(row_ids(pl.lit(partition)).alias(c.name))
             case "key" | "value":
@@ -277,8 +280,6 @@ def _headers(column: SourceColumn) -> pl.Expr:
 EPOCH_BITS = 22  # of the number of a statement's row: the row within its epoch
 OFFSET_BITS = 44
 
-_ROW_ID = r'^\{"_row_id": ?([0-9]{1,19})\}$'
-
 
 def key_of(epoch: int, n: int) -> str:
     """The record key of the n-th row of an epoch: numbers rise with epochs and places."""
@@ -287,10 +288,16 @@ def key_of(epoch: int, n: int) -> str:
 
 def by_statement(keys: pl.Expr) -> pl.Expr:
     """Whether a statement has written the records, by their keys."""
-    return keys.cast(pl.String).str.contains(_ROW_ID).fill_null(False)
+    return keys.cast(pl.String).str.contains(ROW_ID).fill_null(False)
+
+
+def _key_bytes(keys: pl.Series) -> pl.Series:
+    """What stands on a broker as the key; null for what a statement has written."""
+    given = keys.to_frame("k").select(pl.when(~by_statement(pl.col("k"))).then("k"))["k"]
+    return given if keys.dtype == pl.Binary else of_text(given)
 
 
 def row_ids(partition: pl.Expr) -> pl.Expr:
     """The numbers of records, of `_key`, `_offset` and their partition."""
     made = pl.col("_offset").cast(pl.Int64) + partition.cast(pl.Int64) * (1 << OFFSET_BITS)
-    return pl.coalesce(pl.col("_key").str.extract(_ROW_ID).cast(pl.Int64, strict=False), made)
+    return pl.coalesce(pl.col("_key").str.extract(ROW_ID).cast(pl.Int64, strict=False), made)

@@ -171,15 +171,16 @@ class Driver(Answering):
         if not _is_time(timestamp):
             raise BraidError(f"{timestamp!r} is no timestamp", "give whole milliseconds since 1970")
         name, declared = self._resolve(topic)
-        envelope = declared is not None and declared.encoding.value_format.foreign
-        if declared is not None and declared.relation is not None and not envelope:
+        keyed = declared is not None and (declared.encoding.foreign or declared.encoding.keeps_keys)
+        if declared is not None and declared.relation is not None and not keyed:
             self._write_row(declared, key, value, timestamp)
             return
-        if declared is None or envelope:
+        if declared is None or declared.encoding.value_format.foreign:
             key_text, value_text = _plain(key), _plain(value)
         else:
             keys, values, e = _columns(declared, "key"), _columns(declared, "value"), declared.encoding
-            key_text = _text(key, keys, e.of_keys(len(keys)), e.key_format.single != "record")
+            of_key, bare = e.of_keys(len(keys)), e.key_format.single != "record"
+            key_text = _plain(key) if keyed else _text(key, keys, of_key, bare)
             value_text = _text(value, values, e.of_values(len(values)), not e.wrapped)
         key_text = self._passed(name, "key", key_text, declared)
         value_text = self._passed(name, "value", value_text, declared)

@@ -336,8 +336,9 @@ def with_defaults(declared: Declared, columns: Sequence[ast.ColumnDef], context:
     assert relation is not None
     made = [(d, d.default) for d in columns if d.default is not None]
     for d, default in made:
-        if relation.what == "source" or format.foreign:
-            what = "a source" if relation.what == "source" else f"a table that {format.name} writes"
+        if relation.what == "source" or declared.encoding.foreign:
+            writer = format.name if format.foreign else "another program"
+            what = "a source" if relation.what == "source" else f"a table that {writer} writes"
             hint = "leave it out: a field that a record lacks is NULL"
             raise SqlError(f"{what} takes no DEFAULT, for nothing is inserted", default.span, hint)
         with with_span(default.span):

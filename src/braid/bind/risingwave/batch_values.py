@@ -433,7 +433,7 @@ class Values:
     def _aggregate(self, call: ast.Call, long: ast.LongCall | None = None, behind: str = "") -> Expr:
         """`count(x)`, `string_agg(x, ',' ORDER BY y)`, `percentile_cont(0.5) WITHIN GROUP (ORDER BY x)`."""
         call, shown = exactly(call), call.name.lower()
-        if call.args and isinstance(call.args[0], ast.Star):
+        if (not call.args and call.name == "COUNT") or (call.args and isinstance(call.args[0], ast.Star)):
             if call.name != "COUNT":
                 raise SqlError(f"{shown}(*) is not possible", call.span, "only count takes *")
             return Col(f"count(*){behind}", S.BIGINT)

@@ -24,7 +24,7 @@ from braid.expr.nodes import Col
 from braid.expr.postgres import typing
 from braid.sql import ast
 from braid.sql.windows import CALLS
-from braid.types import Scalar
+from braid.types import Scalar, Struct
 
 _KINDS = {"inner": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "FULL JOIN"}
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -65,11 +65,11 @@ def _leaf(batch: Batch, relation: ast.Relation, before: Scope | None) -> Text:
 
 
 def _named(sql: str, alias: str, columns: tuple[BatchColumn, ...], r: ast.Table | ast.Derived | ast.TableFunction,
-           batch: Batch) -> Text:  # fmt: skip
-    """A relation under a name of its own."""
+           batch: Batch, hidden: tuple[BatchColumn, ...] = ()) -> Text:  # fmt: skip
+    """A relation under a name of its own. `hidden`: columns that `*` does not show."""
     token = batch.token("t", alias)
-    seen = tuple(Column(n, Col(f"{token}.{t}", u)) for n, t, u in columns)
-    return Text(f"{sql} AS {token}", token, of_table(Table(alias, renamed(seen, r.columns, r.span)), QUOTE))
+    seen, pseudo = (tuple(Column(n, Col(f"{token}.{t}", u)) for n, t, u in of) for of in (columns, hidden))
+    return Text(f"{sql} AS {token}", token, of_table(Table(alias, renamed(seen, r.columns, r.span), pseudo), QUOTE))
 
 
 def called(columns: tuple[BatchColumn, ...], names: tuple[str, ...], span: Span) -> tuple[BatchColumn, ...]:
@@ -116,7 +116,13 @@ def _function(f: ast.TableFunction, batch: Batch, before: Scope | None) -> Text:
         columns.append(("ordinality", n, Scalar.BIGINT))
         read = f"(SELECT {found.listed} AS {all_}) AS {batch.token('t', 'all')}"
         rows = f"SELECT unnest({all_}) AS {columns[0][1]}, unnest(range(1, len({all_}) + 1)) AS {n} FROM {read}"
-    return _named(f"{'LATERAL ' if any(names(f.call)) else ''}({rows})", alias, tuple(columns), f, batch)
+    whole: tuple[BatchColumn, ...] = ()
+    if isinstance(found.type, Struct):  # a structure is its fields; by the name of the relation it is whole
+        whole, of = (columns[0],), columns[0][1]
+        fields = [(x.name, batch.token("c", x.name), x.type) for x in found.type.fields]
+        taken = ", ".join(f"struct_extract_at({of}, {n}) AS {t}" for n, (_, t, _) in enumerate(fields, 1))
+        rows, columns = f"SELECT *, {taken} FROM ({rows}) AS {batch.token('t', 'whole')}", [*fields, *columns[1:]]
+    return _named(f"{'LATERAL ' if any(names(f.call)) else ''}({rows})", alias, tuple(columns), f, batch, whole)
 
 
 def _windows(f: ast.TableFunction, batch: Batch) -> Text:

@@ -167,8 +167,15 @@ def notices(encode: ast.Encode) -> list[str]:
 
 def topic_of(properties: tuple[ast.Property, ...]) -> str | None:
     """The topic that the properties of connector 'kafka' name."""
-    said = {p.name: str(p.value.value) for p in properties}
-    return said.get("topic") if said.get("connector") == "kafka" else None
+    said = of_kafka(properties)
+    if "topic" not in said or "connector" not in said or said["connector"].value.value != "kafka":
+        return None
+    return str(said["topic"].value.value)
+
+
+def of_kafka(properties: tuple[ast.Property, ...]) -> dict[str, ast.Property]:
+    """Properties by name; kafka.topic and so on are older names."""
+    return {p.name.removeprefix("kafka."): p for p in properties}
 
 
 def _record_name(name: str) -> str:

@@ -19,9 +19,17 @@ from braid.errors import SqlError
 from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.postgres import typing
 from braid.plan.epochs import Bound, OnTime
-from braid.plan.logical import PSEUDO, Node, Project, Source
+from braid.plan.logical import PSEUDO, Node, Place, Project, Source
 from braid.sql import ast
 from braid.types import Scalar
+
+
+def upsert_key(s: ast.CreateTable) -> ast.Include | None:
+    """INCLUDE KEY that is the primary key of the table."""
+    found = next((x for x in s.includes if x.pseudo == "ROWKEY"), None)
+    if found is None or s.what == "source" or s.encode is None or s.encode.kind != "UPSERT":
+        return None
+    return found if not s.primary_key or [k.parts[0] for k in s.primary_key] == [found.name] else None
 
 
 def stored(s: ast.CreateTable) -> list[ast.ColumnDef]:
@@ -42,16 +50,22 @@ def with_generated(s: ast.CreateTable, declared: Declared) -> Declared:
     of_schema = len(named) - len(s.columns)  # columns that are not written: `*`
     found = [Generated(d.name, _expression(d, declared, of_messages), d.written, place)
              for place, d in enumerate(s.columns, of_schema) if d.generated is not None]  # fmt: skip
-    for x in s.includes:
-        if x.name in named:
+    key = upsert_key(s)
+    first = len(named) - (key is not None)
+    for place, x in enumerate(s.includes, first):
+        if named.count(x.name) > (x is key):
             raise SqlError(f"column {x.name} is written twice", x.span, "give one of them another name")
-        column = of_messages.column(x.pseudo)
-        e = of_messages.time() if x.pseudo == "ROWTIME" else typing.cast(column, Scalar.VARCHAR)
-        found.append(Generated(x.name, e, usual_name(e.type), len(named)))
-        named.append(x.name)
+        if x is not key:
+            named.append(x.name)
+            found.append(Generated(x.name, e := of_messages.value(x.pseudo), usual_name(e.type), place))
+    if "ROWKEY" in of_messages.made and relation.row_id:
+        declared = replace(declared, encoding=replace(declared.encoding, keeps_keys=True))
     columns = (*declared.columns, *of_messages.made.values())
     types = (*relation.types, *((c.name, usual_name(c.type)) for c in of_messages.made.values()))
     return replace(declared, columns=columns, relation=replace(relation, types=types, generated=tuple(found)))
+
+
+_PLACES: dict[str, tuple[Place, Scalar]] = {**PSEUDO, "ROWKEY": ("rowkey", Scalar.BYTES)}
 
 
 class _OfMessages:
@@ -62,11 +76,17 @@ class _OfMessages:
 
     def column(self, pseudo: str) -> Col:
         if pseudo not in self.made:
-            place, t = PSEUDO[pseudo]
+            place, t = _PLACES[pseudo]
             name = free_name(f"_{place}", self._taken, 2)
             self.made[pseudo] = DeclaredColumn(name, t, place, hidden=True)
         made = self.made[pseudo]
         return Col(made.name, made.type)
+
+    def value(self, pseudo: str) -> Expr:
+        """What INCLUDE of it is."""
+        if pseudo == "ROWTIME":
+            return self.time()
+        return self.column(pseudo) if pseudo == "ROWKEY" else typing.cast(self.column(pseudo), Scalar.VARCHAR)
 
     def time(self) -> Expr:
         """The time of a message."""

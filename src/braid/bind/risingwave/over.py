@@ -108,7 +108,7 @@ class Overs:
         made = value(Asked(name, tuple(args), into, True, passes))
         wrong = next((a for a in into.made if a.function not in AGGREGATES or a.code is not None), None)
         if wrong is not None:
-            hint = "count, sum, avg, min, max and logical ones may have it; in a batch query all may"
+            hint = "count, sum, avg, min, max, stddev, variance and logical ones may have it; in a batch query all may"
             raise SqlError(f"{shown} with OVER in a view is not supported yet", hint=hint)
         for a in into.made:
             self._add(window, a.output, a.function, a.arg, frame)

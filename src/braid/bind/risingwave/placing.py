@@ -19,9 +19,12 @@ from braid.errors import SqlError
 from braid.expr.nodes import Call, Col, Expr, Lit, columns
 from braid.expr.postgres import typing
 from braid.expr.typing import all_of
-from braid.plan.epochs import AsOfJoin, Compare, Equalities, RegularJoin, TemporalJoin, Windows
-from braid.plan.logical import Filter, Lateral, Node, Source
+from braid.plan.epochs import AsOfJoin, Changes, Compare, Equalities, RegularJoin, TemporalJoin, Windows
+from braid.plan.first_row import is_one_group
+from braid.plan.groups import Aggregation
+from braid.plan.logical import Filter, Lateral, Node, Project, Source
 from braid.plan.names import column_of
+from braid.plan.over import Over, Windowed
 from braid.plan.watermarks import cleaned, forgotten, progress
 from braid.records.encoding import Encoding
 from braid.sql import ast
@@ -88,7 +91,8 @@ def _regular(j: Join, pool: list[Expr], context: Context) -> tuple[Node, list[Ex
         on, residual = _split(apart(shares.on), j)
     _notice_windows(j, context)
     of_value = isinstance(j.right, Relation) and is_value(j.right.alias)
-    if not on.left and not of_value and not context.settings.risingwave.any_join:
+    of_row = not on.left and (gives_one(left, context) or gives_one(right, context))
+    if not on.left and not of_value and not of_row and not context.settings.risingwave.any_join:
         what = "a cross join" if j.written.how == "cross" else "a join without an equality of both sides"
         if j.written.natural:
             what = "a NATURAL JOIN without a common column"
@@ -97,10 +101,26 @@ def _regular(j: Join, pool: list[Expr], context: Context) -> tuple[Node, list[Ex
     if not on.left:
         of_one = "a sub-query that no equality ties: the rows around it run in one bucket"
         of_pairs = "a join without an equality runs in one bucket, and compares every pair of rows"
-        context.notices.append(of_one if of_value else of_pairs)
+        with_row = "a join with one row that no equality ties runs in one bucket"
+        context.notices.append(of_one if of_value else with_row if of_row else of_pairs)
     node = cleaned(RegularJoin(left, right, j.how, on, all_of(residual)))
     _notice_state(node, j, context)
     return node, shares.above
+
+
+def gives_one(node: Node, context: Context) -> bool:
+    """Whether it has no more than one row: an aggregate of all rows, what is made of one, a view of such."""
+    match node:
+        case Filter(input=Over(partition=(), calls=(Windowed(Aggregation(rank, "ROW_NUMBER")),)), predicate=p):
+            return p in [typing.compare(sign, rank, Lit(1, Scalar.BIGINT)) for sign in ("<=", "=")]  # LIMIT 1
+        case Project(input=x) | Filter(input=x) | Changes(input=x):
+            return gives_one(x, context)
+        case Source():
+            declared = context.catalog.get(node.name)
+            return declared is not None and declared.relation is not None and bool(declared.relation.alone)
+        case RegularJoin(left=left, right=right, how="inner", gives="pairs"):
+            return gives_one(left, context) and gives_one(right, context)
+    return is_one_group(node)
 
 
 def _ordered(j: Join, pool: list[Expr]) -> Join:

@@ -2,7 +2,7 @@
 
 In: a call in FROM, or as an item of SELECT. Out: a relation of the elements of an array; an item's call in FROM.
 Rule: RW-74: each row is there once for each element, and knows which one it is; an item is a function in FROM behind
-all others, whose column `*` does not show.
+all others, whose column `*` does not show. Structures in FROM are their fields, and whole by the name of the relation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from braid.errors import SqlError
 from braid.expr.nodes import Call, Col, Expr, Lit
 from braid.expr.postgres import typing
 from braid.sql import ast
-from braid.types import Array, Scalar
+from braid.types import Array, Scalar, Struct
 
 _ITEM = "item of SELECT"  # no table of a user is called so
 
@@ -34,13 +34,17 @@ def relation(f: ast.TableFunction, before: Scope, context: Context) -> Relation:
     level = context.level(alias)
     shown = name if alias == _ITEM else alias
     element, index = Col(f"{level}.{shown}", array.type.element), Col(f"{level}~.index", Scalar.INT)
-    given = [Column(shown, element, usual_name(element.type))]
+    whole = Column(shown, element, usual_name(element.type))
+    given = [whole]
+    if isinstance(element.type, Struct) and alias != _ITEM:  # a structure is its fields
+        fields = [(f.name, typing.field(element, f.name)) for f in element.type.fields]
+        given = [Column(n, e, usual_name(e.type)) for n, e in fields]
     if f.ordinality:  # of a row that LEFT JOIN keeps without an element there is none
         number = typing.coerced(typing.operator("+", [index, Lit(1, Scalar.INT)]), Scalar.BIGINT)
         some = typing.compare(">", typing.function("CARDINALITY", [array]), Lit(0, Scalar.INT))
         given.append(Column("ordinality", typing.case([(some, number)], None), usual_name(Scalar.BIGINT)))
     seen = renamed(tuple(given), f.columns, f.span)
-    table = Table(alias, (), seen) if alias == _ITEM else Table(alias, seen)
+    table = Table(alias, (), seen) if alias == _ITEM else Table(alias, seen, () if whole in given else (whole,))
     return Relation(elements(array, element, index), of_table(table, QUOTE), f.span)
 
 

@@ -18,6 +18,7 @@ from braid.bind.names import free_name
 from braid.errors import Span, SqlError
 from braid.guess import meant
 from braid.plan.names import column_of, level, level_of
+from braid.records.formats.named import RAW
 from braid.sql import ast
 from braid.sql.declare import quoted
 from braid.sql.dialects.risingwave import RISINGWAVE
@@ -82,6 +83,9 @@ class Context(Env):
         if (format := found.encoding.value_format).foreign:
             hint = "change them where they come from"
             raise SqlError(f"{name} has the rows that {format.name} writes, no others", name.span, hint)
+        if found.encoding.key == RAW:
+            hint = "write its records, or CREATE TABLE … AS SELECT … and change that"
+            raise SqlError(f"the rows of {name} have the keys of its topic", name.span, hint)
         return found
 
     def alias(self, wanted: str) -> str:

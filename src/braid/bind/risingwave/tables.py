@@ -42,11 +42,13 @@ from braid.plan.logical import Kind, Node, Output, Query, Sink
 from braid.plan.shown import padded, shown_key
 from braid.plan.watermarks import inherited
 from braid.records.encoding import Encoding
+from braid.records.formats.named import RAW
 from braid.sql import ast
 from braid.sql.dialects.risingwave_values import SqlType
 from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Scalar, has_documents, has_structures
 
 _NO_GENERATOR = "connector 'datagen' generates nothing yet: write rows into the topic, or bind a file with --source"
+_LOG = "let Debezium write the changes into a topic, or give the tables with --source NAME=postgres:…"
 _UNCHECKED = "the PRIMARY KEY of a source is not checked: every row is kept; CREATE TABLE keeps the last of each key"
 
 
@@ -63,6 +65,8 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
     """CREATE TABLE | SOURCE, with columns or AS a query."""
     if (there := _there(s, context)) is not None:
         return there
+    if s.is_log:
+        return Nothing((f"{s.name} is not read: {_LOG}",))
     refers = connections.used(s, context)
     s = connections.connected(s, context)
     columns = generated.stored(s)
@@ -76,7 +80,8 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
     twice = repeated([*s.columns, *(d for d in columns if d not in s.columns)], lambda d: d.name)
     if twice is not None:
         raise SqlError(f"column {twice.name} is written twice", twice.span, "give one of them another name")
-    keys = tuple(_key_column(k, columns) for k in s.primary_key)
+    key = generated.upsert_key(s)
+    keys = tuple(_key_column(k, columns) for k in s.primary_key) if key is None else (key.name,)
     append_only = s.append_only is not None or s.what == "source"
     if s.append_only is not None and s.what == "source":
         raise SqlError("a source takes no APPEND ONLY", s.append_only, "it is append-only by nature: leave it out")
@@ -88,7 +93,11 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
         hint = "leave PRIMARY KEY out, or make it a table without APPEND ONLY"
         raise SqlError("an append-only table takes no PRIMARY KEY", s.primary_key[0].span, hint)
     typed = [(d.name, SqlType(d.type, d.written)) for d in columns]
+    if key is not None:
+        typed.append((key.name, SqlType(Scalar.BYTES, "bytea")))
     declared = constants.declare(s.what, s.name, typed, keys, append_only, context.written_at(s.span))
+    if key is not None:
+        declared = replace(declared, encoding=replace(declared.encoding, key=RAW, key_in_value=False))
     declared = generated.with_generated(s, declared)
     watermark = _watermark(s, declared, append_only)
     if watermark is not None:
@@ -102,6 +111,8 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
     declared = with_defaults(declared, columns, context)
     if any(p.name == "connector" and p.value.value == "datagen" for p in s.properties):
         notices.append(_NO_GENERATOR)
+    if s.log_of is not None:
+        notices.append(f"{s.name} has the rows of its topic, not those of {s.log_of}: {_LOG}")
     declared = _of_kafka(s, declared)
     if refers:
         assert declared.relation is not None
@@ -111,7 +122,7 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
 
 def _of_kafka(s: ast.CreateTable, declared: Declared) -> Declared:
     """With the topic, and the place to begin at, that the properties of connector 'kafka' name."""
-    said = {p.name: p for p in s.properties}
+    said = encodings.of_kafka(s.properties)
     if "connector" not in said or said["connector"].value.value != "kafka":
         return declared
     topic, mode, at = (said.get(n) for n in ("topic", "scan.startup.mode", "scan.startup.timestamp.millis"))

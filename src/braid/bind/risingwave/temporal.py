@@ -107,5 +107,7 @@ def _rises(e: Expr) -> bool:
             return f in _MOVES and _rises(x)
         case Call(function="pg.date_trunc", args=(Lit(), x)):
             return _rises(x)
+        case Call(function="pg.timezone", args=(Lit(value=str(zone)), x)):
+            return zone.upper() == "UTC" and _rises(x)  # the hours of others go back
         case _:
             return False

@@ -12,12 +12,14 @@ from braid.records.formats.interface import Format
 from braid.records.formats.json import Json, RowId
 from braid.records.formats.kafka import Kafka
 from braid.records.formats.nothing import Nothing
+from braid.records.formats.raw import Raw, RowKey
 from braid.records.formats.schemed import Schemed
 from braid.records.schemas.named import AVRO, JSON, PROTOBUF
 
-CSV, DEBEZIUM = "CSV", "DEBEZIUM"
+CSV, DEBEZIUM, RAW = "CSV", "DEBEZIUM", "RAW"
 KSQLDB, EVERYWHERE = ("ksqldb",), ("ksqldb", "risingwave", "lenses")
 KAFKA, NONE, ROW_ID = Kafka("KAFKA", KSQLDB), Nothing("NONE", KSQLDB), RowId("ROW_ID", ())
+ROW_KEY = RowKey("ROW_ID", ())
 
 FORMATS: dict[str, Format] = {
     f.name: f
@@ -34,6 +36,7 @@ FORMATS: dict[str, Format] = {
         Schemed("PROTOBUF_NOSR", KSQLDB, PROTOBUF, framed=False),
         Delimited(CSV, ("lenses",)),
         Debezium(DEBEZIUM, ()),
+        Raw(RAW, ()),
     )
 }
 

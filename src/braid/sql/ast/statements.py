@@ -148,7 +148,8 @@ class Encode:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """CREATE TABLE | SOURCE; `rows`: the query of CREATE TABLE … AS. `encode`: FORMAT … ENCODE."""
+    """CREATE TABLE | SOURCE; `rows`: the query of CREATE TABLE … AS. `encode`: FORMAT … ENCODE. `log_of`: the source of
+    a database's changes that has it."""
 
     what: OneOf["table", "source"]
     name: str
@@ -164,6 +165,16 @@ class CreateTable:
     encode: Encode | None = None
     schema: str | None = None
     includes: tuple[Include, ...] = ()
+    log_of: Name | None = None
+
+    @property
+    def is_log(self) -> bool:
+        """Whether it is a source of a database's changes, of which tables are made."""
+        return (
+            self.what == "source"
+            and not self.columns
+            and any(p.name == "connector" and str(p.value.value).endswith("-cdc") for p in self.properties)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Literal as OneOf
 
 from braid.errors import Span
-from braid.records.formats.named import named_in
 from braid.sql import ast
-from braid.sql.constants import literal
 from braid.sql.cursor import Cursor
 from braid.sql.declare import Declaring, plainly
 from braid.sql.dialects.base import Words
 from braid.sql.dialects.risingwave_calls import LEVELS, PREDICATES, PRIMARIES, QUERY_STARTS, SYMBOLS, call
 from braid.sql.dialects.risingwave_functions import create_function, function_name, no_replace
 from braid.sql.dialects.risingwave_queries import condition, item, join, query, relation_name, source
+from braid.sql.dialects.risingwave_settings import format_of, row_format, with_properties
 from braid.sql.dialects.risingwave_values import sql_type, suffix
 from braid.sql.expressions import column_name, comma_list, expression, in_parentheses
 from braid.sql.statements import create, describing, insert_into, one_of
@@ -99,42 +98,77 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     rows: ast.Query | None = None
     encode: ast.Encode | None = None
     includes: list[ast.Include] = []
+    log_of: ast.Name | None = None
     while not c.at_end():
         first = c.index
         if c.accept("APPEND"):
             c.expect("ONLY")
             append_only = c.span(first)
         elif c.at("ON", "CONFLICT"):
-            hint = "rows of the same primary key replace each other"
-            raise c.error("ON CONFLICT is not supported yet", c.now, f"leave it out: {hint}")
+            _on_conflict(c)
         elif c.at("WITH"):
             properties = with_properties(c)
         elif c.at("FORMAT"):
-            encode = _format(c)
+            encode = format_of(c)
+        elif c.at("ROW"):
+            encode = row_format(c)
+        elif c.at("ENGINE"):
+            hint = "leave it out, and CREATE SINK … WITH (connector = 'iceberg', …) of the table or view"
+            raise c.error("ENGINE is not supported yet", c.now, hint)
+        elif c.at("FROM"):
+            log_of = _log_of(c)
         elif c.accept("INCLUDE"):
-            pseudo = _INCLUDED.get(c.word())
-            if pseudo is None:
-                hint = f"there are {', '.join(_INCLUDED)}; a key is a column: PRIMARY KEY (k)"
-                raise c.error(f"INCLUDE {c.now.text} is not supported yet", c.now, hint)
-            usual = f"_rw_kafka_{c.advance().value.lower()}"
-            name = c.name("the name of a column") if c.accept("AS") else usual
-            includes.append(ast.Include(pseudo, name, c.span(first)))
+            includes.append(_include(c, first))
         elif c.accept("AS"):
             rows = _rows(c)
         else:
             raise c.unexpected("APPEND ONLY, INCLUDE, WITH, FORMAT or AS", "APPEND", "INCLUDE", "WITH", "FORMAT", "AS")
-    if rows is None and not columns and (encode is None or encode.word == "JSON"):
-        raise c.unexpected("'(' and columns")
     inline = tuple(ast.Name((d.name,), d.span) for d in columns if d.role == "PRIMARY KEY")
     if inline and keys:
         raise c.error("PRIMARY KEY is written twice", keys[0].span, "keep one of them")
-    return ast.CreateTable(
+    found = ast.CreateTable(
         what, made.name, tuple(columns), keys or inline, tuple(watermarks), append_only, properties, if_not_exists,
-        rows, c.span(start), made.span, encode, made.schema, tuple(includes),
+        rows, c.span(start), made.span, encode, made.schema, tuple(includes), log_of,
     )  # fmt: skip
+    if rows is None and not columns and (encode is None or encode.word == "JSON") and not found.is_log:
+        how = "write the columns that it has in its database" if log_of is not None else None
+        raise c.unexpected("'(' and columns", hint=how)
+    return found
 
 
-_INCLUDED = {"TIMESTAMP": "ROWTIME", "PARTITION": "ROWPARTITION", "OFFSET": "ROWOFFSET"}  # of a message
+def _on_conflict(c: Cursor) -> None:
+    """ON CONFLICT OVERWRITE | DO UPDATE FULL: what is so without it."""
+    start = c.index
+    c.expect("ON", "CONFLICT")
+    if not c.accept("OVERWRITE") and not c.accept("DO", "UPDATE", "FULL"):
+        hint = "leave it out: a row replaces that of its primary key, as with ON CONFLICT OVERWRITE"
+        raise c.error_from(start, "ON CONFLICT with another action is not supported yet", hint)
+
+
+def _log_of(c: Cursor) -> ast.Name:
+    """FROM source TABLE 'schema.table'."""
+    c.expect("FROM")
+    name = relation_name(c, "the name of a source")
+    c.expect("TABLE")
+    c.string("the name of a table in single quotes")
+    return name
+
+
+_INCLUDED = {
+    "KEY": "ROWKEY",
+    "TIMESTAMP": "ROWTIME",
+    "PARTITION": "ROWPARTITION",
+    "OFFSET": "ROWOFFSET",
+}  # of a message
+
+
+def _include(c: Cursor, first: int) -> ast.Include:
+    """KEY [AS name] behind INCLUDE."""
+    if (pseudo := _INCLUDED.get(c.word())) is None:
+        raise c.error(f"INCLUDE {c.now.text} is not supported yet", c.now, f"there are {', '.join(_INCLUDED)}")
+    usual = f"_rw_kafka_{c.advance().value.lower()}"
+    name = c.name("the name of a column") if c.accept("AS") else usual
+    return ast.Include(pseudo, name, c.span(first))
 
 
 def _column(c: Cursor) -> ast.ColumnDef:
@@ -173,22 +207,6 @@ def _watermark(c: Cursor) -> ast.Watermark:
     return ast.Watermark(column, expr, ttl, c.span(start))
 
 
-def _format(c: Cursor) -> ast.Encode:
-    """FORMAT PLAIN | UPSERT | DEBEZIUM ENCODE format [(…)]."""
-    c.expect("FORMAT")
-    if c.word() not in ("PLAIN", "UPSERT", "DEBEZIUM"):
-        raise c.error(f"FORMAT {c.now.text} is not supported yet", c.now, "write FORMAT PLAIN ENCODE JSON")
-    kind = c.advance().value
-    c.expect("ENCODE")
-    if c.word() not in (formats := named_in("risingwave")):
-        hint = f"write ENCODE {', '.join(formats[:-1])} or {formats[-1]}"
-        raise c.error(f"ENCODE {c.now.text} is not supported yet", c.now, hint)
-    start, word = c.index, c.word()
-    c.advance()
-    span = c.span(start)
-    return ast.Encode(word, span, in_parentheses(c, _property) if c.at_symbol("(") else (), kind)
-
-
 def create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     """CREATE [MATERIALIZED] VIEW … AS query, CREATE SINK … AS query | FROM name."""
     no_replace(c, start, or_replace)
@@ -210,7 +228,7 @@ def create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     if what == "sink":
         rows = _of_sink(c)
         properties = with_properties(c) if c.at("WITH") else properties
-        encode = _format(c) if c.at("FORMAT") else None
+        encode = format_of(c) if c.at("FORMAT") else None
         span = c.span(start)
         return ast.CreateView(
             what, made.name, columns, rows, properties, if_not_exists, span, made.span, encode, made.schema
@@ -312,35 +330,6 @@ def create_schema(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     if c.accept("AUTHORIZATION"):
         c.name("a role")
     return ast.CreateSchema(name, if_not_exists, c.span(start))
-
-
-def with_properties(c: Cursor) -> tuple[ast.Property, ...]:
-    """WITH (a.b = constant, …)."""
-    c.expect("WITH")
-    return in_parentheses(c, _property)
-
-
-def _property(c: Cursor) -> ast.Property:
-    start = c.index
-    name = c.name("the name of a property")
-    while c.accept_symbol("."):
-        name = f"{name}.{c.label('the name of a property')}"
-    c.expect_symbol("=")
-    if name.lower() == "connection":
-        if c.now.kind not in (TokenKind.WORD, TokenKind.NAME):
-            raise c.error("connection is a name", c.now, "write connection = name, without quotes")
-        at = c.index
-        ref = relation_name(c, "the name of a connection")
-        return ast.Property("connection", ast.Literal(str(ref), Scalar.VARCHAR, c.span(at)), c.span(start), ref)
-    if c.at("SECRET") and c.ahead(1).kind is TokenKind.WORD:
-        hint = "write password = '$NAME', of the environment, or '@FILE'; of other settings leave it out"
-        raise c.error("SECRET is not supported yet", c.now, hint)
-    if c.now.kind is TokenKind.WORD and c.word() not in ("NULL", "TRUE", "FALSE"):
-        at = c.index
-        value = ast.Literal(c.advance().text, Scalar.VARCHAR, c.span(at))
-    else:
-        value = literal(c)
-    return ast.Property(name, value, c.span(start))
 
 
 # ----------------------------------------------------------------------- rows
@@ -570,7 +559,14 @@ RISINGWAVE = Words(
         ("WITHIN", "INTERVAL"): _NO_WITHIN,
         **{("WITHIN", str(n)): _NO_WITHIN for n in range(61)},
     },
-    foreign_starts={"STREAM": _NO_STREAM},
+    foreign_starts={
+        "STREAM": _NO_STREAM,
+        **dict.fromkeys(("GRANT", "REVOKE", "USER", "ROLE"), "leave it out: a store has no users of its own"),
+        **dict.fromkeys(("BEGIN", "START", "COMMIT", "ROLLBACK"), "leave it out: each statement is done as a whole"),
+        "DATABASE": "leave it out: a store is one database; CREATE SCHEMA parts it",
+        "SECRET": "write '$NAME', of the environment, or '@FILE' in the place of the secret",
+        "SUBSCRIPTION": "CREATE SINK of the view, and read that",
+    },
     name_quotes='"',
     reserved=RESERVED,
     never_alias=RESERVED | {"ASOF", "EMIT", "WINDOW", "SET", "FETCH"},

@@ -35,6 +35,12 @@ _NAMES: dict[str, tuple[Type, str]] = {
     "BYTEA": (S.BYTES, "bytea"),
     "JSONB": (S.JSONB, "jsonb"),
 }
+_NOT_YET = {
+    "JSON": "write JSONB",
+    "MAP": "keep it as JSONB, or as a STRUCT if its keys are always the same",
+    "INTERVAL": "keep it as VARCHAR, and write x::interval where it is read",
+}
+_INSTEAD = {"UUID": "write VARCHAR", "SERIAL": "write BIGINT"}  # of types that RisingWave has not
 TYPE_WORDS = (*_NAMES, "NUMERIC", "DECIMAL")
 _MS = {"MILLISECOND": 1, "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000, "WEEK": 604_800_000}
 _DAYS = {"DAY": 1, "WEEK": 7}
@@ -63,9 +69,8 @@ def sql_type(c: Cursor) -> SqlType:
 def _type(c: Cursor) -> tuple[SqlType, bool]:
     """A type; whether the `>>` that ended it ends a STRUCT around it, too."""
     start, word = c.index, c.word()
-    if word in ("JSON", "MAP"):
-        hint = "write JSONB" if word == "JSON" else "keep it as JSONB, or as a STRUCT if its keys are always the same"
-        raise c.error(f"type {word} is not supported yet", c.now, hint)
+    if word in _NOT_YET:
+        raise c.error(f"type {word} is not supported yet", c.now, _NOT_YET[word])
     both = False
     if word == "STRUCT":
         found, both = _struct(c)
@@ -95,7 +100,7 @@ def _type(c: Cursor) -> tuple[SqlType, bool]:
         if not word:
             raise c.unexpected("a type")
         hint = meant(word, TYPE_WORDS, f"types are {', '.join(TYPE_WORDS).lower()}", ways=str.lower)
-        raise c.error(f"unknown type {c.now.text}", c.now, hint)
+        raise c.error(f"unknown type {c.now.text}", c.now, _INSTEAD.get(word, hint))
     while c.at_symbol("[", "]") and not both:
         c.advance()
         c.advance()
