@@ -150,6 +150,14 @@ def test_in_epochs(shape: str) -> None:
         checked(query, epochs.in_epochs(history, rng.choice([1, 2, 5])), f"{shape} {seed}")
 
 
+@pytest.mark.parametrize("seed", [5, 24, 29])
+def test_groups_by_what_was_looked_up(seed: int) -> None:
+    """Rows of a stream have to do with each other then, though each looks by itself."""
+    rng = random.Random(f"st-aggregate {seed}")
+    query = random_query(rng, "st-aggregate")
+    checked(query, random_history(rng, query, explicit=rng.random() < 0.5), f"st-aggregate {seed}")
+
+
 @pytest.mark.parametrize("seed", [13, 20])
 def test_the_key_of_a_side_that_is_missing(seed: int) -> None:
     """It is NULL, and a join by IS NOT DISTINCT FROM meets others with it."""

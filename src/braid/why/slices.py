@@ -5,13 +5,14 @@ the records that have to do with some.
 Rule: a node says by which keys its rows have to do with each other. A key is followed down to the columns of one source
 a side; of a key of several parts those count that can be followed, so that a slice is too large rather than too small.
 A node of which no part of a key can be followed (no equality, LIMIT, frames that count rows) has one slice: all.
-A row of a stream that looks into a table has nothing to do with the other rows of that stream.
+A row of a stream that looks into a table has nothing to do with the other rows of that stream, unless they meet above
+by what they find there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import assert_never
 
@@ -76,7 +77,19 @@ def sliced(query: logical.Query) -> Sliced:
         mets.append(Met(query.root, {"own": own[1][0]}, own[0], nulls=True, told=True))
     if query.sink.limit is not None:
         whole = "LIMIT counts all rows"
-    return Sliced(tuple(mets), whole)
+    return Sliced(tuple(replace(m, from_=frozenset()) if _looked_up_together(m, mets) else m for m in mets), whole)
+
+
+def _looked_up_together(met: Met, mets: Sequence[Met]) -> bool:
+    """Whether rows that look up one row of a table meet above, by what they find there: by a key that is the table's
+    alone."""
+    if not met.from_:
+        return False
+    above = (
+        m for m in mets if not m.told and isinstance(m.of, logical.Node) and any(x is met.of for x in m.of.walk())
+    )
+    found = frozenset(met.keys) - met.from_
+    return any(m.of is not met.of and met.from_.isdisjoint(m.keys) and not found.isdisjoint(m.keys) for m in above)
 
 
 def _tells_apart(key: Sequence[Expr], node: logical.Node) -> bool:
