@@ -85,9 +85,7 @@ def _looked_up_together(met: Met, mets: Sequence[Met]) -> bool:
     alone."""
     if not met.from_:
         return False
-    above = (
-        m for m in mets if not m.told and isinstance(m.of, logical.Node) and any(x is met.of for x in m.of.walk())
-    )
+    above = (m for m in mets if not m.told and isinstance(m.of, logical.Node) and any(x is met.of for x in m.of.walk()))
     found = frozenset(met.keys) - met.from_
     return any(m.of is not met.of and met.from_.isdisjoint(m.keys) and not found.isdisjoint(m.keys) for m in above)
 
