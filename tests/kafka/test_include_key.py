@@ -34,8 +34,8 @@ def test_keys_are_bytes(broker: Broker, tmp_path: Path) -> None:
       WITH (connector = 'kafka', topic = '{pulses}') FORMAT PLAIN ENCODE JSON;
     CREATE TABLE {worn} (name VARCHAR, PRIMARY KEY (device)) INCLUDE KEY AS device
       WITH (connector = 'kafka', topic = '{worn}') FORMAT UPSERT ENCODE JSON;
-    CREATE MATERIALIZED VIEW {joined} AS SELECT encode(p.device, 'hex') AS device, w.name, count(*) AS n, max(p.bpm) AS most
-      FROM {pulses} p LEFT JOIN {worn} w ON p.device = w.device GROUP BY p.device, w.name;
+    CREATE MATERIALIZED VIEW {joined} AS SELECT encode(p.device, 'hex') AS device, w.name, count(*) AS n,
+        max(p.bpm) AS most FROM {pulses} p LEFT JOIN {worn} w ON p.device = w.device GROUP BY p.device, w.name;
     CREATE SINK o FROM {joined} WITH (connector = 'kafka', topic = '{out}', primary_key = 'device,name')
       FORMAT UPSERT ENCODE JSON;"""
     asking = f"SELECT device, name, n, most FROM {joined} ORDER BY device NULLS FIRST, most;"
