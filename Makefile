@@ -48,11 +48,11 @@ lint: $(STAMP)
 test: $(STAMP) java
 	@echo "1 of 4: lint and types"
 	@$(MAKE) --no-print-directory lint
-	@echo "2 of 4: tests without Spark (3 to 4 minutes)"
+	@echo "2 of 4: tests without Spark (4 to 5 minutes)"
 	@$(MAKE) --no-print-directory test-fast
-	@echo "3 of 4: random histories and large inputs, without Spark (3 to 4 minutes)"
+	@echo "3 of 4: random histories and large inputs, without Spark (4 to 5 minutes)"
 	@$(MAKE) --no-print-directory test-heavy
-	@echo "4 of 4: tests on Spark, some of them with Kafka (7 to 9 minutes)"
+	@echo "4 of 4: tests on Spark, some of them with Kafka (6 to 7 minutes)"
 	@$(MAKE) --no-print-directory test-spark
 	@echo "kills, upgrades, rescales, copies, backups: make test-operations; a cluster: make test-cluster"
 
