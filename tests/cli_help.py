@@ -57,6 +57,14 @@ def on_shared_spark(*words: object, cwd: Path) -> Said:
         return braid(*words)
 
 
+def rows_after(text: str, asking: str, *where: object, dialect: str, cwd: Path) -> list[str]:
+    """What a question is answered, without its head, once the queries of a text are done with what is there."""
+    words = (*where, "--dialect", dialect)
+    said = on_shared_spark("run", "-e", text, *words, "--until-idle", cwd=cwd)
+    assert said.code == 0, said.err
+    return [" ".join(line.split()) for line in braid("sql", *words, stdin=asking).out.splitlines()[1:]]
+
+
 def shown(*words: object) -> list[str]:
     """The lines that a command shows on a terminal, in this process: what it says on stdout and stderr together."""
     screen = io.StringIO()

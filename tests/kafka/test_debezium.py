@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cli_help import braid, on_shared_spark
+from cli_help import rows_after
 from kafka import clients
 from kafka.broker import Broker
 
@@ -53,10 +53,7 @@ def test_changes_of_a_database(broker: Broker, tmp_path: Path, wide: bool) -> No
     where = ("--store", tmp_path / "d", "--kafka", broker.address)
 
     def stands() -> list[str]:
-        said = on_shared_spark("run", "-e", text, *where, "--dialect", "risingwave", "--until-idle", cwd=tmp_path)
-        assert said.code == 0, said.err
-        asked = braid("sql", *where, "--dialect", "risingwave", stdin=asking)
-        return [" ".join(line.split()) for line in asked.out.splitlines()[1:]]
+        return rows_after(text, asking, *where, dialect="risingwave", cwd=tmp_path)
 
     for n, (op, sku, pieces) in enumerate((("r", 1, 5), ("r", 2, 6), ("c", 3, 7), ("u", 1, 8), ("d", 2, None))):
         send(op, sku, pieces, 1000 + n)

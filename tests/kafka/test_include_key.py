@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cli_help import braid, on_shared_spark
+from cli_help import rows_after
 from kafka import clients
 from kafka.broker import Broker
 
@@ -42,10 +42,7 @@ def test_keys_are_bytes(broker: Broker, tmp_path: Path) -> None:
     where = ("--store", tmp_path / "d", "--kafka", broker.address)
 
     def stands() -> list[str]:
-        said = on_shared_spark("run", "-e", text, *where, "--dialect", "risingwave", "--until-idle", cwd=tmp_path)
-        assert said.code == 0, said.err
-        asked = braid("sql", *where, "--dialect", "risingwave", stdin=asking)
-        return [" ".join(line.split()) for line in asked.out.splitlines()[1:]]
+        return rows_after(text, asking, *where, dialect="risingwave", cwd=tmp_path)
 
     send(worn, b"d1", {"name": "Ann"}, 1)
     send(worn, ODD, {"name": "Bob"}, 2)

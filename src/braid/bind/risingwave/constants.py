@@ -18,7 +18,7 @@ from braid.bind.names import repeated
 from braid.bind.risingwave.batch import batch_query
 from braid.bind.risingwave.expressions import ROW_SETS, bound, usual_name
 from braid.bind.risingwave.scope import Context
-from braid.errors import SqlError
+from braid.errors import Span, SqlError
 from braid.expr.nodes import Expr
 from braid.records.encoding import Encoding
 from braid.sql import ast
@@ -29,7 +29,7 @@ from braid.sql.parser import parse, plain
 from braid.types import Scalar
 
 ROW_ID = "_row_id"
-ONE_ROW = "VALUES (1)"  # what a SELECT without FROM is over
+ONE_ROW = "VALUES (1)"
 
 
 def declare(
@@ -66,6 +66,12 @@ def filled(name: str, rows: ast.Query, context: Context, sql: str, append_only: 
 
 def column_names(count: int) -> list[str]:
     return [f"column{n}" for n in range(1, count + 1)]
+
+
+def one_row(span: Span) -> ast.Values:
+    """`VALUES (1)` where nobody wrote it: of no length."""
+    nowhere = span._replace(end=span.start)
+    return ast.Values(((ast.Literal(1, Scalar.INT, nowhere),),), nowhere)
 
 
 def table_of(body: ast.Values | ast.Select | ast.TableFunction, count: int, context: Context) -> Declared:

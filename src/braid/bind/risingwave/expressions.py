@@ -186,6 +186,9 @@ def _only_batch(e: ast.LongCall | ast.Quantified | ast.GroupingSets | ast.Subque
         case ast.Subquery(kind="in"):
             hint = "write EXISTS (SELECT … WHERE y = x), which is allowed anywhere in SELECT, WHERE and HAVING"
             what = "IN (SELECT …) in a view elsewhere than beside AND in WHERE or HAVING"
+        case ast.Subquery(kind="exists"):
+            hint = "in SELECT, WHERE or HAVING write EXISTS (SELECT 1 FROM t WHERE t.x = outer.x), without groups"
+            what = f"such an EXISTS in {names.clause} of a view"
         case ast.Subquery():
             hint = "EXISTS, and one that gives a value, are allowed in SELECT, WHERE and HAVING; else join it"
             what = f"a sub-query in {names.clause} of a view"

@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from braid.bind.changing import changed
-from braid.bind.expressions import names
+from braid.bind.expressions import conjuncts, names
 from braid.bind.risingwave import grouping
+from braid.bind.risingwave.constants import one_row
 from braid.bind.risingwave.over import has_over
 from braid.bind.risingwave.placing import VALUE_OF
 from braid.bind.risingwave.scope import default_name
-from braid.bind.select.partners import shared_with
+from braid.bind.select.partners import parted, shared_with
 from braid.bind.select.scope import Scope
 from braid.errors import SqlError
 from braid.sql import ast
@@ -50,16 +51,10 @@ def in_from(s: ast.Select) -> ast.Select:
                 return x if made is e else replace(x, expr=made, alias=default_name(e))
         return changed(x, lifted)
 
-    def asked(e: ast.Expr) -> Any:
-        """A condition of WHERE: one that is a sub-query alone stands as it is."""
-        match e:
-            case ast.Binary(op="AND", left=left, right=right):
-                return replace(e, left=asked(left), right=asked(right))
-            case ast.Unary(op="NOT", arg=ast.Subquery(kind="exists")) | ast.Subquery(kind="exists"):
-                return e
-        return lifted(e)
+    def stays(e: ast.Expr) -> bool:
+        return any(x.of.kind == "exists" for x in parted(e)[1])
 
-    where = None if s.where is None else asked(s.where)
+    where = None if s.where is None else _all([e if stays(e) else lifted(e) for e in conjuncts(s.where)])
     items = s.items if has_groups(s) else lifted(s.items)
     if not found:
         return s
@@ -71,13 +66,12 @@ def in_from(s: ast.Select) -> ast.Select:
 
 
 def _one_row(s: ast.Select) -> ast.Derived:
-    """What a SELECT without FROM is over: `VALUES (1)`, which nobody wrote."""
+    """What a SELECT without FROM is over."""
     for i in s.items:
         if isinstance(i.expr, ast.Star):
             raise SqlError("SELECT * needs FROM", i.span, "name a table: SELECT * FROM t")
-    nowhere = s.span._replace(end=s.span.start)
-    row = ast.Values(((ast.Literal(1, Scalar.INT, nowhere),),), nowhere)
-    return ast.Derived(ast.Query((), row, (), None, None, None, nowhere), "nothing", nowhere)
+    row = one_row(s.span)
+    return ast.Derived(ast.Query((), row, (), None, None, None, row.span), "nothing", row.span)
 
 
 def _listed(x: ast.Subquery) -> ast.Subquery | None:
@@ -104,7 +98,13 @@ def _counted(x: ast.Subquery) -> ast.Subquery | None:
     query, s = x.query, x.query.body
     if not isinstance(s, ast.Select) or query.ctes or has_groups(s) or not _keeps_one(query):
         return None
-    count = ast.SelectItem(ast.Call("COUNT", (ast.Star((), x.span),), x.span), None, x.span)
+    named = [i.expr for i in s.items if isinstance(i.expr, ast.Name)]
+    if s.source is None or not all(isinstance(i.expr, ast.Star | ast.Literal | ast.Name) for i in s.items):
+        return None
+    every: ast.Expr = ast.Star((), x.span)
+    if named:  # which count all rows, too; so each is a column
+        every = _all([ast.IsNull(e, False, e.span) for e in named]) or every
+    count = ast.SelectItem(ast.Call("COUNT", (every,), x.span), None, x.span)
     body = replace(s, items=(count,), distinct=None)
     return ast.Subquery("scalar", replace(query, body=body, order_by=(), limit=None, ties=None), x.span)
 
