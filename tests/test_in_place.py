@@ -10,6 +10,7 @@ import pytest
 from braid.bind.program import Program
 from braid.expr.nodes import Call, Case, Col, Lit
 from braid.lower.lower import lower
+from braid.lower.physical import APART, OF_CHANGES, OF_JOINS, OF_TOPS
 from braid.lower.spread import by_epoch, known_by, never_null
 from braid.plan.logical import Query
 from braid.testing.driver import Driver
@@ -42,6 +43,20 @@ VIEWS = {
     "tables by another column": ("SELECT t.v AS a, u.v AS b FROM t JOIN u ON t.k = u.k", 4, 4),
     "groups of groups": (
         "SELECT m, COUNT(*) AS n FROM (SELECT k, MAX(v) AS m FROM l GROUP BY k) x GROUP BY m", 2, 2),
+    "the top of a partition": (
+        "SELECT k, v, n FROM (SELECT *, RANK() OVER (PARTITION BY k ORDER BY v) AS n FROM l) x WHERE n < 3", 1, 2),
+    "the row before it": ("SELECT k, v, LAG(v) OVER (PARTITION BY k ORDER BY ts) AS n FROM l WHERE g = 1", 1, 2),
+    "the top of rows that change their partition": (
+        "SELECT id, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM t) x WHERE n < 3", 3, 3),
+    "the top of a join": (
+        "SELECT g, v, n FROM (SELECT l.g, r.v, ROW_NUMBER() OVER (PARTITION BY l.g ORDER BY r.v) AS n"
+        " FROM l JOIN r ON l.k = r.k) x WHERE n < 3", 2, 3),
+    "groups that empty": ("SELECT k, COUNT(*) AS n, MAX(v) AS m FROM t GROUP BY k", 2, 2),
+    "groups of groups that empty": (
+        "SELECT n, COUNT(*) AS c FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) x GROUP BY n", 3, 3),
+    "what differs": ("SELECT g, COUNT(DISTINCT k) AS a, COUNT(DISTINCT v) AS b, MAX(v) AS c FROM l GROUP BY g", 3, 3),
+    "what differs of rows that go": (
+        "SELECT k, COUNT(DISTINCT v) AS a, COUNT(DISTINCT id) AS b FROM t GROUP BY k HAVING COUNT(*) > 1", 3, 3),
 }  # fmt: skip
 
 
@@ -54,9 +69,14 @@ def query_of(view: str) -> Query:
 def test_stages(name: str) -> None:
     view, now, then = VIEWS[name]
     query = query_of(view)
-    here, apart = lower(query), lower(query, apart=True)
+    here, apart = lower(query), lower(query, in_place=APART)
     assert (len(here.stages), len(apart.stages)) == (now, then)
-    assert here.in_place is (now < then or here != apart) and not apart.in_place
+    assert bool(here.in_place) is (now < then or here != apart) and not apart.in_place
+    assert all(
+        here.in_place == x
+        for x in (OF_TOPS, OF_CHANGES)
+        if here != lower(query, in_place=x - 1) and here == lower(query, in_place=x)
+    )
 
 
 @pytest.mark.heavy
@@ -67,8 +87,8 @@ def test_both_plans_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) ->
 
     view, *_ = VIEWS[name]
     made = []
-    for apart in (False, True):
-        monkeypatch.setattr(backend, "lower", lambda query, apart=apart: lower(query, apart=apart))
+    for in_place in (OF_CHANGES, OF_TOPS, OF_JOINS, APART):
+        monkeypatch.setattr(backend, "lower", lambda query, in_place=in_place: lower(query, in_place=in_place))
         chance, ends = random.Random(name), []
         for batch, buckets in ((5, 1), (50, 4)):
             chance.seed(name)
@@ -86,7 +106,7 @@ def test_both_plans_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) ->
                 ends.append(Counter(map(str, driver.query("SELECT * FROM o"))))
         assert ends[0] == ends[1] and ends[0]
         made.append(ends[0])
-    assert made[0] == made[1]
+    assert made[0] == made[1] == made[2] == made[3]
 
 
 def test_what_is_known_by_a_key() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import every_operator
 from braid.expr.nodes import Call, Cast, Col, Lit
 from braid.lower.lower import lower
+from braid.lower.physical import APART
 from braid.operators import lookup
 from braid.operators.aggregate import GroupBy
 from braid.operators.base import Result, State
@@ -318,7 +319,7 @@ def test_failed_expressions_are_told() -> None:
 
 def test_a_query_of_each_operator_is_run_on_a_cluster() -> None:
     """But for Limit, which only push queries have: whoever adds one adds a query (tests/every_operator.py)."""
-    plans = [lower(q, apart=True) for some in every_operator.ALL for q in every_operator.queries(some)]
+    plans = [lower(q, in_place=APART) for some in every_operator.ALL for q in every_operator.queries(some)]
     used = {type(s.operator).__name__ for p in plans for stage in p.stages for s in stage.steps}
     assert used == {
         "Analytic", "Answers", "AsOf", "Closed", "Coalesce", "EmitOnClose", "Filter", "Final", "GroupBy", "InWindows",

@@ -9,6 +9,7 @@ import pytest
 
 from braid.explain.documents import explain_query, render_text
 from braid.lower.lower import lower
+from braid.lower.physical import APART, OF_CHANGES
 from braid.plan.canonical import canonical
 from braid.plan.logical import Source
 from braid.stage import checkpoint
@@ -103,8 +104,8 @@ def test_a_plan_shows_each_part_once() -> None:
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_query_that_has_begun_goes_on_as_it_began(name: str) -> None:
     query = query_of(VIEWS[name][0])
-    now, alone, older = lower(query), lower(query, alone=True), lower(query, apart=True, whole=True, alone=True)
-    settings = {checkpoint.PRUNED: True, checkpoint.IN_PLACE: True, checkpoint.SHARED: True}
+    now, alone, older = lower(query), lower(query, alone=True), lower(query, in_place=APART, whole=True, alone=True)
+    settings = {checkpoint.PRUNED: True, checkpoint.IN_PLACE: OF_CHANGES, checkpoint.SHARED: True}
 
     def begun(*marks: str) -> checkpoint.Document:
         kept = {mark: settings[mark] for mark in marks}

@@ -274,10 +274,10 @@ def _stage(stage: Stage, plan: Plan) -> Document:
     by sending them on."""
     reads = [leaf.number for leaf in plan.leaves if leaf.stage == stage.number and not leaf.spared]
     fed = [s.number for s in plan.stages if any(e.stage == stage.number for e in s.exchanges)]
-    return {
-        "nodes": [*reads, *(s.number for s in stage.steps)],
-        "exchange": {"by": [_key(k) for k in _shown(stage.keys)], "buckets": 1 if stage.single else "?", "from": fed},
-    }
+    exchange = {"by": [_key(k) for k in _shown(stage.keys)], "buckets": 1 if stage.single else "?", "from": fed}
+    if stage.anywhere:
+        exchange["anywhere"] = True
+    return {"nodes": [*reads, *(s.number for s in stage.steps)], "exchange": exchange}
 
 
 def _add_state(document: Document, state: Sequence[Mapping[str, Any]]) -> None:
@@ -322,7 +322,7 @@ def render_text(document: Document) -> str:
     head = f"{document['query']}: {sink['mode']} into {where}key {key})"
     lines = [head, *_tree(nodes, document["nodes"][-1]["id"], "", "", set())]
     for i, stage in enumerate(document["stages"]):
-        by = ", ".join(stage["exchange"]["by"]) or "one bucket"
+        by = ", ".join(stage["exchange"]["by"]) or ("epoch" if stage["exchange"].get("anywhere") else "one bucket")
         how = "exchange" if stage["exchange"]["from"] else "spread"
         lines.append(f"stage {i}: {how} by {by}; nodes {', '.join(str(n) for n in stage['nodes']) or '-'}")
     moved = [n["partitions"] for n in document["topology"] if n["op"] == "repartition"]

@@ -16,7 +16,7 @@ from braid.lower.physical import Step
 from braid.lower.spread import one_bucket
 from braid.operators.base import Behind
 from braid.operators.limit import Limit
-from braid.operators.table_changes import Retract
+from braid.operators.table_changes import Differing, Retract, Shown
 from braid.plan import analytic, epochs, groups, joins, logical, over, sliding, watermarks
 from braid.plan.groups import names
 from braid.plan.node import Mode
@@ -53,6 +53,10 @@ def of_step(step: Step) -> Words:
             return Words("limit", notes=[f"the query ends after {count} rows"], mode=step.node.mode)
         case Behind(called=op, told=told, mode=mode) if not isinstance(step.node, epochs.Changes):
             return Words(op, (), *told, mode=mode)
+        case Shown():
+            return replace(of_node(step.node), state=(), mode=step.node.mode)
+        case Differing(told=told):
+            return replace(of_node(step.node), state=told.kept, notes=told.notes, mode=step.node.mode)
     words = replace(of_node(step.node), mode=step.node.mode)
     if isinstance(step.operator, Retract) and step.operator.passing is not None:  # of a table that is read, too
         until = next((k.until for k in words.state if k.bounded), "the watermark of a part of its key has passed it")

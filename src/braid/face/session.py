@@ -52,6 +52,7 @@ from braid.face.frames import Asked
 from braid.face.pull_queries import StorePullQueries
 from braid.face.show import folders
 from braid.lower.lower import lower
+from braid.lower.physical import APART
 from braid.plan.logical import Kind, Query, Source, sources
 from braid.spark.query_options import QueryOptions
 from braid.sql.dialects.base import Words
@@ -392,7 +393,7 @@ class Session(Answering):
         from braid.spark.pipeline import result_frame
 
         query, begins = self._select(sql), self._engine.begins
-        plan = lower(query, apart=True, alone=True)
+        plan = lower(query, in_place=APART, alone=True)
         return result_frame(self._spark, plan, self._store.store, self._frames(query), begins, warn)
 
     def drops(self, query: str = "query") -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from braid.errors import BraidError
 from braid.expr.nodes import Col, Expr, columns, substituted
-from braid.lower.physical import Exchange, Leaf, NullKey, Step
+from braid.lower.physical import APART, OF_JOINS, Exchange, InPlace, Leaf, NullKey, Step
 from braid.lower.shared import Part, Parts
 from braid.lower.spread import made_of, never_null
 from braid.operators.base import Operator
@@ -60,12 +60,12 @@ class Builder:
     clocked: frozenset[str]  # aliases of the sources whose clock some join reads
     judged: frozenset[str]  # aliases of the sources whose late rows are dropped
     ahead: frozenset[str]  # aliases of the sources that a temporal join looks into
-    apart: bool
+    in_place: InPlace
     by_epoch: bool  # nothing above a group asks in which order rows come to it, or when, within an epoch
     unseen: Sequence[tuple[groups.Aggregate, int]]  # groups that nobody sees without rows; the number of COUNT(*)
     numbers: int
     leaves: list[Leaf] = field(default_factory=list)
-    placed: bool = False  # some rows stay in their bucket that are moved in a plan that is lowered `apart`
+    placed: InPlace = APART
     stages: list[Growing] = field(default_factory=list)
     read: frozenset[str] = frozenset()  # of what is needed, what is not only so in an equal part
     inside: int = 0  # how many parts that have an equal one are being lowered
@@ -94,6 +94,13 @@ class Builder:
     def unread(self, names: Iterable[str]) -> frozenset[str]:
         """Of the columns of a part those that are read of an equal one alone."""
         return frozenset() if self.inside else self.needed.difference(self.read).intersection(names)
+
+    def place(self, what: InPlace) -> bool:
+        """Whether rows that may stay where they are do so in this plan."""
+        if what > self.in_place:
+            return False
+        self.placed = max(self.placed, what)
+        return True
 
     def rows_of(self, node: Node) -> int | None:
         return next((i for made, i in self.unseen if made is node), None)
@@ -126,9 +133,8 @@ class Builder:
         """The frame by `keys`: where every row has one, and those of one lie in one bucket, in its place."""
         known = (tuple(made_of(e, keys) for e in by or ()) for by in (frame.keys, frame.equal))
         by = next((x for x in known if x and None not in x), ())
-        if self.apart or frame.keys == keys or not by or not all(map(never_null, keys)):
+        if frame.keys == keys or not by or not all(map(never_null, keys)) or not self.place(OF_JOINS):
             return self.spread(frame, keys, null_key, reason, folding)
-        self.placed = True
         rekey = Rekey(node.mode, keys, tuple(e for e in by if e is not None))
         return self.step(rekey, [frame], node, keys, frame.columns)
 

@@ -17,18 +17,17 @@ from typing import assert_never
 from braid.expr.nodes import Call, Col, Lit, columns, substituted
 from braid.lower.building import Builder, Frame, Keys, readings_of
 from braid.lower.clock import clock, clocked_by
-from braid.lower.physical import NullKey, Plan, Stage, needs_all
+from braid.lower.forgetting import cleaned_by, closed_by, filter_of, passed_by, tells_last
+from braid.lower.physical import APART, OF_CHANGES, OF_JOINS, InPlace, NullKey, Plan, Stage, needs_all
 from braid.lower.shared import alike, named_alike, parts, pruned_alike
-from braid.lower.spread import by_epoch, common_keys, folding, never_null, one_bucket, stays, window_keys
+from braid.lower.spread import by_epoch, common_keys, fixed, folding, never_null, one_bucket, stays, window_keys
 from braid.operators.aggregate import GroupBy
 from braid.operators.analytic import Analytic
 from braid.operators.as_of import AsOf
 from braid.operators.base import Operator
 from braid.operators.changes import key_column
-from braid.operators.clocks import Closing
 from braid.operators.closed import Closed
 from braid.operators.coalesce import Coalesce
-from braid.operators.filter import Filter
 from braid.operators.final import Final
 from braid.operators.foreign_key import Answers, join_of
 from braid.operators.in_windows import InWindows
@@ -44,12 +43,11 @@ from braid.operators.regular import Regular
 from braid.operators.rekey import Rekey
 from braid.operators.sessions import Sessions
 from braid.operators.sliding import Sliding
-from braid.operators.table_changes import Retract, TableFilter, Upserts
+from braid.operators.table_changes import Differing, Retract, Shown, Upserts
 from braid.operators.table_join import TableJoin
 from braid.operators.temporal import Temporal
 from braid.operators.temporal_filter import TemporalFilter
 from braid.operators.union import Union
-from braid.operators.watermarks import Cleaning, Passing
 from braid.operators.windowed import WindowedJoin
 from braid.operators.windows import TimeWindows, Windows
 from braid.plan import analytic, epochs, groups, joins, logical, over, sliding, watermarks
@@ -64,14 +62,14 @@ _OneKey = joins.StreamStreamJoin | joins.StreamTableJoin | joins.TableTableJoin 
 ALONE = Lit(0, Scalar.INT)
 
 
-def lower(query: Query, apart: bool = False, whole: bool = False, alone: bool = False) -> Plan:
-    """The physical plan of a query; `apart`: as checkpoints have it in which all rows of a result are spread anew;
+def lower(query: Query, in_place: InPlace = OF_CHANGES, whole: bool = False, alone: bool = False) -> Plan:
+    """The physical plan of a query; `in_place`: as checkpoints have it in which nothing more stays where it is;
     `whole`: as those have it that keep all columns of a sub-query; `alone`: as those have it that run each part of the
     query by itself."""
     asked, alone = query, alone or not epochs.in_epochs(query.root)
     if not whole:
         query = pruned(query) if alone else pruned_alike(query)
-    b = _builder(query, apart, alone)
+    b = _builder(query, in_place, alone)
     readings = readings_of(b.sources)
     sink_keys = query.sink.written_key
     root = _lower(query.root, b, sink_keys)
@@ -97,10 +95,10 @@ def lower(query: Query, apart: bool = False, whole: bool = False, alone: bool = 
     return Plan(asked, tuple(leaves), stages, stored, in_place=b.placed, pruned=query != asked, shared=shared)
 
 
-def _builder(query: Query, apart: bool, alone: bool) -> Builder:
+def _builder(query: Query, in_place: InPlace, alone: bool) -> Builder:
     read, root = tuple(logical.sources(query.root)), query.root
     clocked, judged, ahead = (frozenset(f(root)) for f in (clocked_by, _judged, _ahead))
-    b = Builder(read, needed(query), clocked, judged, ahead, apart, by_epoch(root), tuple(_unseen(root)), len(read))
+    b = Builder(read, needed(query), clocked, judged, ahead, in_place, by_epoch(root), tuple(_unseen(root)), len(read))
     if not alone:
         b.parts = parts(query, ahead, not b.by_epoch, b.rows_of)
         b.read, b.needed = b.needed, alike(b.needed, [(x.form, x.columns) for x in b.parts.values()])
@@ -167,7 +165,7 @@ def _node(node: Node, b: Builder, wanted: Keys, without: NullKey) -> Frame:
             table = node.mode == "upsert"
             keys = node.input.row_key if table else wanted
             x = _input(node.input, b, keys, "own" if table else without)
-            return b.step(_filter(node, b), [x], node, x.keys, x.columns)
+            return b.step(filter_of(node, b), [x], node, x.keys, x.columns)
         case groups.TimeWindows():
             x = b.spread(_input(node.input, b, wanted, "drop"), wanted, "drop", "GROUP BY has another key")
             windows = TimeWindows.of(node, clock(node.input, b.leaves))
@@ -221,8 +219,8 @@ def _node(node: Node, b: Builder, wanted: Keys, without: NullKey) -> Frame:
 
 def _coalesce(node: epochs.Coalesce, b: Builder) -> Frame:
     x = _lower(node.input, b, node.key)
-    in_place = node.key == node.input.row_key and stays(node.input) and not b.apart and x.keys != node.key
-    b.placed |= in_place
+    allowed = stays(node.input) if node.key == node.input.row_key and x.keys != node.key else None
+    in_place = allowed is not None and b.place(allowed)
     x = x if in_place else b.spread(x, node.key, "route", "the result has another key")
     return b.step(Coalesce.of(node, in_place), [x], node, node.key, x.columns)
 
@@ -234,21 +232,30 @@ def _changes(node: epochs.Changes, b: Builder, wanted: Keys, known: watermarks.P
     keys = wanted if _same_key(wanted, own) else (*own, ALONE)
     if isinstance(node.input, logical.Source):
         x = b.leaf(node.input, keys, b.stage(keys), "route", joins=False)
+    elif tells_last(node, b, known):
+        x = _told(node.input, b)
+        return b.step(Differing(frozenset(c.name for c in fixed(node.input))), [x], node, x.keys, x.columns)
     else:
         x = _lower(node.input, b, keys)
-        if x.keys is not None and _same_key(x.keys, own) and _grouped(node.input) and not b.apart:
-            b.placed, keys = b.placed or keys != x.keys, x.keys
+        if x.keys is not None and _same_key(x.keys, own) and _grouped(node.input) and b.in_place:
+            b.place(APART if keys == x.keys else OF_JOINS)
+            keys = x.keys
         else:
             x = b.spread(x, keys, "route", "changes of a table are found by its key")
-    return b.step(Retract(_passing(node, keys, b, known), b.by_epoch), [x], node, x.keys, x.columns)
+    return b.step(Retract(passed_by(node, keys, b, known), b.by_epoch), [x], node, x.keys, x.columns)
 
 
-def _passing(node: Node, keys: Keys, b: Builder, known: watermarks.Progress | None = None) -> Passing | None:
-    """When the rows of a table, by these keys, are not changed any more."""
-    found = watermarks.passed(node, known)
-    if found is None or found.key not in keys:
-        return None
-    return Passing(key_column(keys.index(found.key)), found.key.type, tuple(map(b.watermark, found.bounds)))
+def _told(node: Node, b: Builder) -> Frame:
+    """Groups that tell what they told before, too, and what is made of their rows."""
+    match node:
+        case logical.Project(input=x):
+            return _project(node, _told(x, b), b)
+        case logical.Filter(input=x, predicate=predicate):
+            made = _told(x, b)
+            return b.step(Shown(predicate), [made], node, made.keys, made.columns)
+        case groups.Aggregate():
+            return _aggregate(node, b, with_last=True)
+    raise AssertionError(node)
 
 
 def _same_key(keys: Keys, own: Keys) -> bool:
@@ -265,8 +272,8 @@ def _grouped(node: Node) -> bool:
 
 def _windows(node: epochs.Windows, b: Builder, wanted: Keys) -> Frame:
     """By what is wanted of a row itself; else by the window, where a row has one."""
-    found = window_keys(node, wanted) if _is_local(node.input) and not b.apart else None
-    b.placed |= found is not None
+    found = window_keys(node, wanted) if _is_local(node.input) and b.in_place else None
+    b.place(APART if found is None else OF_JOINS)
     by, known = ((*keys, ALONE) for keys in found) if found is not None else ((), ())
     x = _input(node.input, b, by, "route")
     return b.step(Windows.of(node), [x], node, known if found else x.keys, [*x.columns, node.start, node.end])
@@ -280,7 +287,7 @@ def _over(node: over.Over | analytic.Analytic, b: Builder) -> Frame:
     if isinstance(node, over.Over):
         keys = (*keys, ALONE)
         x = b.spread(_input(node.input, b, keys, "route"), keys, "route", why)
-        operator = Over.of(node, _passing(node, node.partition, b))
+        operator = Over.of(node, passed_by(node, node.partition, b))
     else:
         x = _in_place(_lower(node.input, b, keys), keys, node.input, b, "one", why)
         operator = Analytic(node, clock(node.input, b.leaves))
@@ -314,7 +321,7 @@ def _epoch_join(node: epochs.EpochJoin, b: Builder) -> Frame:
 def _epoch_operator(node: epochs.EpochJoin, b: Builder) -> Operator:
     match node:
         case epochs.RegularJoin():
-            clean = _cleanings(watermarks.forgotten(node), b)
+            clean = cleaned_by(watermarks.forgotten(node), b)
             ticks = [clean[side].value if side in clean else None for side in ("left", "right")]
             band = next((x for b in bands(node) if (x := b.moved(*ticks)) is not None), None)
             sides = clean.get("left"), clean.get("right")
@@ -326,15 +333,11 @@ def _epoch_operator(node: epochs.EpochJoin, b: Builder) -> Operator:
     assert_never(node)
 
 
-def _cleanings(clean: Iterable[epochs.Clean], b: Builder) -> dict[str, Cleaning]:
-    return {c.side: Cleaning(c.value, tuple(map(b.watermark, c.bounds))) for c in clean}
-
-
 def _sliding(node: sliding.SlidingJoin, b: Builder, wanted: Keys) -> Frame:
     """All operands in one stage, spread by a key that spans them, or in one bucket; a stream alone by what is wanted of
     its rows."""
     keys, known = common_keys(node), None
-    if isinstance(node.tree, sliding.Operand) and not isinstance(node.tree.frame, sliding.RowsFrame) and not b.apart:
+    if isinstance(node.tree, sliding.Operand) and not isinstance(node.tree.frame, sliding.RowsFrame) and b.in_place:
         own = {c.name for c in node.tree.input.schema}
         known = tuple(k for k in wanted if any(columns(k)) and own.issuperset(columns(k))) or None
         keys = keys if known is None else (known,)
@@ -377,7 +380,7 @@ def _before(keys: Keys, node: logical.Lateral) -> Keys:
     return tuple(c for c in plain if isinstance(c.type.element if isinstance(c.type, Array) else c.type, Scalar))
 
 
-def _aggregate(node: groups.Aggregate, b: Builder) -> Frame:
+def _aggregate(node: groups.Aggregate, b: Builder, with_last: bool = False) -> Frame:
     """All windows of a key are in one bucket."""
     keys = tuple(e for _, e in node.spread_by)
     mode = node.input.mode
@@ -389,13 +392,13 @@ def _aggregate(node: groups.Aggregate, b: Builder) -> Frame:
             by = tuple(Col(key_column(i), k.type) for i, k in enumerate(keys))
             x = b.step(Rekey(mode, keys, by), [x], node.input, keys, x.columns)
     x = _by_groups(x, keys, node, b)
-    closing = _closing(node, b)
+    closed = closed_by(node, b)
     if isinstance(node, groups.Sessions):
-        assert closing is not None
-        operator: Operator = Sessions.of(node, closing)
+        assert closed is not None
+        operator: Operator = Sessions.of(node, closed)
     else:
-        passing = _passing(node, tuple(c for c, _ in node.keys), b)
-        operator = GroupBy.of(node, closing, passing, b.by_epoch, b.rows_of(node), x.folded)
+        passed = passed_by(node, tuple(c for c, _ in node.keys), b)
+        operator = GroupBy.of(node, closed, passed, b.by_epoch, b.rows_of(node), x.folded, with_last)
     return b.step(operator, [x], node, tuple(c for c, _ in node.spread_by), node.schema)
 
 
@@ -408,9 +411,8 @@ def _by_groups(x: Frame, keys: Keys, node: groups.Aggregate, b: Builder) -> Fram
 
 def _in_place(x: Frame, keys: Keys, node: Node, b: Builder, null_key: NullKey, reason: str) -> Frame:
     """Rows of a stream by `keys`: those that are spread by a part of them stay where they are."""
-    if b.apart or x.keys is None or not set(x.keys) <= set(keys):
+    if x.keys is None or not set(x.keys) <= set(keys) or not b.place(OF_JOINS):
         return b.spread(x, keys, null_key, reason)
-    b.placed = True
     by = tuple(Col(key_column(keys.index(k)), k.type) for k in x.keys)
     return b.step(Rekey(node.mode, keys, by), [x], node, keys, x.columns)
 
@@ -566,7 +568,7 @@ def _local(node: Node, b: Builder, keys: Keys, null_key: NullKey, stage: int) ->
         case logical.Filter(input=x):
             kept: NullKey = "pad" if null_key == "drop" else null_key  # a row that does not pass has no key to miss
             frame = _local(x, b, keys, kept, stage)
-            return b.step(_filter(node, b), [frame], node, frame.keys, frame.columns)
+            return b.step(filter_of(node, b), [frame], node, frame.keys, frame.columns)
         case logical.Project(input=x):
             return _project(node, _local(x, b, _below(keys, node), null_key, stage), b)
         case epochs.OnTime(input=x, value=value, bound=bound, judged=judged):
@@ -585,16 +587,3 @@ def _operator(node: _OneKey, b: Builder) -> Operator:
         case joins.TableTableJoin():
             return TableJoin.of(node, (_names(node.left.row_key), _names(node.right.row_key)))
     assert_never(node)
-
-
-def _filter(node: logical.Filter, b: Builder) -> Operator:
-    if node.mode != "upsert":
-        return Filter.of(node)
-    return TableFilter.of(node, _closing(node.input, b), _passing(node, node.row_key, b))
-
-
-def _closing(node: Node, b: Builder) -> Closing | None:
-    """When the groups of a node are not changed any more."""
-    if not isinstance(node, groups.Aggregate) or node.closed_after is None:
-        return None
-    return Closing(clock(node, b.leaves), node.closed_after)

@@ -18,6 +18,10 @@ from braid.operators.aggregate import GroupBy
 from braid.operators.base import Operator
 from braid.operators.filter import Filter
 from braid.operators.folding import Folding
+from braid.operators.lateral import Lateral
+from braid.operators.on_time import OnTime
+from braid.operators.project import Project
+from braid.operators.windows import Windows
 from braid.plan import groups, logical
 from braid.plan.epochs import in_epochs
 from braid.plan.first_row import is_one_group
@@ -26,6 +30,16 @@ from braid.plan.first_row import is_one_group
 # key. A key of which a part is null is one where a table is known by it (own, route, one); a join or group needs all
 # of it (drop, pad).
 NullKey = Literal["drop", "own", "route", "pad", "one"]
+
+
+_ROW_BY_ROW = (Filter, Lateral, OnTime, Project, Windows)
+
+
+# What stays where it is that would be moved, or kept, a second time: nothing; rows of joins, groups and windows; those
+# of a partition; what groups told before. Each has those before it, too. A checkpoint goes on as it began.
+# (docs/decisions/0122-what-is-known-is-not-kept-twice.md)
+InPlace = int
+APART, OF_JOINS, OF_TOPS, OF_CHANGES = 0, 1, 2, 3
 
 
 def needs_all(null_key: NullKey) -> bool:
@@ -119,6 +133,12 @@ class Stage:
     keeps: bool = False  # the result's rows, by key
 
     @property
+    def anywhere(self) -> bool:
+        """Whether a row may be in any bucket: rows that only come go on to another stage, and no step compares them."""
+        alone = all(isinstance(x.operator, _ROW_BY_ROW) and x.node.mode == "append" for x in self.steps)
+        return not self.keys and not self.single and bool(self.exchanges) and alone
+
+    @property
     def leaving(self) -> tuple[int, ...]:
         """The numbers of the frames that leave."""
         return tuple(dict.fromkeys(x.source for x in self.exchanges)) or (self.output,)
@@ -132,8 +152,8 @@ def _keeping(stage: Stage) -> list[Step]:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`stored`: the names that plan columns have in kept rows (`plan.canonical`). `numbers`: of steps that keep their
-    state under the number that they had in a query whose place this one took. `in_place`: some rows stay where they
-    are that a plan that is lowered `apart` moves. `pruned`: columns of a sub-query are left out that nobody reads.
+    state under the number that they had in a query whose place this one took. `in_place`: which rows stay where they
+    are that a plan that is lowered `APART` moves. `pruned`: columns of a sub-query are left out that nobody reads.
     `shared`: the nodes, by their number in `walk`, whose rows an equal part gives, which is run for both."""
 
     query: logical.Query
@@ -141,7 +161,7 @@ class Plan:
     stages: tuple[Stage, ...]
     stored: Mapping[str, str] = field(default_factory=dict)
     numbers: Mapping[int, int] = field(default_factory=dict)
-    in_place: bool = False
+    in_place: InPlace = APART
     pruned: bool = False
     shared: tuple[int, ...] = ()
 

@@ -13,11 +13,13 @@ from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
 from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns
+from braid.lower.physical import OF_JOINS, OF_TOPS, InPlace
 from braid.operators.changes import key_column
 from braid.operators.folding import Folding
 from braid.plan.epochs import AsOfJoin, Changes, Clocked, OnTime, RegularJoin, TemporalJoin, Windows, in_epochs
 from braid.plan.groups import GATHER, Aggregate, Sessions
 from braid.plan.logical import Filter, Node, Project, Source
+from braid.plan.over import Over
 from braid.plan.sliding import Merged, Operand, RowsFrame, SlidingJoin, meetings, preserved_table
 from braid.types import FLOATS, Scalar
 
@@ -104,7 +106,7 @@ def _stands_for(e: Expr, keys: Keys) -> Expr | None:
     return None if null is None or value is None else Case(((null, Lit(None, e.type)),), value, e.type)
 
 
-def _fixed(node: Node) -> frozenset[Col]:
+def fixed(node: Node) -> frozenset[Col]:
     """The columns that are the same in all rows that ever are under one key of a node."""
     if node.mode == "append":
         return frozenset(node.schema)
@@ -112,11 +114,11 @@ def _fixed(node: Node) -> frozenset[Col]:
         case Source():
             return frozenset(c for c in node.schema if c in node.row_key)
         case Filter(input=x) | OnTime(input=x) | Changes(input=x) | Clocked(input=x):
-            return _fixed(x)
+            return fixed(x)
         case Windows(input=x, start=start, end=end):
-            return _fixed(x) | {start, end}
+            return fixed(x) | {start, end}
         case Project(input=x, outputs=outputs):
-            below = _fixed(x)
+            below = fixed(x)
             return frozenset(c for c, e in outputs if known_by(e, below))
         case Aggregate(keys=keys):
             return frozenset(c for c, _ in keys)
@@ -124,15 +126,23 @@ def _fixed(node: Node) -> frozenset[Col]:
             return frozenset()
 
 
-def stays(node: Node) -> bool:
-    """Whether all that ever happens under a key of this result happens in one bucket of its join: the join's key
-    follows from that of the result."""
+def stays(node: Node) -> InPlace | None:
+    """Whether, and as what, all that ever happens under a key of this result happens in one bucket of its join or
+    partition: the key of these follows from that of the result."""
     below = node
     while isinstance(below, Project | Filter):
         below = below.input
     match below:
+        case Over(input=x, partition=by):
+            return OF_TOPS if all(known_by(e, fixed(x)) for e in by) else None
+        case _:
+            return OF_JOINS if _stays(below, node) else None
+
+
+def _stays(below: Node, node: Node) -> bool:
+    match below:
         case RegularJoin(left=left, right=right, on=on, how=how):
-            sides = [all(known_by(e, _fixed(x)) for e in by) for x, by in ((left, on.left), (right, on.right))]
+            sides = [all(known_by(e, fixed(x)) for e in by) for x, by in ((left, on.left), (right, on.right))]
             match how:
                 case "inner":
                     return any(sides)

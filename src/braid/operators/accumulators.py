@@ -50,12 +50,15 @@ def _sums(groups: Groups, value: pl.Series, held: Sequence[pl.Series]) -> list[p
 
 def _sum(groups: Groups, value: pl.Series, held: pl.Series) -> pl.Series:
     """In the type of `held`: what stood before, then the values one after the other."""
+    if held.dtype == pl.Int64:
+        numbers = np.empty(len(groups.start), dtype=np.int64)
+        numbers[groups.start] = held.fill_null(0).to_numpy()
+        numbers[~groups.start] = value.cast(pl.Int64).fill_null(0).to_numpy() * np.sign(groups.diff[~groups.start])
+        return pl.Series(groups.sums(numbers))
     taken_back = pl.Series(groups.diff[~groups.start] < 0)
     wide = value.cast(held.dtype)
     signed = (wide if not taken_back.any() else (-wide).zip_with(taken_back, wide)).fill_null(0)
     sequence = groups.spread(held.fill_null(0), signed)
-    if held.dtype == pl.Int64:
-        return pl.Series(groups.sums(sequence.to_numpy()))
     return groups.over(pl.col("v").cum_sum(), sequence)
 
 

@@ -34,6 +34,7 @@ from braid.operators.changes import (
     DIFF,
     HASH,
     HEADERS,
+    LAST,
     POS,
     SUB,
     TIME,
@@ -47,7 +48,7 @@ from braid.operators.extremes import Extreme, Values
 from braid.operators.folding import as_one, epochs_of, parts_of
 from braid.operators.lives import Standing, Timeline, arrivals, timeline
 from braid.operators.pairing import MISSING, all_dropped, dropped_rows, gathered, without_nulls
-from braid.operators.ranges import Flags, Ints, columns_of, rows_at, values_at
+from braid.operators.ranges import Flags, Ints, begins, columns_of, rows_at, values_at
 from braid.operators.watermarks import Passing, by_time
 from braid.operators.watermarks import after as after_batch
 from braid.plan import groups
@@ -56,6 +57,7 @@ from braid.plan.groups import GATHER
 from braid.plan.node import Mode
 from braid.types import polars_type
 
+Stood = tuple[pl.DataFrame, Flags]
 WORTH = 2  # so many rows of a group and epoch, on average, are worth being one
 
 
@@ -65,7 +67,8 @@ class GroupBy:
     (None: rows only come); `mode`: of the input; `closing`: of groups in windows; `passing`: of groups by what has a
     watermark; `by_epoch`: a group tells what it is after an epoch, once; `rows`: the number of COUNT(*), where nobody
     sees a group without rows, so that it need not be kept; `begins_again`: that of a group which is as if it had never
-    been once it has had no rows at the end of an epoch; `folded`: rows come as `Folding` gives them."""
+    been once it has had no rows at the end of an epoch; `folded`: rows come as `Folding` gives them; `with_last`:
+    what a group told before goes along (`Differing`)."""
 
     keys: tuple[str, ...]
     aggregations: tuple[groups.Aggregation, ...]
@@ -77,6 +80,7 @@ class GroupBy:
     rows: int | None = None
     begins_again: int | None = None
     folded: bool = False
+    with_last: bool = False
 
     @staticmethod
     def of(
@@ -86,6 +90,7 @@ class GroupBy:
         by_epoch: bool = False,
         rows: int | None = None,
         folded: bool = False,
+        with_last: bool = False,
     ) -> GroupBy:
         mode = node.input.mode
         own = tuple(e.name for e in node.input.row_key if isinstance(e, Col))
@@ -93,7 +98,8 @@ class GroupBy:
         names = tuple(c.name for c, _ in node.keys)
         again = next((i for i, a in enumerate(node.aggregations) if a.output == node.rows), None)
         own_key = own if latest else None
-        return GroupBy(names, node.aggregations, own_key, mode, closing, passing, by_epoch, rows, again, folded)
+        told = by_epoch, rows, again, folded, with_last
+        return GroupBy(names, node.aggregations, own_key, mode, closing, passing, *told)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         drops: list[pl.DataFrame] = []
@@ -106,7 +112,7 @@ class GroupBy:
             return Result(self._nothing(rows, keys), all_dropped(drops))
         held = Newest(state, "groups", keys, by_time(keys, self.closing, self.passing))
         accumulators = Accumulators(self.aggregations)
-        line, rows, after = self._after(rows, held, accumulators, clocks, state, drops)
+        line, rows, stood, after = self._after(rows, held, accumulators, clocks, state, drops)
         if self.closing is not None:
             held.forget(self.closing.open_from(clocks))
         if self.passing is not None:
@@ -121,12 +127,15 @@ class GroupBy:
             few = on_the_way[unfit.is_not_null().to_numpy()[on_the_way]]
             lost = dropped_rows(rows_at(rows, few), Reason.EXPRESSION, None, message=values_at(unfit, few))
             drops += [lost] if len(few) else []
-        names = [POS, SUB, HASH, *keys, *([HEADERS] if HEADERS in rows.columns else [])]
-        out, after = rows_at(columns_of(rows, names).hstack([stands]), told), rows_at(after, told)
-        named = [out[k].alias(name) for k, name in zip(keys, self.keys, strict=True)]
         headers = [HEADERS] if HEADERS in rows.columns else []
-        internal = columns_of(out.with_columns(after[TIME]), [POS, SUB, TIME, DIFF, HASH, *keys, *headers])
-        return Result(internal.hstack([*named, *accumulators.results(after)]), all_dropped(drops))
+        rows = columns_of(rows, [POS, SUB, HASH, *keys, *headers]).hstack([after[TIME], stands])
+        if self.with_last:
+            out, values = _with_last(line, rows, stood, after, told)
+        else:
+            out, values = rows_at(rows, told), rows_at(after, told)
+        named = [out[k].alias(name) for k, name in zip(keys, self.keys, strict=True)]
+        internal = columns_of(out, [POS, SUB, TIME, DIFF, HASH, *keys, *headers, *([LAST] if self.with_last else [])])
+        return Result(internal.hstack([*named, *accumulators.results(values)]), all_dropped(drops))
 
     def _after(
         self,
@@ -136,16 +145,19 @@ class GroupBy:
         clocks: Clocks,
         state: State,
         drops: list[pl.DataFrame],
-    ) -> tuple[Timeline, pl.DataFrame, pl.DataFrame]:
-        """The rows by group, and what is behind each of them. Those of a group in one epoch may be one of them."""
+    ) -> tuple[Timeline, pl.DataFrame, Stood, pl.DataFrame]:
+        """The rows by group, what stood, and what is behind each of them. Those of a group in one epoch may be one of
+        them."""
         line = timeline([rows], None, held.keys)
-        groups, before = self._before(line, rows, held, accumulators)
+        groups, before, there = self._before(line, rows, held, accumulators)
+        stood = before, there
         if self.folded:
             came = rows_at(columns_of(rows, list(accumulators.schema)), line.number)
             first = [came[next(iter(accumulators.columns(i)))] for i in range(len(self.aggregations))]
             found = self._extremes(line, rows, groups, first, state, clocks)
             added = Groups.led(line.first, np.ones(rows.height, dtype=np.int64))  # what goes is taken off already
-            return line, rows, _behind(line, rows, groups, before, accumulators.scanned(added, came, before, found))
+            sums = accumulators.scanned(added, came, before, found)
+            return line, rows, stood, _behind(line, rows, groups, before, sums)
         values, failed = evaluated(accumulators, rows)
         shown = values if self.own is None else self._shown(line, held.keys, accumulators.arguments, values, state)
         if any(a.function == GATHER for a in self.aggregations):
@@ -160,12 +172,13 @@ class GroupBy:
             line, rows = as_one(line, rows, parts)
             groups = Groups.led(line.first, np.ones(rows.height, dtype=np.int64))
             found = {i: groups.spread(before[f"_a{i}_0"], values_at(x, ends)) for i, x in found.items()}
-            return line, rows, _behind(line, rows, groups, before, accumulators.scanned(groups, folded, before, found))
+            sums = accumulators.scanned(groups, folded, before, found)
+            return line, rows, stood, _behind(line, rows, groups, before, sums)
         after = _behind(line, rows, groups, before, accumulators.running(groups, known, before, found=found))
         if self.begins_again is not None:
             after = self._begun_again(line, rows, groups, before, accumulators, known, after)
         drops += accumulators.failed(rows, failed, after, values)
-        return line, rows, after
+        return line, rows, stood, after
 
     def _parts(self, line: Timeline, rows: pl.DataFrame) -> Parts | None:
         """The rows of each group and epoch; None: they are not few, or each row counts by itself."""
@@ -272,23 +285,48 @@ class GroupBy:
 
     def _before(
         self, line: Timeline, rows: pl.DataFrame, held: Newest, accumulators: Accumulators
-    ) -> tuple[Groups, pl.DataFrame]:
-        """The groups, and what stood of each before the batch: nulls for a new one."""
+    ) -> tuple[Groups, pl.DataFrame, Flags]:
+        """The groups, what stood of each before the batch, and which did: nulls for a new one."""
         count = len(line.first)
         groups = Groups.led(line.first, rows[DIFF].to_numpy()[line.number])
         schema = {TIME: pl.Int64()} | accumulators.schema
-        kept = held.probe(line.looking)
+        kept, there = held.probe(line.looking), np.zeros(count, dtype=np.bool_)
         before = pl.DataFrame({name: pl.Series([None] * count, dtype=t) for name, t in schema.items()})
         if kept.rows is not None:
             at = count + np.arange(kept.rows.height)
             which = np.arange(count)
             which[kept.looking] = at
+            there[kept.looking] = True
             stood = columns_of(accumulators.kept(kept.rows), list(schema))
             if self.begins_again is not None:
                 alive = kept.rows[f"_a{self.begins_again}_0"].to_numpy() != 0
                 which[kept.looking[~alive]] = kept.looking[~alive]
             before = rows_at(before.vstack(stood).rechunk(), which)
-        return groups, before.with_columns(pl.col(TIME).fill_null(rows[TIME].min()))
+        return groups, before.with_columns(pl.col(TIME).fill_null(rows[TIME].min())), there
+
+
+def _with_last(
+    line: Timeline, rows: pl.DataFrame, stood: Stood, after: pl.DataFrame, told: Ints
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows that are told, then what stood of their groups before the batch; and what is behind each. `LAST` of a
+    row that is told says where what its group told before is; what stood has none."""
+    before, there = stood
+    place = np.full(rows.height, MISSING, dtype=np.int64)
+    place[told] = np.arange(len(told))
+    order, group = place[line.number], line.group[place[line.number] != MISSING]
+    order = order[order != MISSING]  # the rows that are told, group by group
+    begin = begins(group)
+    last = np.empty(len(told), dtype=np.int64)
+    last[order] = np.roll(order, 1)
+    last[order[begin]] = MISSING
+    begin &= there[group]
+    first, group = order[begin], group[begin]
+    last[first] = len(told) + np.arange(len(first))
+    out = rows_at(rows, np.append(told, told[first])).with_columns(
+        pl.Series(DIFF, np.append(np.ones(len(told)), np.zeros(len(first))).astype(np.int8)),
+        pl.Series(LAST, last).extend_constant(None, len(first)),
+    )
+    return out, rows_at(after, told).vstack(rows_at(columns_of(before, after.columns), group)).rechunk()
 
 
 def _behind(
@@ -305,7 +343,9 @@ def _lasts(line: Timeline, rows: pl.DataFrame, tells: Flags) -> Ints:
     """Of the rows that tell, the last of each group in each epoch."""
     speaks = tells[line.number]
     number, group = line.number[speaks], line.group[speaks]
-    return np.sort(number[ends_of(group, epochs_of(rows, number))])
+    made = np.zeros(rows.height, dtype=np.bool_)
+    made[number[ends_of(group, epochs_of(rows, number))]] = True
+    return np.flatnonzero(made)
 
 
 def _tells(line: Timeline, rows: pl.DataFrame, by_place: bool) -> Flags:

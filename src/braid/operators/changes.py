@@ -40,6 +40,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 POS, SUB, TIME, DIFF, HASH, HEADERS, PART = "_pos", "_sub", "_t", "_diff", "_h", "_headers", "_part"
+LAST = "_last"  # of what a group tells: the number of the row, in its frame, that it told before
 BY = "_by"  # of a dropped row: the position of the record that completed it
 
 POS_TYPE = pl.Int128()

@@ -24,7 +24,7 @@ from braid.operators.changes import DIFF, HASH, POS, SUB, key_column, numbers_wi
 from braid.operators.clocks import Clocks
 from braid.operators.multiset import changes_of, weighted
 from braid.operators.pairing import keys_of, payload_of
-from braid.operators.ranges import columns_of, rows_at
+from braid.operators.ranges import as_before, begins, columns_of, key_order, rows_at
 from braid.plan import epochs
 from braid.records.key import canonical_key, key_hash
 from braid.types import Column, Type
@@ -59,9 +59,7 @@ class Coalesce:
         if self.key:
             changes = changes.with_columns(key_hash(text).alias(HASH))
         if self.upsert:  # of a row taken back and one added, the one added
-            changes = changes.sort(POS, "_text", DIFF, maintain_order=True)
-            same = (pl.col(c) == pl.col(c).shift(-1) for c in (POS, "_text"))
-            changes = changes.filter(~pl.all_horizontal(same).fill_null(False))
+            changes = _newest(changes)
         if self.only_rows:
             changes = changes.filter(pl.col(DIFF) == 1)
         epoch = sequence_of(pl.col(POS))  # 64 bits sort faster than 128
@@ -75,6 +73,29 @@ class Coalesce:
         """The rows under their own keys; a column of a hash that is not known yet."""
         made, _ = compile.evaluate(rows, [(key_column(i), e) for i, e in enumerate(self.key)])
         return columns_of(rows, [POS, DIFF, HASH, *payload]).hstack(made.get_columns())
+
+
+def _newest(changes: pl.DataFrame) -> pl.DataFrame:
+    """One change of each key and epoch: the row, if one comes."""
+    if (changes[DIFF] == 1).all():
+        return changes
+    keys = columns_of(changes, [POS, "_text"])
+    h = keys.hash_rows().to_numpy()
+    order = key_order(h)
+    ordered = rows_at(keys, order)
+    same = as_before(ordered[POS]) & as_before(ordered["_text"])
+    if (same != ~begins(h[order])[1:]).any():  # two keys of one hash
+        changes = changes.sort(POS, "_text", DIFF, maintain_order=True)
+        equal = (pl.col(c) == pl.col(c).shift(-1) for c in (POS, "_text"))
+        return changes.filter(~pl.all_horizontal(equal).fill_null(False))
+    diff = changes[DIFF].to_numpy()[order]
+    first = np.flatnonzero(np.append(True, ~same))
+    comes = np.maximum.reduceat(diff, first)
+    stays = np.repeat(comes, np.diff(np.append(first, len(diff)))) == diff
+    stays[:-1] &= ~(same & stays[1:])  # of equal ones the last
+    kept = np.zeros(len(diff), dtype=np.bool_)
+    kept[order[stays]] = True
+    return rows_at(changes, np.flatnonzero(kept))
 
 
 def _sub(number: npt.NDArray[np.int64]) -> pl.Expr:

@@ -37,7 +37,7 @@ from braid.plan import groups
 from braid.plan.node import Mode
 
 WORTH = 1.5  # so many rows of a group and epoch, on average, are worth being one before they leave
-_ODD = np.uint64(0x9E3779B97F4A7C15)  # spreads the numbers of epochs
+ODD = np.uint64(0x9E3779B97F4A7C15)  # spreads the numbers of epochs
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def _by_parts(rows: pl.DataFrame, keys: Sequence[str], apart: Flags | None) -> t
     h = by.hash_rows().to_numpy()
     if apart is not None:
         h = np.where(apart, ~h, h)
-    about = pl.select(pl.lit(pl.Series(h ^ (epoch * _ODD))).approx_n_unique()).item()
+    about = pl.select(pl.lit(pl.Series(h ^ (epoch * ODD))).approx_n_unique()).item()
     if about * WORTH > rows.height:
         return None
     bits = int(epoch[-1]).bit_length()

@@ -80,7 +80,7 @@ def changes_of(rows: pl.DataFrame, keys: Sequence[str], payload: Sequence[str]) 
     weights = rows[DIFF].abs()
     if rows.height and weights.max() != 1:
         rows = rows_at(rows, np.repeat(np.arange(rows.height, dtype=np.int64), weights.to_numpy()))
-    rows = rows.sort(EPOCH, maintain_order=True)
+    rows = rows if rows[EPOCH].is_sorted() else rows.sort(EPOCH, maintain_order=True)
     return rows.select(
         end_of(pl.col(EPOCH)).alias(POS),
         pl.lit(None, pl.Binary).alias(SUB),

@@ -6,6 +6,7 @@ Rule: what stands before a change says what comes of it.
 
 `Retract`: upserts as rows that come and go. For each change the key's old row with -1 (if it had one), then the new one
 with +1 (if it has one): summed up, the result is the table at every place. It makes a table fit for aggregates.
+`Differing`: the same of what groups tell with what they told before; `Shown`: what of it a condition lets be seen.
 `Upserts`: rows that have keys of their own as upserts by another key, that several of them may share. What stands at
 one position is one change: of each row only what it is afterwards counts. Under a key those that came or changed are
 written; if there are none but some went, the one written last of those that remain, or a tombstone. Under a null key
@@ -21,7 +22,7 @@ passes says nothing. (docs/rules/ksqldb.md, KR-32)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,7 +32,7 @@ from braid.expr import compile
 from braid.expr.nodes import Col, Expr
 from braid.operators.arrangement import Newest
 from braid.operators.base import Behind, Result, State
-from braid.operators.changes import DIFF, HASH, POS, SUB, explicit_sub, result_subs
+from braid.operators.changes import DIFF, HASH, LAST, POS, SUB, explicit_sub, result_subs
 from braid.operators.clocks import Clocks, Closing
 from braid.operators.lives import Lives, Standing, arrivals, timeline
 from braid.operators.pairing import MISSING, all_dropped, failed_rows, gathered, keys_of, payload_of, without_nulls
@@ -60,7 +61,7 @@ class Retract(Behind):
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         drops: list[pl.DataFrame] = []
         rows = without_nulls(inputs[0], None, drops)
-        keys, payload = keys_of(rows), payload_of(rows)
+        keys = keys_of(rows)
         if not rows.height:
             if self.passing is not None:
                 self.passing.forgotten(state, "rows", keys, clocks)
@@ -75,22 +76,73 @@ class Retract(Behind):
         line.keep(0, held)
 
         goes, comes = seen.at != MISSING, rows[DIFF].to_numpy() == 1
-        if self.by_epoch and payload:
-            both = np.flatnonzero(goes & comes)
-            same = both[alike(gathered(seen.parts, payload, seen.at[both]), rows_at(columns_of(rows, payload), both))]
-            goes[same], comes[same] = False, False
-        had, has = np.flatnonzero(goes), np.flatnonzero(comes)
-        cause = np.concatenate([had, has])
-        which = np.concatenate([seen.at[had], has])  # the rows are the first of `parts`
-        second = np.arange(len(cause)) >= len(had)
-        order = order_of(2 * cause + second)
-        cause, which, second = cause[order], which[order], second[order]
-        old = ~second
-        number = (second & np.append(False, old[:-1])).astype(np.int64)  # 1: a new row after its old one
-        own = rows_at(rows.drop(payload), cause).with_columns(
-            pl.Series(DIFF, np.where(old, -1, 1).astype(np.int8)), result_subs(rows[SUB], cause, number)
-        )
-        return Result(own.hstack(gathered(seen.parts, payload, which)), all_dropped(drops))
+        return Result(_changed(rows, goes, comes, seen.parts, seen.at, self.by_epoch), all_dropped(drops))
+
+
+def _changed(
+    rows: pl.DataFrame,
+    goes: Flags,
+    comes: Flags,
+    parts: Sequence[pl.DataFrame],
+    last: Ints,
+    by_epoch: bool,
+    same: Collection[str] = (),
+) -> pl.DataFrame:
+    """What is changed by each row that is the first of `parts`: the one before it goes, its number is `last`; it comes.
+    `by_epoch`: neither, where they are equal; the columns `same` are."""
+    payload = payload_of(rows)
+    if by_epoch and payload:
+        both, told = np.flatnonzero(goes & comes), [c for c in payload if c not in same]
+        stays = both[alike(gathered(parts, told, last[both]), rows_at(columns_of(rows, told), both))]
+        goes[stays], comes[stays] = False, False
+    had, has = np.flatnonzero(goes), np.flatnonzero(comes)
+    cause, which = np.concatenate([had, has]), np.concatenate([last[had], has])
+    second = np.arange(len(cause)) >= len(had)
+    order = order_of(2 * cause + second)
+    cause, which, second = cause[order], which[order], second[order]
+    old = ~second
+    number = (second & np.append(False, old[:-1])).astype(np.int64)  # 1: a new row after its old one
+    own = rows_at(rows.drop(payload), cause).with_columns(
+        pl.Series(DIFF, np.where(old, -1, 1).astype(np.int8)), result_subs(rows[SUB], cause, number)
+    )
+    return own.hstack(gathered(parts, payload, which))
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Of what groups tell, and told before, only what passes is there; no row goes from its place."""
+
+    predicate: Expr
+
+    def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
+        (rows,) = inputs
+        if not rows.height:
+            return Result(rows)
+        made, _ = compile.evaluate(rows, [("_passes", self.predicate)])
+        passes = made["_passes"].fill_null(False)
+        return Result(rows.with_columns(rows[DIFF].set(~passes, -1)))
+
+
+@dataclass(frozen=True, slots=True)
+class Differing(Behind):
+    """`Retract` of what groups tell, with what they told before: nothing is kept a second time. `same`: columns that
+    are equal in all that a group tells."""
+
+    called = "materialize"
+    mode = "retract"
+    same: frozenset[str] = frozenset()
+
+    @property
+    def told(self) -> Told:
+        return Told([], notes=["the old row follows from the state of the group"])
+
+    def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
+        (rows,) = inputs
+        if LAST not in rows.columns:
+            return Result(rows)
+        there, last = rows[DIFF].to_numpy(), rows[LAST].drop_nulls().to_numpy()
+        goes, comes = (last != MISSING) & (there[last] >= 0), there[: len(last)] == 1
+        return Result(_changed(rows.drop(LAST), goes, comes, [rows], last, True, self.same))
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,11 @@ def stateless(stage: Stage) -> bool:
     return not stage.keeps and all(isinstance(step.operator, Filter) for step in stage.steps)
 
 
+def ranged(job: Job, stage: Stage) -> bool:
+    """Whether several tasks write what a stage gives, each a range of positions."""
+    return job.ranges > 1 and not stage.exchanges
+
+
 def fused(job: Job) -> int | None:
     """The last stage, if it runs in the writer's task, in the same process: then each output partition's rows come from
     one task's buckets, and state asks for no task of Spark's own making."""

@@ -317,7 +317,7 @@ def _settings(plan: Plan, there: _There, run: str, watches: Mapping[str, FileWat
     if plan.query.sink.keeps:
         settings[checkpoint.KEEPS] = True
     if plan.in_place:
-        settings[checkpoint.IN_PLACE] = True
+        settings[checkpoint.IN_PLACE] = plan.in_place
     if plan.pruned:
         settings[checkpoint.PRUNED] = True
     if plan.shared:

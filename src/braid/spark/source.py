@@ -38,7 +38,7 @@ from braid.lower.physical import Leaf
 from braid.operators.changes import NEVER
 from braid.spark import columns, task_metrics
 from braid.spark.columns import Blob
-from braid.spark.job import Job, inputs_of, loads
+from braid.spark.job import Job, inputs_of, loads, ranged
 from braid.stage import measured, state_file
 from braid.stage.call_order import (
     Moment,
@@ -540,26 +540,27 @@ def _of_nothing(job: Job) -> list[Blob]:
     return [
         Blob(stage.number, number, job.ids[stage.number][b], columns.ROWS, columns.dumps(part, 0, job.wire))
         for stage, number, row in first_rows(job.plan)
-        for b, part in split(row, job.buckets, stage.single)
+        for b, part in split(row, job.buckets, stage)
     ]
 
 
 def _of_chunk(job: Job, leaf: int, made: Ingested) -> Iterator[Blob]:
     stage = job.plan.stages[job.plan.leaves[leaf].stage]
     left_out = derived(job.plan.leaves[leaf], made.rows.height, hashed=job.wire is not None)
-    for b, part in split(made.rows, job.buckets, stage.single, left_out):
+    for b, part in split(made.rows, job.buckets, stage, left_out):
         yield Blob(stage.number, leaf, job.ids[stage.number][b], columns.ROWS, columns.dumps(part, 0, job.wire))
     if made.dropped.height:
         yield Blob(job.last, 0, job.out_ids[0], columns.DROPS, columns.dumps(made.dropped))
 
 
 def _to_all_buckets(job: Job, steps: pl.DataFrame) -> list[Blob]:
-    """Every bucket of a stage with clocks gets every step: from its task, where that knows its buckets."""
+    """Every bucket of a stage with clocks, or whose rows several tasks write, gets every step: from its task, where
+    that knows its buckets."""
     text = columns.dumps(slim_steps(steps), 0, job.wire)
     made = []
-    for stage in job.plan.stages:
+    for stage in (x for x in job.plan.stages if clocked(x) or ranged(job, x)):
         keys = job.ids[stage.number][:1] if stage.single else job.ids[stage.number]
         if job.checkpoint is not None:
             keys = tuple({columns.spark_partition(key, job.tasks): key for key in keys}.values())
-        made += [Blob(stage.number, 0, key, columns.STEPS, text) for key in keys if clocked(stage)]
+        made += [Blob(stage.number, 0, key, columns.STEPS, text) for key in keys]
     return made

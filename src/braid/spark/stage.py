@@ -29,12 +29,13 @@ from braid.operators.changes import HASH, POS, POS_TYPE, SUB
 from braid.operators.pairing import piece_rows, pieces
 from braid.spark import columns, task_metrics
 from braid.spark.columns import Blob
-from braid.spark.job import Job, fused, loads, stateless
+from braid.spark.job import Job, fused, loads, ranged, stateless
 from braid.spark.runs import MapState, StoreRuns
 from braid.stage import state_file
 from braid.stage.bucket import BucketState, Keepless, Outcome, in_turn, run_stage, whole_epochs
 from braid.stage.checkpoint_runs import CheckpointRuns, Packing, packing_of, renamed
 from braid.stage.emit import merged, projected
+from braid.stage.ingest import clocked
 from braid.stage.materialized import Keeper, keeper
 from braid.stage.measured import Piece
 from braid.stage.run_files import run_prefix
@@ -391,8 +392,8 @@ def run(
         outcome, came = _at_once(job, stage, state, blobs, prefix)
     piece.came(came, sum(columns.size(b.blob) for b in blobs))
     kept = keeper(job.plan, stage, state, prefix)
-    ranged = job.ranges > 1 and not stage.exchanges
-    bounds = _bounds(_texts_of(blobs, columns.STEPS), job.wire, job.ranges) if ranged else None
+    ranges = _texts_of(blobs, columns.STEPS) if ranged(job, stage) else ()
+    bounds = _bounds(ranges, job.wire, job.ranges) if ranges else None
     out = list(_rows_out(job, stage, bucket, outcome, kept, bounds))
     if kept is not None:
         with spent("keep"):
@@ -412,7 +413,7 @@ def _at_once(job: Job, stage: Stage, state: BucketState, blobs: Sequence[Blob], 
     for blob in blobs:
         if blob.kind == columns.ROWS:
             frames.setdefault(blob.frame, []).append(_rows(job, blob))
-    steps = _steps(_texts_of(blobs, columns.STEPS), job.wire)
+    steps = _steps(_texts_of(blobs, columns.STEPS), job.wire) if clocked(stage) else []
     held = functools.partial(held_by_epochs, job.wire)
     outcome = run_stage(job.plan, stage, state, frames, steps, prefix, held)
     return outcome, sum(f.height for x in frames.values() for f in x)
@@ -504,6 +505,6 @@ def _rows_out(
             with spent("project"):
                 rows, lost = exchanging.piece(frame)
             outcome.lost.append(lost)
-            for b, part in split(rows, job.buckets, target.single):
+            for b, part in split(rows, job.buckets, target):
                 text = columns.dumps(part, piece, job.wire, bucket)
                 yield Blob(target.number, number, job.ids[target.number][b], columns.ROWS, text)

@@ -21,7 +21,7 @@ from braid.errors import BraidError, anew
 from braid.expr.meanings import MEANING, version
 from braid.expr.show import bare
 from braid.lower.lower import lower
-from braid.lower.physical import Plan
+from braid.lower.physical import APART, Plan
 from braid.plan.canonical import canonical, changed_expressions, superseded, wording
 from braid.plan.groups import Aggregation, names
 from braid.plan.logical import Query
@@ -196,12 +196,12 @@ def upgrade(folder: ObjectStore, old: Plan, new: Plan) -> None:
 
 def as_begun(plan: Plan, known: Document) -> Plan:
     """The plan of a query that has begun, as it has begun."""
-    apart = plan.in_place and IN_PLACE not in known.settings
+    in_place = int(known.settings.get(IN_PLACE, APART))
     whole = plan.pruned and PRUNED not in known.settings
     alone = SHARED not in known.settings
     return (
-        lower(plan.query, apart=apart, whole=whole, alone=alone)
-        if apart or whole or (alone and bool(plan.shared))
+        lower(plan.query, in_place=in_place, whole=whole, alone=alone)
+        if in_place < plan.in_place or whole or (alone and bool(plan.shared))
         else plan
     )
 

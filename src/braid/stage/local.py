@@ -62,10 +62,10 @@ class LocalQuery:
             steps.append(made.steps)
             dropped.append(made.dropped)
             first = self.plan.leaves[chunk.leaf].stage
-            for b, part in split(made.rows, self.buckets, self.plan.stages[first].single):
+            for b, part in split(made.rows, self.buckets, self.plan.stages[first]):
                 frames[first][b].setdefault(chunk.leaf, []).append(part)
         for stage, number, row in first_rows(self.plan) if self.batch == 0 else ():
-            for b, part in split(row, self.buckets, stage.single):
+            for b, part in split(row, self.buckets, stage):
                 frames[stage.number][b].setdefault(number, []).append(part)
         results: list[pl.DataFrame] = []
         for stage in self.plan.stages:
@@ -98,7 +98,7 @@ class LocalQuery:
     def _forward(
         self, rows: pl.DataFrame, exchange: Exchange, frames: list[list[dict[int, list[pl.DataFrame]]]]
     ) -> None:
-        for b, part in split(rows, self.buckets, self.plan.stages[exchange.stage].single):
+        for b, part in split(rows, self.buckets, self.plan.stages[exchange.stage]):
             frames[exchange.stage][b].setdefault(exchange.source, []).append(part)
 
     # ------------------------------------------------------------ restarts

@@ -18,7 +18,7 @@ import polars as pl
 
 from braid.expr import trace
 from braid.expr.nodes import Col, Lit
-from braid.lower.physical import Exchange, Leaf, drops, needs_all
+from braid.lower.physical import Exchange, Leaf, Stage, drops, needs_all
 from braid.operators.changes import (
     DIFF,
     HASH,
@@ -34,7 +34,7 @@ from braid.operators.changes import (
     sequence_of,
 )
 from braid.operators.clocks import STEPS
-from braid.operators.folding import Folding
+from braid.operators.folding import ODD, Folding
 from braid.operators.pairing import keys_of
 from braid.operators.ranges import columns_of, repeated, rows_at
 from braid.operators.rekey import hash_of_key, with_key, with_key_columns
@@ -163,18 +163,25 @@ def bucket_of(frame: pl.DataFrame, buckets: int) -> pl.Series:
 
 
 def split(
-    frame: pl.DataFrame, buckets: int, single: bool = False, without: Sequence[str] = ()
+    frame: pl.DataFrame, buckets: int, stage: Stage, without: Sequence[str] = ()
 ) -> Iterator[tuple[int, pl.DataFrame]]:
-    """The frame's rows by bucket, one after the other, each part in the frame's order, `without` some columns."""
+    """The frame's rows by bucket of a stage, one after the other, each part in the frame's order, `without` some
+    columns."""
     if not frame.height:
         return
     rows = frame.drop(without) if without else frame
-    if buckets == 1 or single:
+    if buckets == 1 or stage.single:
         yield 0, rows
         return
     with spent("split"):
-        numbers = bucket_of(frame, buckets)
+        numbers = _by_epoch(frame, buckets) if stage.anywhere else bucket_of(frame, buckets)
     yield from parted(rows, numbers, buckets)
+
+
+def _by_epoch(frame: pl.DataFrame, buckets: int) -> pl.Series:
+    """A bucket for each row, whatever it holds: those of an epoch in one, so that they may be added up there."""
+    epochs = frame.select(sequence_of(pl.col(POS)).alias("e"))["e"].to_numpy().astype(np.uint64)
+    return pl.Series(((epochs * ODD) >> np.uint64(33)) % np.uint64(buckets))
 
 
 def parted(rows: pl.DataFrame, numbers: pl.Series, count: int) -> Iterator[tuple[int, pl.DataFrame]]:
