@@ -278,11 +278,14 @@ def _judged(declared: Declared, records: Sequence[Placed]) -> pl.Series:
 
 
 def _last(declared: Declared, rows: pl.DataFrame) -> pl.DataFrame:
-    """The last row of each key of a table; all rows of an append-only one."""
+    """The last row of each key of a table, none of a row without one: its views drop it; all rows of an append-only
+    one."""
     if declared.kind == "stream":
         return rows
     key = [c.name for c in declared.key]
-    return rows.unique(key, keep="last", maintain_order=True) if key else rows.tail(1)
+    if not key:
+        return rows.tail(1)
+    return rows.filter(~pl.all_horizontal(pl.col(key).is_null())).unique(key, keep="last", maintain_order=True)
 
 
 def row_of(declared: Declared, row: Mapping[str, Any]) -> pl.DataFrame:
