@@ -175,7 +175,12 @@ def topic_of(properties: tuple[ast.Property, ...]) -> str | None:
 
 def of_kafka(properties: tuple[ast.Property, ...]) -> dict[str, ast.Property]:
     """Properties by name; kafka.topic and so on are older names."""
-    return {p.name.removeprefix("kafka."): p for p in properties}
+    found: dict[str, ast.Property] = {}
+    for p in properties:
+        first = found.setdefault(p.name.removeprefix("kafka."), p)
+        if first is not p:
+            raise SqlError(f"{first.name} and {p.name} are one setting", p.span, "leave one of them out")
+    return found
 
 
 def _record_name(name: str) -> str:
