@@ -76,9 +76,7 @@ class Coalesce:
 
 
 def _newest(changes: pl.DataFrame) -> pl.DataFrame:
-    """One change of each key and epoch: the row, if one comes."""
-    if (changes[DIFF] == 1).all():
-        return changes
+    """One change of each key and epoch: the row, if one comes; of several the last."""
     keys = columns_of(changes, [POS, "_text"])
     h = keys.hash_rows().to_numpy()
     order = key_order(h)
