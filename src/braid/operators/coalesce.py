@@ -86,14 +86,9 @@ def _newest(changes: pl.DataFrame) -> pl.DataFrame:
         changes = changes.sort(POS, "_text", DIFF, maintain_order=True)
         equal = (pl.col(c) == pl.col(c).shift(-1) for c in (POS, "_text"))
         return changes.filter(~pl.all_horizontal(equal).fill_null(False))
-    diff = changes[DIFF].to_numpy()[order]
-    first = np.flatnonzero(np.append(True, ~same))
-    comes = np.maximum.reduceat(diff, first)
-    stays = np.repeat(comes, np.diff(np.append(first, len(diff)))) == diff
-    stays[:-1] &= ~(same & stays[1:])  # of equal ones the last
-    kept = np.zeros(len(diff), dtype=np.bool_)
-    kept[order[stays]] = True
-    return rows_at(changes, np.flatnonzero(kept))
+    rank = changes[DIFF].to_numpy()[order] * np.int64(len(order)) + np.arange(len(order))
+    best = np.maximum.reduceat(rank, np.flatnonzero(np.append(True, ~same)))
+    return rows_at(changes, np.sort(order[best % len(order)]))
 
 
 def _sub(number: npt.NDArray[np.int64]) -> pl.Expr:
