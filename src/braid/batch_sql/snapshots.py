@@ -181,7 +181,7 @@ class Snapshots:
             case "insert":
                 rows = _inserted(change, tables)
                 rows, late = self.judged(target, rows)
-                _check_keys(target, rows, change.query)
+                _check(target, rows, change.query)
                 records = list(zip(keys_of(target, rows), values_of(target, rows), strict=True))
             case "update":
                 old = list(types.items())
@@ -189,7 +189,7 @@ class Snapshots:
                 both = tables.frame(change.query.sql, [*old, *new])
                 before = both.select(list(columns))
                 rows = both.with_columns(pl.col(f"_new {n}").alias(n) for n in change.columns).select(list(columns))
-                _check_keys(target, rows, change.query)
+                _check(target, rows, change.query)
                 records = _replaced(target, before, rows, keyed=bool(set(change.columns) & set(_key(target))))
             case "delete":
                 rows = tables.frame(change.query.sql, list(types.items()))
@@ -226,7 +226,14 @@ def _key(declared: Declared) -> tuple[str, ...]:
     return () if declared.relation is None else declared.relation.key
 
 
-def _check_keys(declared: Declared, rows: pl.DataFrame, query: BatchQuery) -> None:
+def _check(declared: Declared, rows: pl.DataFrame, query: BatchQuery) -> None:
+    """Whether a record can be made of each row."""
+    if declared.encoding.value_format.single == "value":
+        name = next(c.name for c in declared.columns if c.place == "value")
+        if rows[name].null_count():
+            raise SqlError(
+                f"{name} is null: a record is one value of bytes", query.span, f"give {name} a value", query.text
+            )
     if declared.relation is None or declared.relation.row_id or not rows.height:
         return
     for name in declared.relation.key:
@@ -247,7 +254,8 @@ def keys_of(declared: Declared, rows: pl.DataFrame, stored: bool = False) -> lis
 
 def values_of(declared: Declared, rows: pl.DataFrame) -> list[str]:
     columns = [(c.name, Column(c.name, c.type)) for c in declared.columns if c.place == "value"]
-    facet = replace(declared.encoding.of_values(len(columns)), bare=False)
+    facet = declared.encoding.of_values(len(columns))
+    facet = replace(facet, bare=facet.format.single == "value")
     return facet.format.encode(rows, columns, facet).to_list()
 
 

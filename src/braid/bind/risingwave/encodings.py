@@ -20,7 +20,7 @@ from braid.expr.postgres import typing as postgres
 from braid.records import framed
 from braid.records.encoding import Encoding
 from braid.records.facet import RecordSchema
-from braid.records.formats.named import DEBEZIUM, FORMATS
+from braid.records.formats.named import BYTES, DEBEZIUM, FORMATS
 from braid.records.registry import Schema, subject_of
 from braid.records.schemas.interface import Kind, Others
 from braid.sql import ast
@@ -113,6 +113,19 @@ def of_values(encode: ast.Encode, name: str, before: Encoding) -> Encoding:
     return replace(before, value=encode.word, value_schema=RecordSchema(full))
 
 
+def of_bytes(s: ast.CreateTable, encode: ast.Encode, columns: Sequence[ast.ColumnDef], before: Encoding) -> Encoding:
+    """The encoding of a source or a table whose records are one value of bytes."""
+    if encode.kind != "PLAIN":
+        raise SqlError(f"FORMAT {encode.kind} ENCODE BYTES is not supported", encode.span, "write FORMAT PLAIN")
+    if [d.type for d in columns] != [Scalar.BYTES]:
+        raise SqlError(
+            "ENCODE BYTES has one column, of bytea", encode.span, f"write CREATE {s.what.upper()} {s.name} (data bytea)"
+        )
+    if s.primary_key:
+        raise SqlError("ENCODE BYTES has no key", s.primary_key[0].span, "write INCLUDE KEY for that of the records")
+    return replace(before, value=BYTES)
+
+
 def of_changes(encode: ast.Encode, what: str, keys: Sequence[str], before: Encoding) -> Encoding:
     """The encoding of a table whose topic Debezium writes."""
     if encode.word != "JSON":
@@ -127,6 +140,8 @@ def of_sink(encode: ast.Encode, name: str, columns: list[DeclaredColumn]) -> Enc
     """The encoding of a sink's records."""
     if encode.kind == "DEBEZIUM":
         raise SqlError("FORMAT DEBEZIUM of a sink is not supported yet", encode.span, "write FORMAT UPSERT ENCODE JSON")
+    if encode.word == BYTES:
+        raise SqlError("ENCODE BYTES of a sink is not supported yet", encode.span, "write ENCODE JSON")
     if not has_schema(encode):
         return Encoding()
     if encode.text("schema.location") is not None:

@@ -42,7 +42,7 @@ from braid.plan.logical import Kind, Node, Output, Query, Sink
 from braid.plan.shown import padded, shown_key
 from braid.plan.watermarks import inherited
 from braid.records.encoding import Encoding
-from braid.records.formats.named import RAW
+from braid.records.formats.named import BYTES, RAW
 from braid.sql import ast
 from braid.sql.dialects.risingwave_values import SqlType
 from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Scalar, has_documents, has_structures
@@ -106,6 +106,8 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
     if encode is not None:
         declared = replace(declared, encoding=encodings.of_values(encode, s.name, declared.encoding))
         notices += encodings.notices(encode)
+    if s.encode is not None and s.encode.word == BYTES:
+        declared = replace(declared, encoding=encodings.of_bytes(s, s.encode, columns, declared.encoding))
     if s.encode is not None and s.encode.kind == "DEBEZIUM":
         declared = replace(declared, encoding=encodings.of_changes(s.encode, s.what, keys, declared.encoding))
     declared = with_defaults(declared, columns, context)

@@ -6,6 +6,7 @@ Rule: a format is a row here, and a file beside this one. Hints name formats in 
 
 from __future__ import annotations
 
+from braid.records.formats.bytes import Bytes
 from braid.records.formats.debezium import Debezium
 from braid.records.formats.delimited import Delimited
 from braid.records.formats.interface import Format
@@ -16,7 +17,7 @@ from braid.records.formats.raw import Raw, RowKey
 from braid.records.formats.schemed import Schemed
 from braid.records.schemas.named import AVRO, JSON, PROTOBUF
 
-CSV, DEBEZIUM, RAW = "CSV", "DEBEZIUM", "RAW"
+BYTES, CSV, DEBEZIUM, RAW = "BYTES", "CSV", "DEBEZIUM", "RAW"
 KSQLDB, EVERYWHERE = ("ksqldb",), ("ksqldb", "risingwave", "lenses")
 KAFKA, NONE, ROW_ID = Kafka("KAFKA", KSQLDB), Nothing("NONE", KSQLDB), RowId("ROW_ID", ())
 ROW_KEY = RowKey("ROW_ID", ())
@@ -35,6 +36,7 @@ FORMATS: dict[str, Format] = {
         Schemed("AVRO_NOSR", (), AVRO, framed=False),
         Schemed("PROTOBUF_NOSR", KSQLDB, PROTOBUF, framed=False),
         Delimited(CSV, ("lenses",)),
+        Bytes(BYTES, ("risingwave",)),
         Debezium(DEBEZIUM, ()),
         Raw(RAW, ()),
     )
