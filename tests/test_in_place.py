@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from braid.bind.program import Program
+from braid.expr.loading import of_text
 from braid.expr.nodes import Call, Case, Col, Lit
 from braid.lower.lower import lower
 from braid.lower.physical import APART, OF_CHANGES, OF_JOINS, OF_TOPS
@@ -107,6 +109,22 @@ def test_both_plans_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) ->
         assert ends[0] == ends[1] and ends[0]
         made.append(ends[0])
     assert made[0] == made[1] == made[2] == made[3]
+
+
+def test_what_a_user_computed_is_kept() -> None:
+    """A function may give another value when a row goes than when it came."""
+    functions = of_text(
+        "from braid.functions import Column, deterministic\n"
+        "@deterministic\ndef twice(x: Column[int]) -> Column[int]:\n    return x * 2\n",
+        "functions.py",
+    )
+    made = []
+    for call in ("twice(COUNT(*))", "2 * COUNT(*)"):
+        program = Program("risingwave")
+        program.catalog = replace(program.catalog, functions=functions)
+        found = program.statements(f"{STREAMS}CREATE MATERIALIZED VIEW o AS SELECT k, {call} AS n FROM l GROUP BY k;")
+        made.append(lower([e.query for e in found if e.query is not None][-1]).in_place)
+    assert made == [APART, OF_CHANGES]
 
 
 def test_what_is_known_by_a_key() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from braid.expr.nodes import Call, Col, Lit
+from braid.expr.nodes import Call, Col, Lit, calls_user
 from braid.lower.building import Builder, Keys
 from braid.lower.clock import clock
 from braid.lower.physical import OF_CHANGES
@@ -50,11 +50,12 @@ def filter_of(node: logical.Filter, b: Builder) -> Operator:
 
 def tells_last(node: epochs.Changes, b: Builder, known: watermarks.Progress) -> bool:
     """Whether the groups that a table is made of tell what they told before, so that nothing else keeps it: where they
-    tell once an epoch, none without rows is seen, and they are forgotten when their changes would be."""
+    tell once an epoch, none without rows is seen, they are forgotten when their changes would be, and what is made of a
+    row that goes is what was made of it when it came: a user's function may give something else."""
     below, hidden = node.input, False
     while id(below) not in b.parts:
         match below:
-            case logical.Project(input=x):
+            case logical.Project(input=x, outputs=outputs) if not any(calls_user(e) for _, e in outputs):
                 below = x
             case logical.Filter(groups.Aggregate() as x, Call("gt", (Col(), Lit(0)))):
                 below, hidden = x, True
