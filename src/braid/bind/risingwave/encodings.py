@@ -116,7 +116,7 @@ def of_values(encode: ast.Encode, name: str, before: Encoding) -> Encoding:
 def of_bytes(s: ast.CreateTable, encode: ast.Encode, columns: Sequence[ast.ColumnDef], before: Encoding) -> Encoding:
     """The encoding of a source or a table whose records are one value of bytes."""
     if encode.kind != "PLAIN":
-        raise SqlError(f"FORMAT {encode.kind} ENCODE BYTES is not supported", encode.span, "write FORMAT PLAIN")
+        raise SqlError(f"FORMAT {encode.kind} ENCODE BYTES is not supported yet", encode.span, "write FORMAT PLAIN")
     if [d.type for d in columns] != [Scalar.BYTES]:
         raise SqlError(
             "ENCODE BYTES has one column, of bytea", encode.span, f"write CREATE {s.what.upper()} {s.name} (data bytea)"
