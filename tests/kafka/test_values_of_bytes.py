@@ -39,6 +39,6 @@ def test_values_are_bytes(broker: Broker, tmp_path: Path) -> None:
 
     for n, value in enumerate((b"one", ODD, b"", None, b'"quoted"', b"null", ODD)):
         send(value, 10 + n)
-    assert stands() == [" 1", "2271756f74656422 1", "6e756c6c 1", "6f6e65 1", "ff00fe 2"]
+    assert stands() == ["1", "2271756f74656422 1", "6e756c6c 1", "6f6e65 1", "ff00fe 2"]
     send(b"one", 30)
-    assert stands() == [" 1", "2271756f74656422 1", "6e756c6c 1", "6f6e65 2", "ff00fe 2"]
+    assert stands() == ["1", "2271756f74656422 1", "6e756c6c 1", "6f6e65 2", "ff00fe 2"]
