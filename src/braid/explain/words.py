@@ -53,11 +53,11 @@ def of_step(step: Step) -> Words:
             return Words("limit", notes=[f"the query ends after {count} rows"], mode=step.node.mode)
         case Behind(called=op, told=told, mode=mode) if not isinstance(step.node, epochs.Changes):
             return Words(op, (), *told, mode=mode)
-        case Shown():
-            return replace(of_node(step.node), state=(), mode=step.node.mode)
-        case Differing(told=told):
-            return replace(of_node(step.node), state=told.kept, notes=told.notes, mode=step.node.mode)
     words = replace(of_node(step.node), mode=step.node.mode)
+    if isinstance(step.operator, Shown):
+        return replace(words, state=())
+    if isinstance(step.operator, Differing):
+        return replace(words, state=(), notes=["the old row follows from the state of the group"])
     if isinstance(step.operator, Retract) and step.operator.passing is not None:  # of a table that is read, too
         until = next((k.until for k in words.state if k.bounded), "the watermark of a part of its key has passed it")
         return replace(words, state=[Kept("input", LAST, until, True)])

@@ -60,12 +60,12 @@ class Builder:
     clocked: frozenset[str]  # aliases of the sources whose clock some join reads
     judged: frozenset[str]  # aliases of the sources whose late rows are dropped
     ahead: frozenset[str]  # aliases of the sources that a temporal join looks into
-    in_place: InPlace
+    in_place: InPlace  # how far it may go
     by_epoch: bool  # nothing above a group asks in which order rows come to it, or when, within an epoch
     unseen: Sequence[tuple[groups.Aggregate, int]]  # groups that nobody sees without rows; the number of COUNT(*)
     numbers: int
     leaves: list[Leaf] = field(default_factory=list)
-    placed: InPlace = APART
+    placed: InPlace = APART  # how far it has gone
     stages: list[Growing] = field(default_factory=list)
     read: frozenset[str] = frozenset()  # of what is needed, what is not only so in an equal part
     inside: int = 0  # how many parts that have an equal one are being lowered

@@ -18,7 +18,7 @@ from braid.expr.nodes import Call, Col, Lit, columns, substituted
 from braid.lower.building import Builder, Frame, Keys, readings_of
 from braid.lower.clock import clock, clocked_by
 from braid.lower.forgetting import cleaned_by, closed_by, filter_of, passed_by, tells_last
-from braid.lower.physical import APART, OF_CHANGES, OF_JOINS, InPlace, NullKey, Plan, Stage, needs_all
+from braid.lower.physical import OF_CHANGES, OF_JOINS, InPlace, NullKey, Plan, Stage, needs_all
 from braid.lower.shared import alike, named_alike, parts, pruned_alike
 from braid.lower.spread import by_epoch, common_keys, fixed, folding, never_null, one_bucket, stays, window_keys
 from braid.operators.aggregate import GroupBy
@@ -238,7 +238,8 @@ def _changes(node: epochs.Changes, b: Builder, wanted: Keys, known: watermarks.P
     else:
         x = _lower(node.input, b, keys)
         if x.keys is not None and _same_key(x.keys, own) and _grouped(node.input) and b.in_place:
-            b.place(APART if keys == x.keys else OF_JOINS)
+            if keys != x.keys:
+                b.place(OF_JOINS)
             keys = x.keys
         else:
             x = b.spread(x, keys, "route", "changes of a table are found by its key")
@@ -273,7 +274,8 @@ def _grouped(node: Node) -> bool:
 def _windows(node: epochs.Windows, b: Builder, wanted: Keys) -> Frame:
     """By what is wanted of a row itself; else by the window, where a row has one."""
     found = window_keys(node, wanted) if _is_local(node.input) and b.in_place else None
-    b.place(APART if found is None else OF_JOINS)
+    if found is not None:
+        b.place(OF_JOINS)
     by, known = ((*keys, ALONE) for keys in found) if found is not None else ((), ())
     x = _input(node.input, b, by, "route")
     return b.step(Windows.of(node), [x], node, known if found else x.keys, [*x.columns, node.start, node.end])

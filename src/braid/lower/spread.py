@@ -140,6 +140,7 @@ def stays(node: Node) -> InPlace | None:
 
 
 def _stays(below: Node, node: Node) -> bool:
+    """The same of a join, `below` what is made of its rows."""
     match below:
         case RegularJoin(left=left, right=right, on=on, how=how):
             sides = [all(known_by(e, fixed(x)) for e in by) for x, by in ((left, on.left), (right, on.right))]

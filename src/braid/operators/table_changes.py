@@ -124,17 +124,11 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Differing(Behind):
+class Differing:
     """`Retract` of what groups tell, with what they told before: nothing is kept a second time. `same`: columns that
     are equal in all that a group tells."""
 
-    called = "materialize"
-    mode = "retract"
     same: frozenset[str] = frozenset()
-
-    @property
-    def told(self) -> Told:
-        return Told([], notes=["the old row follows from the state of the group"])
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         (rows,) = inputs

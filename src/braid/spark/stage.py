@@ -392,8 +392,7 @@ def run(
         outcome, came = _at_once(job, stage, state, blobs, prefix)
     piece.came(came, sum(columns.size(b.blob) for b in blobs))
     kept = keeper(job.plan, stage, state, prefix)
-    ranges = _texts_of(blobs, columns.STEPS) if ranged(job, stage) else ()
-    bounds = _bounds(ranges, job.wire, job.ranges) if ranges else None
+    bounds = _bounds(_texts_of(blobs, columns.STEPS), job.wire, job.ranges) if ranged(job, stage) else None
     out = list(_rows_out(job, stage, bucket, outcome, kept, bounds))
     if kept is not None:
         with spent("keep"):

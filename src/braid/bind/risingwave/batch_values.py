@@ -112,7 +112,7 @@ class Batch:
                 check_not_sink(found, table.name.span)
                 read, seen = self.read(found, table.as_of), found.seen
                 columns = tuple((n, column_token(n), e.type) for n, e, _ in seen)
-                if all(isinstance(e, Col) for _, e, _ in seen):
+                if all(isinstance(e, Col) and e.name == n for n, e, _ in seen):
                     return read, columns
                 given: dict[str, Expr] = {c.name: Col(column_token(c.name), c.type) for c in found.columns}
                 items = (f"{self.text(substituted(e, given), table.span)} AS {column_token(n)}" for n, e, _ in seen)

@@ -1,7 +1,7 @@
 """BYTES: one column of bytes, as they are on a broker.
 
 In: bytes; their column. Out: see `Format`.
-Rule: every value is well formed, the empty one, too; an absent one is NULL.
+Rule: every value is well formed, the empty one, too; a record without one is no row.
 """
 
 from __future__ import annotations
