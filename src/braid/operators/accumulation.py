@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from braid.operators.ranges import Flags, Ints, values_at
+from braid.operators.ranges import Flags, Ints, as_before, values_at
 from braid.types import Type
 
 
@@ -106,6 +106,15 @@ class Parts:
         if found.height == len(self.first):
             return found["v"]
         return values.clear(len(self.first)).scatter(found["p"], found["v"])
+
+    def extreme(self, values: pl.Series, made: Callable[[pl.Expr], pl.Expr]) -> pl.Series:
+        """The lowest or the highest value of each part. (All of a part are often the same: a date of what came at one
+        time.)"""
+        if self.single or values.dtype.is_float() or values.dtype.is_nested():
+            return self.of(values, made)
+        same = as_before(values)
+        same[self.first[1:] - 1] = True
+        return values_at(values, self.first) if same.all() else self.of(values, made)
 
 
 Columns = Callable[[Type], tuple[pl.DataType, ...]]

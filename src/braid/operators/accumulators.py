@@ -187,14 +187,14 @@ ACCUMULATIONS: dict[str, Accumulation] = {
         lambda g, v, held: [_least(g, v, held[0])],
         _first,
         *_as_values(_least),
-        folded=lambda parts, v: [parts.of(v, pl.Expr.min)],
+        folded=lambda parts, v: [parts.extreme(v, pl.Expr.min)],
     ),
     "MAX": Accumulation(
         lambda t: (polars_type(t),),
         lambda g, v, held: [_largest(g, v, held[0])],
         _first,
         *_as_values(_largest),
-        folded=lambda parts, v: [parts.of(v, pl.Expr.max)],
+        folded=lambda parts, v: [parts.extreme(v, pl.Expr.max)],
     ),
     "LATEST": Accumulation(lambda t: (polars_type(t),), lambda g, v, held: [g.spread(held[0], v)], _first, *_newest),
     "LATEST_BY_OFFSET": Accumulation(

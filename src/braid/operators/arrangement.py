@@ -44,6 +44,7 @@ from braid.operators.ranges import (
     probe,
     rising,
     rows_at,
+    spans,
 )
 from braid.timing import spent, tally
 
@@ -263,7 +264,7 @@ class Arrangement(Runs):
         for run in self.runs:
             stored = self._read(run)
             held, n = hashes_of(stored), stored[ARRIVAL].to_numpy()
-            start, stop = np.searchsorted(held, h, side="left"), np.searchsorted(held, h, side="right")
+            start, stop = spans(held, h)
             t = stored[self.time].to_numpy()
             start = narrow(t, start, stop, times, right=False)
             stop = narrow(t, start, stop, times, right=True)

@@ -88,7 +88,9 @@ def _newest(changes: pl.DataFrame) -> pl.DataFrame:
         return changes.filter(~pl.all_horizontal(equal).fill_null(False))
     rank = changes[DIFF].to_numpy()[order] * np.int64(len(order)) + np.arange(len(order))
     best = np.maximum.reduceat(rank, np.flatnonzero(np.append(True, ~same)))
-    return rows_at(changes, np.sort(order[best % len(order)]))
+    stays = np.zeros(len(order), dtype=np.bool_)
+    stays[order[best % len(order)]] = True
+    return rows_at(changes, np.flatnonzero(stays))
 
 
 def _sub(number: npt.NDArray[np.int64]) -> pl.Expr:

@@ -19,7 +19,7 @@ import polars as pl
 
 from braid.operators.accumulation import Groups
 from braid.operators.changes import DIFF, HASH
-from braid.operators.in_order import GROUP, InOrder, spans
+from braid.operators.in_order import GROUP, InOrder
 from braid.operators.multiset import TICK
 from braid.operators.ranges import (
     Ints,
@@ -30,6 +30,7 @@ from braid.operators.ranges import (
     narrow,
     rows_at,
     same_keys,
+    spans,
     values_at,
 )
 
@@ -72,7 +73,7 @@ class Values(InOrder):
         h, at = hashes_of(looking), looking[TICK].to_numpy()
         names = [*self.keys, VALUE]
         for stored in map(self._read, self.runs):
-            start, stop = spans(stored, h)
+            start, stop = spans(hashes_of(stored), h)
             held = stored[TICK].to_numpy()
             start, stop = narrow(held, start, stop, at, right=False), narrow(held, start, stop, at, right=True)
             which, place = expand(start, stop)

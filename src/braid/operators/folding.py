@@ -28,7 +28,6 @@ from braid.operators.ranges import (
     as_before,
     begins,
     columns_of,
-    order_of,
     packed_order,
     rows_at,
     values_at,
@@ -71,11 +70,23 @@ class Folding:
         if found is None:
             return left.hstack(self._parts(Parts(np.arange(len(diff)), diff), known).get_columns()), lost, why
         number, first = found
-        made = self._parts(Parts(first, diff[number]), [values_at(x, number) for x in known])
-        last = number[np.append(first[1:], len(number)) - 1]
-        time, order = np.maximum.reduceat(rows[TIME].to_numpy()[number], first), order_of(last)
-        left = rows_at(left, last[order]).with_columns(pl.Series(TIME, time[order]))
-        return left.hstack(rows_at(made, order).get_columns()), lost, why
+        size = np.diff(first, append=len(number))
+        several = size > 1
+        begin = np.cumsum(size[several]) - size[several]
+        some = number[np.repeat(several, size)]  # of the other parts the one row is taken where it is
+        last = some[begin + size[several] - 1]
+        stays = np.ones(len(number), dtype=np.bool_)
+        stays[some] = False
+        alone = np.flatnonzero(stays)
+        stays[last] = True
+        parts = [(Parts(np.arange(len(alone)), diff[alone]), alone), (Parts(begin, diff[some]), some)]
+        made = pl.concat([self._parts(p, [values_at(x, at) for x in known]) for p, at in parts if len(at)])
+        time = rows[TIME].to_numpy().copy()
+        time[last] = np.maximum.reduceat(time[some], begin) if len(last) else []
+        at, order = np.flatnonzero(stays), np.empty(len(first), dtype=np.int64)
+        order[(np.cumsum(stays) - 1)[np.append(alone, last)]] = np.arange(len(first))
+        left = rows_at(left, at).with_columns(pl.Series(TIME, time[at]))
+        return left.hstack(rows_at(made.rechunk(), order).get_columns()), lost, why
 
     @property
     def _extremes(self) -> list[int]:
@@ -153,7 +164,9 @@ def parts_of(line: Timeline, rows: pl.DataFrame) -> Parts:
 def as_one(line: Timeline, rows: pl.DataFrame, parts: Parts) -> tuple[Timeline, pl.DataFrame]:
     """The last row of each part, with the highest time of all."""
     ends = parts.ends
-    few = rows_at(rows, np.sort(line.number[ends]))
+    stays = np.zeros(rows.height, dtype=np.bool_)
+    stays[line.number[ends]] = True
+    few = rows_at(rows, np.flatnonzero(stays))
     made = line.alone(ends, few)
     time = np.empty(few.height, dtype=np.int64)
     time[made.number] = np.maximum.reduceat(rows[TIME].to_numpy()[line.number], parts.first)

@@ -16,7 +16,7 @@ from braid.operators.arrangement import LEVEL_0, Arrangement, Run
 from braid.operators.base import State
 from braid.operators.changes import DIFF, NEVER
 from braid.operators.multiset import TICK, netted
-from braid.operators.ranges import Hashes, Ints, expand, hashes_of, rows_at, same_keys
+from braid.operators.ranges import Ints, expand, hashes_of, rows_at, same_keys, spans
 
 GROUP = "_g"
 
@@ -53,7 +53,7 @@ class InOrder(Arrangement):
         wanted = rows_at(groups, some)
         h, seen, edges = hashes_of(wanted), list[pl.DataFrame](), list[pl.DataFrame]()
         for stored in map(self._read, self.runs):
-            start, stop = spans(stored, h)
+            start, stop = spans(hashes_of(stored), h)
             if many is not None:
                 cut = np.flatnonzero(stop - start > many[some])
                 if last:
@@ -79,9 +79,3 @@ class InOrder(Arrangement):
         rows = self._arranged(netted(rows, [c for c in rows.columns if c != DIFF]))
         self.expired += before - rows.height
         return self._run(rows) if rows.height else None
-
-
-def spans(stored: pl.DataFrame, h: Hashes) -> tuple[Ints, Ints]:
-    """Where the rows of hashes begin and end."""
-    held = hashes_of(stored)
-    return np.searchsorted(held, h, side="left"), np.searchsorted(held, h, side="right")

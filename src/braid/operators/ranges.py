@@ -310,9 +310,21 @@ def meet(
 
 def probe(looking: Keyed, stored: Stored, window: Window | None, most: int | None = None) -> tuple[Ints, Ints]:
     """The same for rows of which only the hash column is at hand, such as a run mapped from a file."""
-    h = hashes_of(stored.rows)
-    left, right = np.searchsorted(h, looking.hashes, side="left"), np.searchsorted(h, looking.hashes, side="right")
+    left, right = spans(hashes_of(stored.rows), looking.hashes)
     return verified(looking, stored, left, right, window, most)
+
+
+def spans(held: Hashes, h: Hashes) -> tuple[Ints, Ints]:
+    """Where each hash begins and ends among sorted ones: few stand there more than once, so one search finds both."""
+    left = np.searchsorted(held, h)
+    right = left.copy()
+    if len(held):
+        last = len(held) - 1
+        at = np.flatnonzero((held[np.minimum(left, last)] == h) & (left <= last))
+        right[at] += 1
+        more = at[(held[np.minimum(right[at], last)] == h[at]) & (right[at] <= last)]
+        right[more] = np.searchsorted(held, h[more], side="right")
+    return left, right
 
 
 def alike(some: pl.DataFrame, others: pl.DataFrame) -> Flags:
