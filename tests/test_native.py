@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from braid import native
 from braid.files.text import _of_json, _of_json_by_python
 from braid.records import codec, compiled
+from braid.topics import envelope
 from braid.types import Column, Scalar
 from effort import fuzzed
 
@@ -184,6 +185,74 @@ def test_columns_that_the_core_does_not_take() -> None:
     assert compiled.json_lines(b'{"a":1}\n', [Column("a", S.DATE)]) is None
     assert compiled.json_lines(b'{"a":1}\n', []) is None
     same(b'{"a":19783}\n', [Column("a", S.DATE)])
+
+
+PARTS = ("key", "value", "timestamp", "headers", "window")
+FIELDS = st.one_of(
+    st.sampled_from(PARTS).map(json.dumps),
+    st.sampled_from(["Key", "VALUE", "other", "\\u006bey", "timestam\u0440"]).map(lambda n: f'"{n}"'),
+)
+IN_LINES = st.one_of(
+    VALUES,
+    st.sampled_from(
+        [
+            '{"a": 1, "value":2}',
+            '"a\\",\\"value\\":1"',
+            "[" * 40 + "]" * 40,
+            "[" * 9 + "]" * 9,
+            '[["h", "aGk="]]',
+            "[1,2]",
+            f"{'9' * 50}",
+            "8207999999999999",
+            "8208000000000000",
+            "-8208000000000000",
+            "-8208000000000001",
+        ]
+    ),
+)
+
+
+@st.composite
+def records(draw: Any) -> str | None:
+    """One line of a topic, as a program writes it or as it must not be."""
+    between = draw(st.sampled_from([(":", ","), (": ", ", "), (" :\t", " ,")]))
+    times = st.integers(-(2**53), 2**53).map(str)
+    sound = [("key", draw(IN_LINES)), ("value", draw(IN_LINES)), ("timestamp", draw(times))]
+    members = [(f'"{name}"', value) for name, value in sound if draw(st.integers(0, 9))]
+    members += draw(st.lists(st.tuples(FIELDS, IN_LINES), max_size=2 if draw(st.booleans()) else 0))
+    if draw(st.integers(0, 3)) == 0:
+        members = draw(st.permutations(members))
+    text = f"{draw(BLANK)}{{{between[1].join(f'{n}{between[0]}{v}' for n, v in members)}}}{draw(BLANK)}"
+    return draw(st.sampled_from([text, text, text, text, text[:-1], text + "x", "", None]))
+
+
+@needs_core
+@settings(max_examples=fuzzed(150))
+@given(st.lists(records(), min_size=1, max_size=8))
+def test_lines_of_topics_are_those_of_the_python_path(found: list[str | None]) -> None:
+    some = [None if x is None else x.encode(errors="replace").decode() for x in found]
+    lines = pl.Series("_line", some * 100, dtype=pl.String)
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(envelope, "topic_lines", lambda *_: None)
+        python = envelope.parse_envelope(lines)
+    own = envelope.parse_envelope(lines)
+    assert own.schema == python.schema
+    assert own.equals(python), (some, own.head(8).to_dicts(), python.head(8).to_dicts())
+
+
+@needs_core
+def test_lines_that_are_written_are_read_by_the_core() -> None:
+    """Those of Braid and of `json.dumps`; tombstones, records without a key. Not those with headers."""
+    values: list[Any] = [{"a": [1, {"b": "}"}], "c": 1.5}, "ü", None, 7]
+    made: list[dict[str, Any]] = [
+        {"key": k, "value": v, "timestamp": -1 + n} for n, v in enumerate(values) for k in (None, 1, "x", {"a": 1})
+    ]
+    for blanks in ((",", ":"), (", ", ": ")):
+        lines = [json.dumps(x, separators=blanks, ensure_ascii=False) for x in made] * 10
+        for some, count in ((lines, 160), ([*lines, json.dumps(made[0] | {"headers": [["h", None]]})], 160)):
+            read = envelope._by_core(pl.DataFrame({"line": some}).with_row_index("row"))
+            assert read is not None and read[1].sum() == count
+            assert envelope.parse_envelope(pl.Series(some))["error"].null_count() == len(some)
 
 
 def test_without_the_core(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,11 +18,16 @@ pub enum Kind {
     Double,
     Boolean,
     Text,
+    Json, // the text of any value, null too, letter for letter
 }
 
 impl Kind {
     pub fn of(n: u32) -> Option<Kind> {
-        [Kind::Whole, Kind::Moment, Kind::Double, Kind::Boolean, Kind::Text].get(n as usize).copied()
+        [Kind::Whole, Kind::Moment, Kind::Double, Kind::Boolean, Kind::Text, Kind::Json].get(n as usize).copied()
+    }
+
+    pub fn is_text(self) -> bool {
+        matches!(self, Kind::Text | Kind::Json)
     }
 }
 
@@ -61,7 +66,7 @@ impl Sink<'_> {
     }
 
     fn has_text(&self) -> bool {
-        self.kept && self.kind == Kind::Text
+        self.kept && self.kind.is_text()
     }
 }
 
@@ -203,12 +208,21 @@ impl<'a> Cursor<'a> {
     }
 
     fn value(&mut self, s: &mut Sink, row: usize) -> Option<()> {
-        if self.peek()? == b'n' {
+        if self.peek()? == b'n' && s.kind != Kind::Json {
             return self.word(b"null");
         }
         let value = match s.kind {
             Kind::Text => {
                 if s.kept { self.text(s)? } else { self.skip_text()? }
+                s.there(row);
+                return Some(());
+            }
+            Kind::Json => {
+                let start = self.i;
+                self.skip(DEPTH)?;
+                if s.kept {
+                    s.put_text(&self.data[start..self.i]);
+                }
                 s.there(row);
                 return Some(());
             }

@@ -62,7 +62,7 @@ pub unsafe extern "C" fn braid_json_lines(
         for c in from_raw_parts(columns, count) {
             let kind = Kind::of(c.kind)?;
             let kept = c.kept != 0;
-            let (has_values, has_text) = (kept && kind != Kind::Text, kept && kind == Kind::Text);
+            let (has_values, has_text) = (kept && !kind.is_text(), kept && kind.is_text());
             sinks.push(Sink {
                 name: from_raw_parts(c.name, c.name_len),
                 kind,

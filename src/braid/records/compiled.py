@@ -1,4 +1,4 @@
-"""JSON lines by the compiled core (`native/`): whole numbers, times, DOUBLE, BOOLEAN and texts.
+"""JSON lines by the compiled core (`native/`): whole numbers, times, DOUBLE, BOOLEAN and texts; lines of a topic.
 
 In: whole lines, the declared columns. Out: the columns, which lines were read, and where each ends; None where the core
 is not there, or does not take a column.
@@ -26,7 +26,7 @@ from braid.types import TIMESTAMPS, Column, Scalar, polars_type
 
 _MOST = 64  # columns
 _LINES, _SAMPLE = 4, 1 << 14  # lines, and about so many bytes, in which names are looked for
-_WHOLE, _MOMENT, _DOUBLE, _BOOLEAN, _TEXT = range(5)
+_WHOLE, _MOMENT, _DOUBLE, _BOOLEAN, _TEXT, _JSON = range(6)
 _KINDS = {
     Scalar.SMALLINT: _WHOLE,
     Scalar.INT: _WHOLE,
@@ -85,20 +85,43 @@ def json_lines(
     library = core()
     if library is None or not data or not takes(columns):
         return None
-    size = ctypes.c_size_t
-    rows = library.braid_lines(ctypes.c_char_p(data), size(len(data))) + (not data.endswith(b"\n"))
-    names = _spelled(data, [c.name for c in columns])
+    rows, names = _lines_of(library, data), _spelled(data, [c.name for c in columns])
     buffers = [
-        _Buffers(c, name, rows, len(data), wanted is None or i in wanted, iso)
+        _Buffers(c, name, rows, len(data), wanted is None or i in wanted, _kind(c, iso))
         for i, (c, name) in enumerate(zip(columns, names, strict=True))
     ]
+    return _found(library, data, rows, buffers)
+
+
+def topic_lines(data: bytes, times: tuple[int, int]) -> Found | None:
+    """`key` and `value` as JSON texts, which are null only where there is none, and `timestamp`, from the first of
+    `times` on and before the other; a line with headers or a window is left."""
+    library = core()
+    if library is None or not data:
+        return None
+    rows = _lines_of(library, data)
+    members = {"key": _JSON, "value": _JSON, "timestamp": _WHOLE, "headers": _WHOLE, "window": _WHOLE}
+    buffers = [
+        _Buffers(Column(name, Scalar.BIGINT if kind == _WHOLE else Scalar.VARCHAR), name, rows, len(data), i < 3, kind)
+        for i, (name, kind) in enumerate(members.items())
+    ]
+    buffers[2].asked.low, buffers[2].asked.high = times
+    return _found(library, data, rows, buffers)
+
+
+def _lines_of(library: ctypes.CDLL, data: bytes) -> int:
+    return int(library.braid_lines(ctypes.c_char_p(data), ctypes.c_size_t(len(data)))) + (not data.endswith(b"\n"))
+
+
+def _found(library: ctypes.CDLL, data: bytes, rows: int, buffers: Sequence[_Buffers]) -> Found | None:
+    size = ctypes.c_size_t
     how, ends = np.zeros(rows, np.uint8), np.zeros(rows, np.uint64)
-    asked = (_Column * len(columns))(*(b.asked for b in buffers))
+    asked = (_Column * len(buffers))(*(b.asked for b in buffers))
     found = library.braid_json_lines(
         ctypes.c_char_p(data),
         size(len(data)),
         asked,
-        size(len(columns)),
+        size(len(buffers)),
         size(rows),
         ctypes.c_void_p(how.ctypes.data),
         ctypes.c_void_p(ends.ctypes.data),
@@ -107,6 +130,11 @@ def json_lines(
         return None
     full = bool((how == READ).all()) and all(b.is_full(rows) for b in buffers)
     return Found([b.series(rows) for b in buffers], how, ends, full)
+
+
+def _kind(column: Column, iso: bool) -> int:
+    assert isinstance(column.type, Scalar)
+    return _WHOLE if column.type in TIMESTAMPS and not iso else _KINDS[column.type]
 
 
 def _spelled(data: bytes, names: Sequence[str]) -> list[str]:
@@ -128,12 +156,11 @@ class _Buffers:
     """The memory of a column, as Arrow lays it out; of one that is not `kept` there are no values. Pages of a text that
     are not written cost nothing."""
 
-    def __init__(self, column: Column, spelled: str, rows: int, length: int, kept: bool, iso: bool) -> None:
+    def __init__(self, column: Column, spelled: str, rows: int, length: int, kept: bool, kind: int) -> None:
         assert isinstance(column.type, Scalar)
-        self.column, self.kept, whole = column, kept, WHOLE.get(column.type)
-        self.kind = _WHOLE if column.type in TIMESTAMPS and not iso else _KINDS[column.type]
+        self.column, self.kept, self.kind, whole = column, kept, kind, WHOLE.get(column.type)
         self.valid = np.zeros((rows + 7) // 8, np.uint8)
-        is_text = self.kind == _TEXT
+        is_text = kind in (_TEXT, _JSON)
         self.values = np.zeros(rows if kept and not is_text else 0, np.int64)
         self.offsets = np.zeros(rows + 1 if kept and is_text else 0, np.int64)
         self.text = np.empty(length if kept and is_text else 0, np.uint8)
@@ -152,7 +179,7 @@ class _Buffers:
         if not self.kept:
             return pl.repeat(None, rows, dtype=dtype, eager=True).alias(self.column.name)
         valid = pa.py_buffer(self.valid)
-        if self.kind == _TEXT:
+        if self.kind in (_TEXT, _JSON):
             used = pa.py_buffer(self.text[: int(self.offsets[-1])])
             array = pa.Array.from_buffers(pa.large_utf8(), rows, [valid, pa.py_buffer(self.offsets), used])
         elif self.kind == _DOUBLE:

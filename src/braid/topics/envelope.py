@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from braid.records.texts import Column, Piece, joined
-from braid.types import are_times, is_time
+from braid.records.compiled import READ, topic_lines
+from braid.records.texts import Column, Piece, joined, written
+from braid.types import MAX_TIME, are_times, is_time
 
 WINDOW = pl.Struct({"start": pl.Int64, "end": pl.Int64})
 ENVELOPE: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -81,9 +82,12 @@ def parse_envelope(lines: pl.Series) -> pl.DataFrame:
     A line in the order key, value, timestamp (as `format_envelope` and `json.dumps` write it) is cut in columns: what
     stands before the first `"value":` must be one key, what stands between it and the tail one value. In valid JSON
     a tail that ends with the line's last bracket belongs to the record itself. Other lines are scanned one by one.
+    What the compiled core is sure of is read by it.
     """
     rest = pl.DataFrame({"line": lines.cast(pl.String)}).with_row_index("row")
     done: list[pl.DataFrame] = []
+    if (sure := _by_core(rest)) is not None:
+        done, rest = [sure[0]], rest.filter(~sure[1])
     for style in _STYLES:
         for tail in (_short_tail, _long_tail):
             if rest.height:
@@ -96,6 +100,29 @@ def parse_envelope(lines: pl.Series) -> pl.DataFrame:
         done.append(frame.with_columns(rest["row"]).select("row", *ENVELOPE))
     whole = done[0] if len(done) == 1 else pl.concat(done)
     return (whole if whole["row"].is_sorted() else whole.sort("row")).drop("row")
+
+
+def _by_core(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series] | None:
+    """The rows that the compiled core has read, as columns of the envelope, and which these are; None where it is not
+    there, or has read none."""
+    lines = written([Column(frame["line"]), "\n"], frame.height)
+    found = None if lines is None else topic_lines(lines.part(0, frame.height)[0].tobytes(), (-MAX_TIME, MAX_TIME))
+    if found is None or len(found.how) != frame.height:  # some text has a line break
+        return None
+    key, value, time = found.columns[:3]
+    known = pl.Series(found.how == READ) & value.is_not_null() & time.is_not_null()
+    if not known.any():
+        return None
+    columns = {
+        "_t": time,
+        "_key": key.set(key == "null", None),
+        "_value": value.set(value == "null", None),
+        "_headers": pl.repeat(None, frame.height, dtype=pl.String, eager=True),
+        "_window": pl.repeat(None, frame.height, dtype=WINDOW, eager=True),
+        "error": pl.repeat(None, frame.height, dtype=pl.String, eager=True),
+    }
+    made = pl.DataFrame({"row": frame["row"], **columns})
+    return made if known.all() else made.filter(known), known
 
 
 def _short_tail(frame: pl.DataFrame, style: _Style) -> pl.DataFrame:
