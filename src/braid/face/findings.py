@@ -333,7 +333,8 @@ def drops(c: Condition) -> Iterator[Finding]:
         if (first := c.first_drop(reason)) is not None:
             place = {name: first.get(name) for name in ("topic", "partition", "offset", "timestamp", "clock")}
             measured["first"] = place
-            text += f"; the first is {place['topic']}:{place['partition']}:{place['offset']}"
+            if place["topic"] is not None:
+                text += f"; the first is {place['topic']}:{place['partition']}:{place['offset']}"
             if reason == Reason.LATE and isinstance(first.get("clock"), int) and isinstance(first["timestamp"], int):
                 text += (
                     f", {_length(first['clock'] - first['timestamp'])} behind the clock at {time_text(first['clock'])}"

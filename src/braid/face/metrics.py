@@ -117,8 +117,8 @@ def warned(name: str, p: Progress) -> Iterator[tuple[str, str]]:
     """Why rows were dropped, and times that cannot be meant, each with what it is about: its numbers may grow."""
     for reason, row in sorted(p.totals.first.items()):
         why = f": {row.message}" if row.message else ""
-        place = f"{row.topic} partition {row.partition} offset {row.offset}"
-        yield f"first {reason}", f"{name}: first {reason}: {place}{why}"
+        place = "" if row.topic is None else f": {row.topic} partition {row.partition} offset {row.offset}"
+        yield f"first {reason}", f"{name}: first {reason}{place}{why}"
     if (late := p.totals.first.get(Reason.LATE)) is not None:
         why = why_late(late, p.totals.enough, p.last.shape.dialect if p.last is not None else "")
         yield Reason.LATE, f"{name}: {p.drops[Reason.LATE]:,} of {p.rows_in:,} records were late{why}"

@@ -335,7 +335,6 @@ class Accumulators:
         """What is told of rows whose arguments failed, or at which a user's aggregate did. `after`: the accumulators
         behind each row, where there may be such; `values`: its arguments."""
         raised = None if after is None else self._raised(after, values, rows[DIFF])
-        failed = failed if raised is None else failed | raised.is_not_null()
         lost = failed_rows(rows, failed, [e for _, e in self.arguments], otherwise=raised)
         if lost is not None:
             yield lost

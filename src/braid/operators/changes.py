@@ -90,6 +90,12 @@ def sequence_of(pos: pl.Expr) -> pl.Expr:
     return (pos // pl.lit(LOW, POS_TYPE)).cast(pl.Int64)
 
 
+def of_record(pos: pl.Expr) -> pl.Expr:
+    """Positions of records; null where an epoch or the input ends, and before all records."""
+    inside = pos.is_between(pl.lit(NEVER * LOW, POS_TYPE), pl.lit(END_OF_BATCH, POS_TYPE), closed="none")
+    return pl.when(inside & (pos % pl.lit(LOW, POS_TYPE) != LOW - 1)).then(pos)
+
+
 def time_of(sequence: pl.Expr) -> pl.Expr:
     """The time in the high part of a position, that of an early row too; 0 before all records."""
     early = pl.when(sequence == FIRST).then(0).when(sequence < -(EARLY // 2)).then(sequence + EARLY)

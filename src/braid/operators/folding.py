@@ -62,7 +62,7 @@ class Folding:
         """The rows that are left; those whose arguments failed, and why."""
         accumulators, keys = Accumulators(self.aggregations), keys_of(rows)
         values, failed = evaluated(accumulators, rows)
-        lost = rows.filter(failed)
+        lost = rows.filter(failed & (rows[DIFF] == 1)) if failed.any() else rows.clear()
         why = trace.messages(lost, [e for _, e in accumulators.arguments])
         known, diff = self._known(rows, keys, values), rows[DIFF].to_numpy()
         left = columns_of(rows, [POS, SUB, TIME, DIFF, *keys, *([HEADERS] if HEADERS in rows.columns else [])])

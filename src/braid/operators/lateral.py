@@ -50,7 +50,7 @@ class Lateral:
             return Result(rows.with_columns(pl.lit(None, dtype).alias(self.element), *index))
         made, failed = compile.evaluate(rows, [("_array", self.array)])
         alive = rows[DIFF].to_numpy() == 1
-        dropped = failed_rows(rows, failed & pl.Series(alive), [self.array])
+        dropped = failed_rows(rows, failed, [self.array])
         sizes = made["_array"].list.len().fill_null(0).to_numpy().astype(np.int64)
         if self.mode != "retract":
             sizes = np.where(alive, sizes, int(self.mode == "upsert"))

@@ -255,8 +255,12 @@ def failed_rows(
     names: Mapping[str, str] = NO_NAMES,
     otherwise: pl.Series | None = None,
 ) -> pl.DataFrame | None:
-    """The rows for which one of these expressions failed, in that form, with the reason; None if there are none.
-    `otherwise`: the reasons of rows for which something else did."""
+    """The rows for which one of these expressions failed, in that form, with the reason; None if there are none. One
+    that goes was told when it came. `otherwise`: the reasons of rows for which something else did."""
+    if DIFF in rows.columns and failed.any():
+        failed = failed & (rows[DIFF] > 0).fill_null(True)
+    if otherwise is not None:
+        failed = failed | otherwise.is_not_null()
     if not failed.any():
         return None
     lost = rows.filter(failed)

@@ -16,7 +16,7 @@ import polars as pl
 from braid.expr import compile
 from braid.expr.nodes import Expr
 from braid.operators.base import Result, State
-from braid.operators.changes import DIFF, no_rows
+from braid.operators.changes import no_rows
 from braid.operators.clocks import Clocks
 from braid.operators.pairing import failed_rows, payload_of
 from braid.operators.ranges import columns_of
@@ -44,5 +44,4 @@ class Project:
             return Result(own.hstack(no_rows({name: polars_type(e.type) for name, e in self.outputs})))
         made, failed = compile.evaluate(rows, list(self.outputs))
         changes = own.hstack(made)
-        live = failed & (rows[DIFF] == 1)
-        return Result(changes, failed_rows(rows, live, [e for _, e in self.outputs], names=self.names))
+        return Result(changes, failed_rows(rows, failed, [e for _, e in self.outputs], names=self.names))

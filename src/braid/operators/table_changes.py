@@ -231,7 +231,7 @@ class TableFilter:
         held = Newest(state, "passing", keys, by_time(keys, self.closing, self.passing))
         alive = rows[DIFF].to_numpy() == 1
         made, failed = compile.evaluate(rows, [("_passes", self.predicate)])
-        told = failed_rows(rows, failed & pl.Series(alive), [self.predicate], names=self.names)
+        told = failed_rows(rows, failed, [self.predicate], names=self.names)
         if told is not None:
             drops.append(told)
         passes = made["_passes"].fill_null(False).to_numpy() & alive

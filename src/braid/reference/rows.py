@@ -250,10 +250,10 @@ class Run:
     def values(
         self, exprs: Iterable[Expr], step: int, row: Row, names: Mapping[str, str] = NO_NAMES
     ) -> tuple[object, ...]:
-        """The values of several. A row is told once, however many of them fail."""
+        """The values of several. A row is told once, however many of them fail; one that goes was told when it came."""
         exprs = list(exprs)
         found = [self.look(e, row) for e in exprs]
-        if any(failed for _, failed in found):
+        if not row.gone and any(failed for _, failed in found):
             self.drop(Reason.EXPRESSION, step, row, message=reason(exprs, row.values, names))
         return tuple(value for value, _ in found)
 

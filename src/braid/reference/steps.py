@@ -338,8 +338,6 @@ class ProjectStep(OneInput[logical.Project]):
         return [replace(row, values=self._values(row)) for row in rows]
 
     def _values(self, row: Row) -> Values:
-        if row.gone:
-            return {c.name: self._run.look(e, row)[0] for c, e in self.node.outputs}
         values = self._run.values([e for _, e in self.node.outputs], self.number, row, self._names)
         return dict(zip((c.name for c, _ in self.node.outputs), values, strict=True))
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructField, StructType
 
-from braid.operators.changes import BY, LEAF_BITS, LOW, OFFSET_BITS, POS, POS_TYPE, no_rows, sequence_of
+from braid.operators.changes import BY, LEAF_BITS, LOW, OFFSET_BITS, POS, POS_TYPE, no_rows, of_record, sequence_of
 from braid.sinks.interface import Batch, Part
 from braid.spark import columns
 from braid.spark.columns import Blob
@@ -117,8 +117,8 @@ def _json(column: str) -> pl.Expr:
 
 
 def _placed_by_rank(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
-    """Topic, partition and offset of rows lost after the sources, from their positions."""
-    low = pl.col(BY) % pl.lit(LOW, POS_TYPE) // (1 << LEAF_BITS)
+    """Topic, partition and offset of rows lost after the sources, from their positions, where these are of records."""
+    low = of_record(pl.col(BY)) % pl.lit(LOW, POS_TYPE) // (1 << LEAF_BITS)
     ranks = dropped.select((low // (1 << OFFSET_BITS)).cast(pl.Int64).alias("r"))["r"].unique().drop_nulls()
     known = [(rank, *map(int, place.split("/"))) for place, rank in job.ranks.items()]
     added = [(r, *job.ranks.added(r)) for r in ranks if job.ranks.behind is not None and r >= job.ranks.behind]

@@ -142,13 +142,13 @@ class Exchanging:
         return frame, pl.concat(told) if told else no_rows(DROPS)
 
     def _failed(self, frame: pl.DataFrame, failed: pl.Series) -> Iterator[pl.DataFrame]:
-        if failed.any():
-            lost = frame.filter(failed)
+        """One that goes was told when it came."""
+        if (lost := frame.filter(failed & (frame[DIFF] == 1))).height:
             why = trace.messages(lost, self._exchange.keys)
             yield drops_of(lost, Reason.EXPRESSION, "exchange", message=why)
 
     def _keyless(self, frame: pl.DataFrame, lost: pl.Series) -> pl.DataFrame:
-        """What is told of rows without a key: one that goes was told when it came."""
+        """What is told of rows without a key, but of those that go."""
         return drops_of(frame.filter(lost & (frame[DIFF] == 1)), Reason.NULL_KEY, "exchange")
 
 
