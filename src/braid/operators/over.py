@@ -35,6 +35,7 @@ from braid.operators.ranges import (
     expand,
     grouped,
     hashes_of,
+    numbered,
     order_of,
     rows_at,
 )
@@ -144,8 +145,7 @@ class Over:
         self, old: pl.DataFrame, new: pl.DataFrame, lives: _Lives, keys: list[str], payload: list[str]
     ) -> Iterator[pl.DataFrame]:
         """The entries of some epochs, some partitions at a time."""
-        hashes = distinct(hashes_of(new))
-        if lives.size <= MOST or len(hashes) < 2:
+        if lives.size <= MOST or len(hashes := distinct(hashes_of(new))) < 2:
             yield self._answers(lives)
             return
         half = pl.col(HASH).fill_null(0) < int(hashes[len(hashes) // 2])
@@ -229,14 +229,13 @@ class _Lives:
     @staticmethod
     def _of_top(rows: pl.DataFrame) -> _Lives:
         """Of rows that say when they leave: that is an epoch of their partition, or none of these."""
-        epochs, group = rows[EPOCH].to_numpy(), rows[GROUP].to_numpy()
-        known = distinct(np.append(epochs, NEVER))
-        step = len(known) + 1
-        codes = group * step + np.searchsorted(known, epochs)
-        pairs = distinct(np.append(codes, group * step))
-        until = np.searchsorted(pairs, group * step + np.searchsorted(known, rows[_LEAVES].to_numpy()))
+        epochs, group, count = rows[EPOCH].to_numpy(), rows[GROUP].to_numpy(), rows.height
+        known, code = numbered(np.concatenate([epochs, rows[_LEAVES].to_numpy(), [NEVER]]))
+        step = len(known)
+        pairs, pair = numbered(np.append(group * step + code[:count], group[begins(group)] * step))
+        until = np.searchsorted(pairs, group * step + code[count:-1])
         lives = rows.drop(EPOCH, DIFF, GROUP, _PLACE, _LEAVES).with_columns(
-            pl.Series(_PAIR, np.searchsorted(pairs, codes)), pl.lit(1, pl.Int64).alias(_TOTAL)
+            pl.Series(_PAIR, pair[:count]), pl.lit(1, pl.Int64).alias(_TOTAL)
         )
         return _Lives(lives, pl.DataFrame({GROUP: pairs // step, EPOCH: known[pairs % step]}), until)
 

@@ -189,8 +189,16 @@ def begins(ids: npt.NDArray[Any]) -> Flags:
 
 def distinct(numbers: npt.NDArray[Number]) -> npt.NDArray[Number]:
     """Each number once, in order. (NumPy's `unique` hashes: of many different numbers it takes ten times as long.)"""
-    found = np.sort(numbers)
+    found = np.sort(numbers) if len(numbers) < MANY else pl.Series(numbers).sort().to_numpy()
     return found[begins(found)]
+
+
+def numbered(numbers: Ints) -> tuple[Ints, Ints]:
+    """Each number once, in order; and where among these each of the numbers is."""
+    which = pl.Series(numbers).rank("dense").to_numpy().astype(np.int64) - 1
+    known = np.empty(int(which.max(initial=-1)) + 1, dtype=np.int64)
+    known[which] = numbers
+    return known, which
 
 
 @dataclass(frozen=True, slots=True)

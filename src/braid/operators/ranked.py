@@ -20,7 +20,7 @@ from braid.operators.base import State
 from braid.operators.changes import DIFF, HASH, NEVER
 from braid.operators.in_order import GROUP, InOrder
 from braid.operators.multiset import EPOCH, netted
-from braid.operators.ranges import Flags, Ints, begins, distinct, rows_at
+from braid.operators.ranges import Flags, Ints, begins, numbered, rows_at
 from braid.plan.over import Ordered, Reach
 
 FIRST, MORE = 8, 8  # so many entries of a partition are read at first, so many times more where they are too few
@@ -102,8 +102,7 @@ class Rank:
         before = stood - (counted & (epochs == NEVER)) - np.append(0, stood)[head][own]
         rank_of = most - before  # which of the new rows before it pushes it out
         new = counted & (epochs != NEVER)
-        known = distinct(epochs)
-        code = np.searchsorted(known, epochs)
+        known, code = numbered(epochs)
         base = (own[-1] - own) * (len(known) + 1)
         none = base + len(known)
         values = np.where(new, base + code, none)
