@@ -24,23 +24,30 @@ class Groups:
     group: Ints
     start: Flags
     first: Ints  # where each group begins
+    rest: Ints  # where the rows are
     diff: Ints  # 0 for the leading rows
     ends: Flags | None = None  # which of the others are the last of their group in an epoch, where that is asked for
 
     @staticmethod
     def led(first: Ints, diff: Ints) -> Groups:
         """Of rows group by group: where each group begins among them, and their `diff`."""
+        leads = first + np.arange(len(first))
         start = np.zeros(len(diff) + len(first), dtype=np.bool_)
-        start[first + np.arange(len(first))] = True
-        diffs = np.zeros(len(start), dtype=np.int64)
-        diffs[~start] = diff
-        return Groups(np.cumsum(start) - 1, start, np.flatnonzero(start), diffs)
+        start[leads] = True
+        rest, diffs = np.flatnonzero(~start), np.zeros(len(start), dtype=np.int64)
+        diffs[rest] = diff
+        return Groups(np.cumsum(start) - 1, start, leads, rest, diffs)
+
+    @property
+    def diffs(self) -> Ints:
+        """Those of the rows."""
+        return self.diff[self.rest]
 
     def spread(self, leading: pl.Series, values: pl.Series) -> pl.Series:
         """One value for each place: of the leading rows, and of the others."""
         at = np.empty(len(self.group), dtype=np.int64)
-        at[self.start] = np.arange(len(self.first))
-        at[~self.start] = len(self.first) + np.arange(len(values))
+        at[self.first] = np.arange(len(self.first))
+        at[self.rest] = len(self.first) + np.arange(len(values))
         return values_at(leading.clone().append(values), at)
 
     def sums(self, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -91,8 +98,11 @@ class Parts:
 
     def sums(self, values: npt.NDArray[np.int64]) -> pl.Series:
         """The sum of each part; sums wrap. Rows that go are taken off."""
-        signed = values * self.diff
-        return pl.Series(signed if self.single else np.add.reduceat(signed, self.first))
+        signed = values if (self.diff == 1).all() else values * self.diff
+        if self.single:
+            return pl.Series(signed)
+        ends = np.append(self.first[1:], len(signed)) - 1
+        return pl.Series(np.diff(np.cumsum(signed)[ends], prepend=0))  # a third of what `reduceat` takes
 
     def of(self, values: pl.Series, made: Callable[[pl.Expr], pl.Expr]) -> pl.Series:
         """What is made of the values of each part; of a single one itself."""

@@ -52,10 +52,11 @@ def _sum(groups: Groups, value: pl.Series, held: pl.Series) -> pl.Series:
     """In the type of `held`: what stood before, then the values one after the other."""
     if held.dtype == pl.Int64:
         numbers = np.empty(len(groups.start), dtype=np.int64)
-        numbers[groups.start] = held.fill_null(0).to_numpy()
-        numbers[~groups.start] = value.cast(pl.Int64).fill_null(0).to_numpy() * np.sign(groups.diff[~groups.start])
+        values, signs = value.cast(pl.Int64).fill_null(0).to_numpy(), groups.diffs
+        numbers[groups.first] = held.fill_null(0).to_numpy()
+        numbers[groups.rest] = values if (signs > 0).all() else values * np.sign(signs)
         return pl.Series(groups.sums(numbers))
-    taken_back = pl.Series(groups.diff[~groups.start] < 0)
+    taken_back = pl.Series(groups.diffs < 0)
     wide = value.cast(held.dtype)
     signed = (wide if not taken_back.any() else (-wide).zip_with(taken_back, wide)).fill_null(0)
     sequence = groups.spread(held.fill_null(0), signed)
@@ -63,7 +64,7 @@ def _sum(groups: Groups, value: pl.Series, held: pl.Series) -> pl.Series:
 
 
 def _count(groups: Groups, value: pl.Series, held: pl.Series) -> pl.Series:
-    counted = groups.diff[~groups.start] * value.is_not_null().to_numpy()
+    counted = groups.diffs * value.is_not_null().to_numpy()
     return pl.Series(groups.sums(groups.spread(held.fill_null(0), pl.Series(counted)).to_numpy()))
 
 
@@ -130,7 +131,7 @@ def _by_scan(scanned: Scanned) -> tuple[Merged, Scanned]:
     def merged(first: Sequence[pl.Series], second: Sequence[pl.Series]) -> list[pl.Series]:
         count = len(first[0])
         places = np.arange(2 * count)
-        groups = Groups(places // 2, places % 2 == 0, places[::2], places % 2)
+        groups = Groups(places // 2, places % 2 == 0, places[::2], places[1::2], places % 2)
         return [x.gather_every(2, 1) for x in scanned(groups, second, first)]
 
     return merged, scanned

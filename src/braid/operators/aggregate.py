@@ -168,7 +168,7 @@ class GroupBy:
         parts = self._parts(line, rows)
         if parts is not None and accumulators.fold(known, before, found):
             drops += accumulators.failed(rows, failed, None, values)
-            folded, ends = accumulators.folded(parts, known, found), np.flatnonzero(~groups.start)[parts.ends]
+            folded, ends = accumulators.folded(parts, known, found), groups.rest[parts.ends]
             line, rows = as_one(line, rows, parts)
             groups = Groups.led(line.first, np.ones(rows.height, dtype=np.int64))
             found = {i: groups.spread(before[f"_a{i}_0"], values_at(x, ends)) for i, x in found.items()}
@@ -205,7 +205,7 @@ class GroupBy:
         if not len(new):
             return after
         first = np.union1d(line.first, new)
-        parts = replace(Groups.led(first, groups.diff[~groups.start]), ends=groups.ends)
+        parts = replace(Groups.led(first, groups.diffs), ends=groups.ends)
         which = np.where(np.isin(first, new), before.height, np.searchsorted(line.first, first))
         nothing = pl.DataFrame({n: [None] for n in before.columns}, schema=before.schema)
         began = rows_at(before.vstack(nothing).rechunk(), which).with_columns(pl.col(TIME).fill_null(rows[TIME].min()))
@@ -335,7 +335,7 @@ def _behind(
     """What is behind each row, by its number: the highest time of its group, and the running values."""
     time = groups.spread(before[TIME], values_at(rows[TIME], line.number))
     back = np.empty(len(line.number), dtype=np.int64)
-    back[line.number] = np.flatnonzero(~groups.start)
+    back[line.number] = groups.rest
     return rows_at(pl.DataFrame([pl.Series(TIME, groups.maxima(time.to_numpy())), *running]), back)
 
 

@@ -47,7 +47,7 @@ class _Values:
     def __init__(self, groups: Groups, value: pl.Series, counts: pl.Series, held: pl.Series) -> None:
         """`counts`: whether a value of the batch does."""
         stood = held.list.len().fill_null(0).to_numpy().astype(np.int64)
-        own = groups.group[~groups.start][counts.to_numpy()]
+        own = groups.group[groups.rest][counts.to_numpy()]
         everything = np.concatenate([np.repeat(np.arange(len(stood)), stood), own])
         order = np.argsort(everything, kind="stable")
         inside = held.filter(pl.Series(stood > 0)).explode().cast(value.dtype)
@@ -333,7 +333,7 @@ def _spreads_joined(first: Sequence[pl.Series], second: Sequence[pl.Series]) -> 
 
 def _spread(groups: Groups, value: pl.Series, held: Sequence[pl.Series]) -> list[pl.Series]:
     """Count, sum, and squares of the differences from the mean, each value's share in its turn (Youngs and Cramer)."""
-    diff = groups.diff[~groups.start] * value.is_not_null().to_numpy()
+    diff = groups.diffs * value.is_not_null().to_numpy()
     known = value.fill_null(0)
     count = groups.sums(groups.spread(held[0].fill_null(0), pl.Series(diff)).to_numpy())
     total = groups.over(pl.col("v").cum_sum(), groups.spread(held[1].fill_null(0), known * pl.Series(diff)))
@@ -369,7 +369,7 @@ def _pairs(groups: Groups, value: pl.Series, held: Sequence[pl.Series]) -> list[
     both = x.is_not_null() & y.is_not_null()
     firsts = [_first_of(groups, v, both, h) for v, h in zip((x, y), held[6:], strict=True)]
     x, y = (v - f.filter(pl.Series(~groups.start)) for v, f in zip((x, y), firsts, strict=True))
-    sign = pl.Series(groups.diff[~groups.start]).cast(pl.Float64) * both
+    sign = pl.Series(groups.diffs).cast(pl.Float64) * both
     parts = (sign, x * sign, y * sign, x * x * sign, y * y * sign, x * y * sign)
     # where one is missing nothing is added, also to what is infinite
     none = pl.zeros(len(x), eager=True)

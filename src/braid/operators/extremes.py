@@ -122,7 +122,7 @@ class Extreme:
     @staticmethod
     def of(groups: Groups, rows: pl.DataFrame, value: pl.Series, held: Values) -> Extreme:
         """`rows`: hash and key of the rows, group by group; `value`: theirs."""
-        at = np.flatnonzero(~groups.start)
+        at = groups.rest
         there = np.flatnonzero(value.is_not_null().to_numpy())
         frame = rows_at(rows, there).with_columns(
             values_at(value, there).alias(VALUE),

@@ -122,7 +122,7 @@ class Folding:
         groups = Groups.led(parts.first, parts.diff)  # sums that need more digits than one number has
         before = nothing.clear(len(parts.first))
         running = pl.DataFrame(accumulators.running(groups, known, before))
-        return rows_at(running, np.flatnonzero(~groups.start)[parts.ends])
+        return rows_at(running, groups.rest[parts.ends])
 
 
 def _by_parts(rows: pl.DataFrame, keys: Sequence[str], apart: Flags | None) -> tuple[Ints, Ints] | None:

@@ -28,7 +28,7 @@ def columns(t: Decimal) -> tuple[pl.DataType, ...]:
 
 def running(groups: Groups, value: pl.Series, held: Sequence[pl.Series]) -> list[pl.Series]:
     """After each row, from the values and what stood before."""
-    taken_back = pl.Series(groups.diff[~groups.start] < 0)
+    taken_back = pl.Series(groups.diffs < 0)
     wide = value.cast(held[0].dtype)
     signed = wide if not taken_back.any() else (-wide).zip_with(taken_back, wide)
     return scanned(groups, [signed, pl.zeros(len(signed), dtype=pl.Int64, eager=True)], held)
