@@ -7,7 +7,7 @@ Names are found as everywhere (`first_match`); how a file is read follows from t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from braid.bind.bound import (
@@ -32,9 +32,9 @@ from braid.face.begin import check_read
 from braid.face.catalogue import over
 from braid.face.metrics import MaxDrops
 from braid.face.verify import held_of
-from braid.files.input import needs_time, open_files
-from braid.files.listing import look, matches
-from braid.files.watch import Files, watched
+from braid.files.input import FileInput, needs_time, open_files
+from braid.files.listing import Found, look, matches
+from braid.files.watch import Files, FileWatch, watched
 from braid.lower.lower import lower
 from braid.plan.joins import StreamStreamJoin
 from braid.plan.logical import Node, Query, Source, in_topological_order, sources
@@ -357,8 +357,21 @@ def held_by(
 
 def check_files(query: Query, folder: ObjectStore, prepared: Prepared, request: Request) -> None:
     """Refuses files that do not go on where the checkpoint in `folder` ends."""
-    for watch in watched(lower(query), source_files(prepared, request).of(query), folder, not request.until_idle):
+    for watch in _watched(query, folder, prepared, request):
         watch.check()
+
+
+def _watched(query: Query, folder: ObjectStore, prepared: Prepared, request: Request) -> list[FileWatch]:
+    return watched(lower(query), source_files(prepared, request).of(query), folder, not request.until_idle)
+
+
+def first_files(prepared: Prepared, request: Request, store: Topics) -> Iterator[tuple[FileInput, Found]]:
+    """The first file of each source of which a query has read none, with what reads it."""
+    for query in prepared.queries:
+        if query.name not in prepared.push:
+            for watch in _watched(query, checkpoint_of(query, request, store), prepared, request):
+                if (first := watch.first_of_all()) is not None:
+                    yield first
 
 
 def check_broker(prepared: Prepared, request: Request, store: Topics) -> None:

@@ -18,7 +18,7 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
@@ -30,6 +30,7 @@ import polars as pl
 from braid.errors import BraidError, anew
 from braid.expr.nodes import Col, columns
 from braid.files import copies as file_copies
+from braid.files import early
 from braid.files import parquet as file_parquet
 from braid.files.copies import GROUP
 from braid.files.listing import Found, is_awaited, is_plain, kind_of, look, stat
@@ -313,6 +314,15 @@ class FileInput:
     def piece(self, f: Found, start: int = 0, last: bool = True, most: int | None = None) -> Piece | None:
         """What a file has from byte `start` on, made ready to be read; None where there is nothing yet. `last`: a last
         line without an end is taken, too. `most`: of plain text no more than some blocks over so many bytes."""
+        made = early.taken(self.asked(f, start, last, most))
+        return self.parsed(f, start, last, most) if made is None else made.result()
+
+    def asked(self, f: Found, start: int, last: bool, most: int | None) -> Hashable:
+        """What is the same for two that ask for the same piece, to be read in the same way."""
+        return self.cache, self.log.root, f, start, last, most, json.dumps(self._manner(f.name))
+
+    def parsed(self, f: Found, start: int, last: bool, most: int | None) -> Piece | None:
+        """The same, whether it was made early or not."""
         path, kind = self._path(f.name), kind_of(f.name)
         if kind == "parquet":
             rows = _checked_parquet(self.source, self._columns, path)
@@ -359,15 +369,20 @@ class FileInput:
 
     def _stem(self, p: Piece) -> str:
         """The path of what is made for a piece, without its ending. The first piece of a file has its header."""
-        t, known = self._time, self.log.of(p.name)
-        what = [
-            file_copies.FORMAT, p.name, p.start, p.stop, p.digest, known[0].digest if known else p.digest,
+        known = self.log.of(p.name)
+        what = [file_copies.FORMAT, p.name, p.start, p.stop, p.digest, known[0].digest if known else p.digest]
+        what += self._manner(p.name)
+        return os.path.join(self.cache, hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32])
+
+    def _manner(self, name: str) -> list[Any]:
+        """How a file is read, as far as its copies depend on it."""
+        t = self._time
+        return [
             [[c.name, str(c.type)] for c in self._declared], [self.options.null_value, self.options.delimiter],
             [t.field, t.format] if t else None, self._given, *filter(None, [self.options.deleted]),
             *(["since 1970"] if t and t.since_1970 else []),
-            *(["lenient"] if self.source.encoding.lenient and kind_of(p.name) == "json" else []),
+            *(["lenient"] if self.source.encoding.lenient and kind_of(name) == "json" else []),
         ]  # fmt: skip
-        return os.path.join(self.cache, hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32])
 
     def _matched(self, path: str) -> tuple[list[str], list[int | None]]:
         """The header of a CSV file, and where each declared column stands in it."""

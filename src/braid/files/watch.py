@@ -169,6 +169,15 @@ class FileWatch:
             pass
         self._left = self._looked(PIECE)
 
+    def first_of_all(self) -> tuple[FileInput, Found] | None:
+        """What reads the first file, of which nothing is logged, before a start; None where it is not at rest."""
+        if self._log.pieces or not self._present:
+            return None
+        first, reader = self._present[0], FileLog(None, self._root)
+        if not is_plain(first.name) or kind_of(first.name) == "parquet" or time.time() - first.mtime / 1e9 < LONG:
+            return None
+        return FileInput(self.source, reader, self.input.options, self.input.cache, self.input.needed), first
+
     # -------------------------------------------------------------- new pieces
 
     def read_on(self) -> bool:
