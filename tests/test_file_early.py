@@ -14,8 +14,10 @@ from braid.errors import BraidError
 from braid.files import early
 from braid.files.early import Early
 from braid.files.input import FileInput
+from braid.files.listing import Found
 from braid.files.watch import Files, FileWatch, read_all
 from braid.store import opened
+from braid.store.files import UNFINISHED
 from test_file_watch import SOURCE, World, rows
 
 FIRST = 100  # bytes of a first piece
@@ -53,7 +55,16 @@ def started(world: World, between: Callable[[], object] = lambda: None, up: bool
     read_all([watch])
     reading.end()
     assert not early._PROMISED
+    finished()
+    assert not any(UNFINISHED.search(p.name) for p in world.folder.iterdir())
     return watch
+
+
+def finished() -> None:
+    """The early reading is done."""
+    for thread in threading.enumerate():
+        if thread.name == "files read early":
+            thread.join(10)
 
 
 def quoted(count: int) -> str:
@@ -91,12 +102,7 @@ def test_it_is_the_same_as_without(world: World, made: list[tuple[int, bool]], k
 def test_who_comes_late_finds_what_was_made(world: World, made: list[tuple[int, bool]]) -> None:
     world.put("a.jsonl", lines(50))
 
-    def wait() -> None:
-        for thread in threading.enumerate():
-            if thread.name == "files read early":
-                thread.join(10)
-
-    watch = started(world, wait)
+    watch = started(world, finished)
     assert len(rows(watch)) == 50 and sum(is_early for _, is_early in made) == early.PIECES
 
 
@@ -111,6 +117,33 @@ def test_one_that_goes_meanwhile_is_not_missed(world: World) -> None:
     world.put("b.jsonl", lines(3))
     watch = started(world, path.unlink)
     assert len(rows(watch)) == 3
+
+
+def test_copies_that_were_swept_away_are_made_again(world: World) -> None:
+    world.put("a.jsonl", lines(50))
+
+    def sweep() -> None:
+        finished()
+        folders = [p for p in world.folder.iterdir() if UNFINISHED.search(p.name)]
+        assert len(folders) == 1 and list(folders[0].iterdir())
+        opened(world.folder).sweep()
+
+    assert len(rows(started(world, sweep))) == 50
+
+
+def test_one_that_could_not_be_made_early_is_made_when_it_is_asked_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.put("a.jsonl", lines(50))
+    parsed = FileInput.parsed
+
+    def full(self: FileInput, f: Found, start: int, last: bool, most: int | None) -> object:
+        if start and threading.current_thread().name == "files read early":
+            raise OSError(28, "No space left on device")
+        return parsed(self, f, start, last, most)
+
+    monkeypatch.setattr(FileInput, "parsed", full)
+    assert len(rows(started(world))) == 50
 
 
 def test_what_cannot_be_read_is_told_where_it_is_read(world: World) -> None:

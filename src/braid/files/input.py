@@ -314,8 +314,18 @@ class FileInput:
     def piece(self, f: Found, start: int = 0, last: bool = True, most: int | None = None) -> Piece | None:
         """What a file has from byte `start` on, made ready to be read; None where there is nothing yet. `last`: a last
         line without an end is taken, too. `most`: of plain text no more than some blocks over so many bytes."""
-        made = early.taken(self.asked(f, start, last, most))
-        return self.parsed(f, start, last, most) if made is None else made.result()
+        if (found := early.taken(self.asked(f, start, last, most))) is not None:
+            made, folder = found
+            with contextlib.suppress(FileNotFoundError):  # somebody has swept it away
+                os.makedirs(self.cache, exist_ok=True)
+                for name in reversed(self.cached(made)) if made is not None and made.rows else ():
+                    os.replace(os.path.join(folder, name), os.path.join(self.cache, name))
+                return made
+        return self.parsed(f, start, last, most)
+
+    def aside(self, folder: str) -> FileInput:
+        """What reads the same, and has its copies in another folder."""
+        return FileInput(self.source, FileLog(None, self.log.root), self.options, folder, self.needed)
 
     def asked(self, f: Found, start: int, last: bool, most: int | None) -> Hashable:
         """What is the same for two that ask for the same piece, to be read in the same way."""

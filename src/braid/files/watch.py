@@ -173,10 +173,10 @@ class FileWatch:
         """What reads the first file, of which nothing is logged, before a start; None where it is not at rest."""
         if self._log.pieces or not self._present:
             return None
-        first, reader = self._present[0], FileLog(None, self._root)
+        first = self._present[0]
         if not is_plain(first.name) or kind_of(first.name) == "parquet" or time.time() - first.mtime / 1e9 < LONG:
             return None
-        return FileInput(self.source, reader, self.input.options, self.input.cache, self.input.needed), first
+        return self.input, first
 
     # -------------------------------------------------------------- new pieces
 
