@@ -49,7 +49,7 @@ def started(world: World, between: Callable[[], object] = lambda: None, up: bool
     watch = FileWatch(SOURCE, Files(world.pattern), opened(world.folder / "q"), note=world.notes.append, up=up)
     watch.check()
     first = watch.first_of_all()
-    reading = Early([] if first is None else [first], FIRST)
+    reading = Early([] if first is None else [first])
     between()
     watch.begin()
     read_all([watch])
@@ -174,6 +174,6 @@ def test_what_nobody_asks_for_leaves_no_trace_in_the_log(world: World) -> None:
     watch = FileWatch(SOURCE, Files(world.pattern), opened(world.folder / "q"))
     first = watch.first_of_all()
     assert first is not None
-    Early([first], FIRST).end()
+    Early([first]).end()
     assert not early._PROMISED and not list((world.folder / "q").rglob("*.jsonl"))
     assert len(rows(world.start())) == 50

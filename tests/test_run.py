@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Hashable
 from pathlib import Path
 
 import polars as pl
@@ -23,6 +24,8 @@ import pytest
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
+from braid.files import early  # noqa: E402
+from braid.store.files import UNFINISHED  # noqa: E402
 from cli_help import QUICK, Said, braid, ended, launch, on_shared_spark, records, spawned  # noqa: E402
 
 SQL = """-- dialect: ksqldb
@@ -341,8 +344,18 @@ def test_files_are_read_while_they_are_made_ready(how: str, tmp_path: Path, monk
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "u.csv").write_text("k,v\n" + "".join(f"{n % 40},{n}\n" for n in range(2000)))
     files = [x for name in ("l.jsonl", "r.jsonl", "u.csv") for x in ("--source", f"{name[0]}={name}")]
-    found = []
-    for store, piece in (("whole", 1 << 30), ("pieces", 9000)):
+    found, given, taken = [], 0, early.taken
+
+    def counted(asked: Hashable) -> object:
+        nonlocal given
+        made = taken(asked)
+        given += made is not None
+        return made
+
+    monkeypatch.setattr(early, "taken", counted)
+    for store, piece in (("whole", 1 << 30), ("pieces", 9000), ("early", 9000)):
+        for path in tmp_path.glob("?.*") if store == "early" else ():
+            os.utime(path, (time.time() - 60,) * 2)  # at rest: they are read while Spark starts
         monkeypatch.setattr("braid.files.watch.PIECE", piece)
         monkeypatch.setattr("braid.files.text.BLOCK", 4000)
         said = on_shared_spark("run", "q.sql", "--store", store, how, *files, "--batch-rows", "700", cwd=tmp_path)
@@ -350,7 +363,9 @@ def test_files_are_read_while_they_are_made_ready(how: str, tmp_path: Path, monk
         found.append([(r["key"], r["value"], r["timestamp"]) for r in records("P", tmp_path / store)])
         pieces = next((tmp_path / store).rglob("files/L.jsonl")).read_text().count("\n") - 1
         assert pieces == 1 if store == "whole" else pieces > 3
-    assert found[0] == found[1] and len(found[0]) > 2900
+        assert given > 2 * early.PIECES if store == "early" else not given
+        assert not [p for p in (tmp_path / store / "checkpoints").iterdir() if UNFINISHED.search(p.name)]
+    assert found[0] == found[1] == found[2] and len(found[0]) > 2900
 
 
 def test_it_stays_up_until_ctrl_c(tmp_path: Path) -> None:

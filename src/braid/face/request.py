@@ -32,8 +32,9 @@ from braid.face.begin import check_read
 from braid.face.catalogue import over
 from braid.face.metrics import MaxDrops
 from braid.face.verify import held_of
-from braid.files.input import FileInput, needs_time, open_files
-from braid.files.listing import Found, look, matches
+from braid.files.early import First
+from braid.files.input import needs_time, open_files
+from braid.files.listing import look, matches
 from braid.files.watch import Files, FileWatch, watched
 from braid.lower.lower import lower
 from braid.plan.joins import StreamStreamJoin
@@ -365,7 +366,7 @@ def _watched(query: Query, folder: ObjectStore, prepared: Prepared, request: Req
     return watched(lower(query), source_files(prepared, request).of(query), folder, not request.until_idle)
 
 
-def first_files(prepared: Prepared, request: Request, store: Topics) -> Iterator[tuple[FileInput, Found]]:
+def first_files(prepared: Prepared, request: Request, store: Topics) -> Iterator[First]:
     """The first file of each source of which a query has read none, with what reads it."""
     for query in prepared.queries:
         if query.name not in prepared.push:

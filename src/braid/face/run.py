@@ -52,7 +52,6 @@ from braid.face.request import (
 from braid.face.retain import Keeper
 from braid.face.tabular import print_table
 from braid.files.early import Early
-from braid.files.watch import PIECE
 from braid.plan.logical import Query, sources
 from braid.sinks.console import ConsoleSink
 from braid.sinks.interface import Sink
@@ -108,7 +107,7 @@ def run_program(request: Request, err: Console) -> Outcome:
     ):
         resumed = check_checkpoints(prepared, request, store)
         check_broker(prepared, request, store)
-        stack.callback(Early(list(first_files(prepared, request, store)), PIECE).end)
+        stack.callback(Early(list(first_files(prepared, request, store))).end)
         polls = polls_of(prepared, request, store, _notes(request, err))
         if request.checkpoint:
             checkpoint_paths.note(store.root, request.checkpoint)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PIECES = 4  # of a file: by then Spark has started
 FILES = 4
 
+First = tuple["FileInput", Found, int]
 Made = tuple["Piece | None", str]  # a piece, and the folder of its copies
 
 _LOCK = threading.Lock()
@@ -39,12 +40,13 @@ def taken(asked: Hashable) -> Made | None:
 
 
 class Early:
-    """`most`: bytes of a first piece; the next ones have twice as many each, as who asks for them wants them."""
+    """`firsts`: inputs, each with its file and the bytes of a first piece; the next have twice as many each, as who
+    asks for them wants them."""
 
-    def __init__(self, inputs: Sequence[tuple[FileInput, Found]], most: int) -> None:
+    def __init__(self, firsts: Sequence[First]) -> None:
         self._over = threading.Event()
         self._asked, self._folders = list[Hashable](), list[str]()
-        for input, found in inputs[:FILES]:
+        for input, found, most in firsts[:FILES]:
             folder = scratch_name(input.cache)
             self._folders.append(folder)
             what = (input, input.aside(folder), found, most, self._promise(input.asked(found, 0, True, most)))

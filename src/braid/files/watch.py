@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import Any
 
 from braid.errors import BraidError, anew
+from braid.files.early import First
 from braid.files.input import FileInput, needs_time, reading
 from braid.files.listing import Found, is_awaited, is_plain, kind_of, look, missing, stat
 from braid.files.log import LEFT, MORE, FileLog, Names, Piece
@@ -169,14 +170,14 @@ class FileWatch:
             pass
         self._left = self._looked(PIECE)
 
-    def first_of_all(self) -> tuple[FileInput, Found] | None:
+    def first_of_all(self) -> First | None:
         """What reads the first file, of which nothing is logged, before a start; None where it is not at rest."""
         if self._log.pieces or not self._present:
             return None
         first = self._present[0]
         if not is_plain(first.name) or kind_of(first.name) == "parquet" or time.time() - first.mtime / 1e9 < LONG:
             return None
-        return self.input, first
+        return self.input, first, PIECE
 
     # -------------------------------------------------------------- new pieces
 
