@@ -171,11 +171,13 @@ class FileWatch:
         self._left = self._looked(PIECE)
 
     def first_of_all(self) -> First | None:
-        """What reads the first file, of which nothing is logged, before a start; None where it is not at rest."""
+        """What reads the first file, of which nothing is logged, before a start; None where it is not at rest, or large
+        and read whole."""
         if self._log.pieces or not self._present:
             return None
         first = self._present[0]
-        if not is_plain(first.name) or kind_of(first.name) == "parquet" or time.time() - first.mtime / 1e9 < LONG:
+        large = first.size > 8 * PIECE and not is_plain(first.name)
+        if large or time.time() - first.mtime / 1e9 < LONG:
             return None
         return self.input, first, PIECE
 
