@@ -95,15 +95,16 @@ def json_lines(
 
 def topic_lines(data: bytes, times: tuple[int, int]) -> Found | None:
     """`key` and `value` as JSON texts, which are null only where there is none, and `timestamp`, from the first of
-    `times` on and before the other; a line with headers or a window is left."""
+    `times` on and before the other; a line with headers or a window is left, unless these are whole numbers, which the
+    columns have."""
     library = core()
     if library is None or not data:
         return None
     rows = _lines_of(library, data)
     members = {"key": _JSON, "value": _JSON, "timestamp": _WHOLE, "headers": _WHOLE, "window": _WHOLE}
     buffers = [
-        _Buffers(Column(name, Scalar.BIGINT if kind == _WHOLE else Scalar.VARCHAR), name, rows, len(data), i < 3, kind)
-        for i, (name, kind) in enumerate(members.items())
+        _Buffers(Column(name, Scalar.BIGINT if kind == _WHOLE else Scalar.VARCHAR), name, rows, len(data), True, kind)
+        for name, kind in members.items()
     ]
     buffers[2].asked.low, buffers[2].asked.high = times
     return _found(library, data, rows, buffers)

@@ -109,8 +109,10 @@ def _by_core(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series] | None:
     found = None if lines is None else topic_lines(lines.part(0, frame.height)[0].tobytes(), (-MAX_TIME, MAX_TIME))
     if found is None or len(found.how) != frame.height:  # some text has a line break
         return None
-    key, value, time = found.columns[:3]
-    known = pl.Series(found.how == READ) & value.is_not_null() & time.is_not_null()
+    key, value, time, headers, window = found.columns
+    known = (
+        pl.Series(found.how == READ) & value.is_not_null() & time.is_not_null() & headers.is_null() & window.is_null()
+    )
     if not known.any():
         return None
     columns = {
