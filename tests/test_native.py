@@ -249,10 +249,13 @@ def test_lines_that_are_written_are_read_by_the_core() -> None:
     ]
     for blanks in ((",", ":"), (", ", ": ")):
         lines = [json.dumps(x, separators=blanks, ensure_ascii=False) for x in made] * 10
-        for some, count in ((lines, 160), ([*lines, json.dumps(made[0] | {"headers": [["h", None]]})], 160)):
+        others = [made[0] | {"headers": [["h", None]]}, made[0] | {"headers": -8}, made[0] | {"window": 7}]
+        for some, count in ((lines, 160), ([*lines, *map(json.dumps, others)], 160)):
             read = envelope._by_core(pl.DataFrame({"line": some}).with_row_index("row"))
             assert read is not None and read[1].sum() == count
-            assert envelope.parse_envelope(pl.Series(some))["error"].null_count() == len(some)
+            errors = envelope.parse_envelope(pl.Series(some))["error"].drop_nulls()
+            told = ["headers are a list of [name, base64]", "a window is [start, end], in milliseconds"]
+            assert errors.to_list() == (told if len(some) > count else [])
 
 
 def test_without_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
