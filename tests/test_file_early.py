@@ -145,6 +145,23 @@ def test_copies_that_were_swept_away_are_made_again(world: World) -> None:
     assert len(rows(started(world, sweep))) == 50
 
 
+@pytest.mark.parametrize("ending", [".rows", ".times"])
+def test_a_copy_that_was_spoilt_is_made_again(world: World, ending: str) -> None:
+    """Each is looked at before its rows are read, as any copy."""
+    world.put("a.jsonl", lines(50))
+    whole = rows(world.start())
+    shutil.rmtree(world.folder / "q")
+
+    def spoil() -> None:
+        finished()
+        for path in world.folder.glob(f"q.files~*/*{ending}"):
+            data = bytearray(path.read_bytes())
+            data[len(data) // 2] ^= 1
+            path.write_bytes(data)
+
+    assert rows(started(world, spoil)) == whole
+
+
 def test_one_that_could_not_be_made_early_is_made_when_it_is_asked_for(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ Names are found as everywhere (`first_match`); how a file is read follows from t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from braid.bind.bound import (
@@ -32,7 +32,6 @@ from braid.face.begin import check_read
 from braid.face.catalogue import over
 from braid.face.metrics import MaxDrops
 from braid.face.verify import held_of
-from braid.files.early import First
 from braid.files.input import needs_time, open_files
 from braid.files.listing import look, matches
 from braid.files.watch import Files, FileWatch, watched
@@ -307,10 +306,10 @@ def polls_of(prepared: Prepared, request: Request, store: Topics, tell: Callable
     return made
 
 
-def check_checkpoints(prepared: Prepared, request: Request, store: Topics) -> dict[str, int]:
+def check_checkpoints(prepared: Prepared, request: Request, store: Topics) -> tuple[dict[str, int], list[FileWatch]]:
     """Refuses checkpoints of other queries, and files that do not go on where the last run ended, before anything is
-    made. Gives the last batch of those that are resumed."""
-    resumed, changed = dict[str, int](), list[checkpoint.ValuesChanged]()
+    made. Gives the last batch of those that are resumed, and the files of all."""
+    resumed, changed, watches = dict[str, int](), list[checkpoint.ValuesChanged](), list[FileWatch]()
     wanted = [query for query in prepared.queries if query.name not in prepared.push]
     for query in wanted:
         try:
@@ -323,8 +322,8 @@ def check_checkpoints(prepared: Prepared, request: Request, store: Topics) -> di
     if changed:
         raise checkpoint.together(changed)
     for query in wanted:
-        check_files(query, checkpoint_of(query, request, store), prepared, request)
-    return resumed
+        watches += check_files(query, checkpoint_of(query, request, store), prepared, request)
+    return resumed, watches
 
 
 def compared(
@@ -356,23 +355,12 @@ def held_by(
     return held_of(store, found) if isinstance(store, TopicStore) else None
 
 
-def check_files(query: Query, folder: ObjectStore, prepared: Prepared, request: Request) -> None:
-    """Refuses files that do not go on where the checkpoint in `folder` ends."""
-    for watch in _watched(query, folder, prepared, request):
+def check_files(query: Query, folder: ObjectStore, prepared: Prepared, request: Request) -> list[FileWatch]:
+    """Refuses files that do not go on where the checkpoint in `folder` ends; gives those that do."""
+    watches = watched(lower(query), source_files(prepared, request).of(query), folder, not request.until_idle)
+    for watch in watches:
         watch.check()
-
-
-def _watched(query: Query, folder: ObjectStore, prepared: Prepared, request: Request) -> list[FileWatch]:
-    return watched(lower(query), source_files(prepared, request).of(query), folder, not request.until_idle)
-
-
-def first_files(prepared: Prepared, request: Request, store: Topics) -> Iterator[First]:
-    """The first file of each source of which a query has read none, with what reads it."""
-    for query in prepared.queries:
-        if query.name not in prepared.push:
-            for watch in _watched(query, checkpoint_of(query, request, store), prepared, request):
-                if (first := watch.first_of_all()) is not None:
-                    yield first
+    return watches
 
 
 def check_broker(prepared: Prepared, request: Request, store: Topics) -> None:

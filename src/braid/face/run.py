@@ -44,7 +44,6 @@ from braid.face.request import (
     check_broker,
     check_checkpoints,
     checkpoint_of,
-    first_files,
     polls_of,
     prepare,
     source_files,
@@ -105,9 +104,9 @@ def run_program(request: Request, err: Console) -> Outcome:
         tempfile.TemporaryDirectory(prefix="braid-push-") as scratch,
         contextlib.ExitStack() as stack,
     ):
-        resumed = check_checkpoints(prepared, request, store)
+        resumed, watches = check_checkpoints(prepared, request, store)
         check_broker(prepared, request, store)
-        stack.callback(Early(list(first_files(prepared, request, store))).end)
+        stack.callback(Early([first for x in watches if (first := x.first_of_all()) is not None]).end)
         polls = polls_of(prepared, request, store, _notes(request, err))
         if request.checkpoint:
             checkpoint_paths.note(store.root, request.checkpoint)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from braid.files.log import Piece
 
 PIECES = 4  # of a file: by then Spark has started
-FILES = 4
+FILES = 4  # at once
 
 First = tuple["FileInput", Found, int]
 Made = tuple["Piece | None", str]  # a piece, and the folder of its copies

@@ -24,7 +24,7 @@ from braid.operators.changes import DIFF, HASH, POS, SUB, key_column, numbers_wi
 from braid.operators.clocks import Clocks
 from braid.operators.multiset import changes_of, weighted
 from braid.operators.pairing import keys_of, payload_of
-from braid.operators.ranges import as_before, begins, columns_of, key_order, rows_at
+from braid.operators.ranges import as_before, begins, columns_of, distinct, key_order, rows_at
 from braid.plan import epochs
 from braid.records.key import canonical_key, key_hash
 from braid.types import Column, Type
@@ -88,9 +88,7 @@ def _newest(changes: pl.DataFrame) -> pl.DataFrame:
         return changes.filter(~pl.all_horizontal(equal).fill_null(False))
     rank = changes[DIFF].to_numpy()[order] * np.int64(len(order)) + np.arange(len(order))
     best = np.maximum.reduceat(rank, np.flatnonzero(np.append(True, ~same)))
-    stays = np.zeros(len(order), dtype=np.bool_)
-    stays[order[best % len(order)]] = True
-    return rows_at(changes, np.flatnonzero(stays))
+    return rows_at(changes, distinct(order[best % len(order)]))
 
 
 def _sub(number: npt.NDArray[np.int64]) -> pl.Expr:

@@ -28,6 +28,7 @@ from braid.operators.ranges import (
     as_before,
     begins,
     columns_of,
+    distinct,
     packed_order,
     rows_at,
     values_at,
@@ -164,9 +165,7 @@ def parts_of(line: Timeline, rows: pl.DataFrame) -> Parts:
 def as_one(line: Timeline, rows: pl.DataFrame, parts: Parts) -> tuple[Timeline, pl.DataFrame]:
     """The last row of each part, with the highest time of all."""
     ends = parts.ends
-    stays = np.zeros(rows.height, dtype=np.bool_)
-    stays[line.number[ends]] = True
-    few = rows_at(rows, np.flatnonzero(stays))
+    few = rows_at(rows, distinct(line.number[ends]))
     made = line.alone(ends, few)
     time = np.empty(few.height, dtype=np.int64)
     time[made.number] = np.maximum.reduceat(rows[TIME].to_numpy()[line.number], parts.first)

@@ -41,6 +41,7 @@ from braid.operators.ranges import (
     key_order,
     keyed,
     narrow,
+    numbered,
     order_of,
     rows_at,
 )
@@ -178,9 +179,7 @@ class Timeline:
     def alone(self, some: Flags, rows: pl.DataFrame) -> Timeline:
         """The same groups with some of their rows alone, which are `rows`, in their order; of one input."""
         those, group = self.number[some], self.group[some]
-        taken = np.zeros(self.inputs[0].height, dtype=np.int64)
-        taken[those] = 1
-        number = (np.cumsum(taken) - 1)[those]
+        _, number = numbered(those)
         places = (np.arange(len(those), dtype=np.int64),)
         return Timeline([rows], places, number, group, np.flatnonzero(begins(group)), self.h, self.keys)
 

@@ -18,8 +18,7 @@ from braid.records import compiled
 from braid.records.facet import ISO, Manner
 from braid.records.json_blocks import read_block, readable
 from braid.records.malformed import Malformed, cut
-from braid.records.texts import Column as Text
-from braid.records.texts import Piece, joined, written
+from braid.records.texts import Piece, as_lines, joined
 from braid.records.values import find, in_json, json_text, object_pieces, read_at, reader
 from braid.types import Column, Scalar, physical_type, polars_type
 
@@ -102,9 +101,7 @@ def _series(column: Column, values: list[Any]) -> pl.Series:
 
 def _decode_by_core(texts: pl.Series, columns: Sequence[Column], manner: Manner) -> Decoded:
     """What the compiled core reads of the texts, a line each, and the rest without it."""
-    lines = written([Text(texts), "\n"], len(texts)) if compiled.takes(columns) else None
-    data = lines.part(0, len(texts))[0].tobytes() if lines is not None else b""
-    found = compiled.json_lines(data, columns, iso=manner in ISO)
+    found = compiled.json_lines(as_lines(texts), columns, iso=manner in ISO) if compiled.takes(columns) else None
     if found is None or len(found.how) != len(texts):  # some text has a line break
         return _decode_blocks(texts, columns, manner)
     known, frame = pl.Series(found.how == compiled.READ), pl.DataFrame(found.columns)

@@ -22,7 +22,7 @@ import pyarrow as pa
 from braid.expr.json_text import loads
 from braid.native import core
 from braid.records.values import WHOLE
-from braid.types import TIMESTAMPS, Column, Scalar, polars_type
+from braid.types import MAX_TIME, TIMESTAMPS, Column, Scalar, polars_type
 
 _MOST = 64  # columns
 _LINES, _SAMPLE = 4, 1 << 14  # lines, and about so many bytes, in which names are looked for
@@ -93,10 +93,9 @@ def json_lines(
     return _found(library, data, rows, buffers)
 
 
-def topic_lines(data: bytes, times: tuple[int, int]) -> Found | None:
-    """`key` and `value` as JSON texts, which are null only where there is none, and `timestamp`, from the first of
-    `times` on and before the other; a line with headers or a window is left, unless these are whole numbers, which the
-    columns have."""
+def topic_lines(data: bytes) -> Found | None:
+    """`key` and `value` as JSON texts, which are null only where there is none, and `timestamp`; a line with headers or
+    a window is left, unless these are whole numbers, which the columns have."""
     library = core()
     if library is None or not data:
         return None
@@ -106,7 +105,7 @@ def topic_lines(data: bytes, times: tuple[int, int]) -> Found | None:
         _Buffers(Column(name, Scalar.BIGINT if kind == _WHOLE else Scalar.VARCHAR), name, rows, len(data), True, kind)
         for name, kind in members.items()
     ]
-    buffers[2].asked.low, buffers[2].asked.high = times
+    buffers[2].asked.low, buffers[2].asked.high = -MAX_TIME, MAX_TIME
     return _found(library, data, rows, buffers)
 
 

@@ -119,6 +119,12 @@ def written(pieces: Sequence[Piece], rows: int) -> Written | None:
     return None if library is None else Written(pieces, rows, library)
 
 
+def as_lines(texts: pl.Series) -> bytes:
+    """The texts, a line each; none where the core is not there, or they are few."""
+    made = written([Column(texts), "\n"], len(texts))
+    return b"" if made is None else made.part(0, len(texts))[0].tobytes()
+
+
 def joined(pieces: Sequence[Piece], rows: int) -> pl.Series:
     """The text of each row."""
     if (made := written(pieces, rows)) is None:

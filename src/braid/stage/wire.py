@@ -143,7 +143,7 @@ class Exchanging:
 
     def _failed(self, frame: pl.DataFrame, failed: pl.Series) -> Iterator[pl.DataFrame]:
         """One that goes was told when it came."""
-        if (lost := frame.filter(failed & (frame[DIFF] == 1))).height:
+        if failed.any() and (lost := frame.filter(failed & (frame[DIFF] == 1))).height:
             why = trace.messages(lost, self._exchange.keys)
             yield drops_of(lost, Reason.EXPRESSION, "exchange", message=why)
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import polars as pl
 
 from braid.records.compiled import READ, topic_lines
-from braid.records.texts import Column, Piece, joined, written
-from braid.types import MAX_TIME, are_times, is_time
+from braid.records.texts import Column, Piece, as_lines, joined
+from braid.types import are_times, is_time
 
 WINDOW = pl.Struct({"start": pl.Int64, "end": pl.Int64})
 ENVELOPE: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -105,8 +105,7 @@ def parse_envelope(lines: pl.Series) -> pl.DataFrame:
 def _by_core(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series] | None:
     """The rows that the compiled core has read, as columns of the envelope, and which these are; None where it is not
     there, or has read none."""
-    lines = written([Column(frame["line"]), "\n"], frame.height)
-    found = None if lines is None else topic_lines(lines.part(0, frame.height)[0].tobytes(), (-MAX_TIME, MAX_TIME))
+    found = topic_lines(as_lines(frame["line"]))
     if found is None or len(found.how) != frame.height:  # some text has a line break
         return None
     key, value, time, headers, window = found.columns
